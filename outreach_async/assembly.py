@@ -86,7 +86,7 @@ def replace_settings(
 
 
 def _build_request_defaults(headers: Mapping[str, str], owner_key: object, transport: Transport) -> RequestDefaults:
-    """Return the defaults of the client's requests. All errors mask the owner key, because `request()` may send the key."""
+    """Return the defaults of the client's requests. The client's errors mask the owner key, because `request()` may send it."""
     defaults = RequestDefaults.from_headers(headers)
     secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
     if isinstance(owner_key, Secret) and OWNER_KEY.fullmatch(owner_key.reveal()):  # another string could be a common word
@@ -97,7 +97,7 @@ def _build_request_defaults(headers: Mapping[str, str], owner_key: object, trans
 def _is_transport(transport: object) -> bool:
     """Return whether an object is a transport.
 
-    Classes, and clients of httpx and httpx2, are not transports, although they have the methods of a transport.
+    Transport classes, and clients of httpx and httpx2, have the methods of a transport, but are not transports.
     """
     homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
     return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}

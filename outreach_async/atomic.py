@@ -29,7 +29,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     If the block raises, the temporary file is deleted and the old file is kept. A symbolic link is kept, and its target is
     replaced. An existing file keeps its permissions; other hard links to it keep the old contents. A pipe or a device is written
-    to directly. For a descriptor of this process, such as `/dev/stdout`, the contents are copied to the descriptor at the end.
+    to directly. For a descriptor of this process, such as `/dev/stdout`, the contents are copied to it when the block ends.
 
     Raises:
         OSError: The file cannot be written; an existing file is unchanged.
@@ -74,7 +74,7 @@ def _draft_path(target: Path) -> Path:
 
 @contextmanager
 def _copy_to_descriptor(descriptor: int) -> Iterator[Path]:
-    """Yield a temporary path, then copy its contents to a descriptor.
+    """Yield a temporary path to write to. When the block ends, copy the file to a descriptor.
 
     Opening a path such as `/dev/stdout` instead would truncate or replace the file that the descriptor is redirected to.
     """

@@ -22,7 +22,9 @@ from outreach_async.transport.wire import Progress
 
 
 class Slots:
-    """Limits the number of rows in a bulk run's window. Waiting tasks are served in FIFO order.
+    """Limits the rows in a bulk run's window: rows that were pulled and whose outcomes the consumer has not received.
+
+    Waiting tasks are served in FIFO order.
 
     This class replaces anyio's CapacityLimiter, which is five times slower, and anyio's Semaphore, which is tied to one event
     loop.
@@ -87,7 +89,8 @@ class RetryBudget:
 class Throttle(Protocol):
     """Decides when the attempts of calls or of a bulk run may start, and whether a failed attempt is retried.
 
-    Each started attempt ends with a call of `on_success`, `on_failure` or `on_cancelled`. Times are on the event loop's clock.
+    For each attempt that starts, the caller must later call exactly one of `on_success`, `on_failure` and `on_cancelled`. Times
+    are on the event loop's clock.
     """
 
     @property
@@ -96,7 +99,7 @@ class Throttle(Protocol):
 
     @property
     def run(self) -> int | None:
-        """Number of the bulk run or audit; `None` outside a run."""
+        """Number of the bulk run or audit, unique in this process; `None` outside both."""
 
     def try_start(self, now: float) -> bool:
         """Record the start of an attempt if the attempt may start now, and return whether it may."""
@@ -119,9 +122,10 @@ class Throttle(Protocol):
 
 
 class ClientThrottle:
-    """The throttle of a client's calls outside bulk runs. Every failed attempt counts against its call, with one exception.
+    """The throttle of a client's calls outside bulk runs and audits.
 
-    While the service throttles a read with a deadline, the read is retried until the deadline, and its failures do not count.
+    Every failed attempt counts against its call, with one exception. While the service throttles a read that has a deadline,
+    the read is retried until the deadline, and its failures do not count.
     """
 
     run = None
@@ -151,12 +155,12 @@ class ClientThrottle:
         self._limiter.on_cancelled(now)
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Record a successful attempt. Refund the cost of the call's retries to the retry budget; without retries, refund 1."""
+        """Record a successful attempt, and refund `budget_spent`, but at least 1, to the retry budget."""
         self._limiter.on_success(now, started, headers)
         self._budget.refund(budget_spent or 1)
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
-        """Let the limiter learn from the failure, charge the retry budget for a retry, and return the decision."""
+        """Pass the failure to the limiter, charge the retry budget for a retry, and return the decision whether to retry."""
         self._limiter.on_failure(attempt)
         if isinstance(attempt.error, DeadlineExceeded) or attempt.counted_failures + 1 >= self._policy.attempts:
             return RetryDecision.GIVE_UP
@@ -178,7 +182,7 @@ class CallOptions:
     Attributes:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run or audit, only
-            failed attempts that are attributed to the row count towards the deadline; waits do not.
+            failed attempts that count against the call use up the deadline; waits do not.
     """
 
     timeout: float | None
@@ -199,15 +203,15 @@ class Call(Generic[T]):
         options: The time limits of the call.
         throttle: The throttle of the client, or of the bulk run or audit.
         now: Function that returns the time on the running event loop's clock.
-        deadline_at: The time at which the deadline passes; infinite without a deadline and within a bulk run.
+        deadline_at: The time at which the deadline passes; infinite without a deadline, and within a bulk run or audit.
         not_before: The earliest time for the next attempt.
         started: Time at which the last attempt started.
         first_failed_at: Time at which the first attempt failed; infinite if none has failed.
         in_flight: Whether the throttle counts an attempt of this call as in flight.
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
-        counted_failures: Number of failed attempts that count against the call. Within a bulk run, failures attributed to the
-            service do not count.
+        counted_failures: Number of failed attempts that count against the call. Within a bulk run or audit, failures attributed
+            to the service do not count.
         time_left: Seconds of the deadline that are left after subtracting the durations of the counted failures.
         budget_spent: Total amount that the call's retries have taken from the retry budget.
         maybe_applied_earlier: Whether the service may have applied an attempt before the current one, including attempts of an

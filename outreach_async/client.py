@@ -112,7 +112,7 @@ class OutreachClient:
     ) -> Self:
         """Return a copy of the client with some options replaced.
 
-        The copy shares the client's connections, rate, limit of requests in flight, retry budget and hooks. The copy does not
+        The copy shares the client's connections, rate, limit on requests in flight, retry budget and hooks. The copy does not
         need to be closed: closing it does nothing, and closing the original client closes the connections. `headers` are added to
         the client's headers, and replace fields of the same name.
 

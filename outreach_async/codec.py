@@ -217,9 +217,9 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 def _has_all_members(model: Any, body: bytes) -> bool:
     """Return whether it is certain that the body has no unknown keys. msgspec silently drops unknown keys.
 
-    In the body, each key of the model has one colon and two quotes, and each string value has two more quotes. If the number of
-    colons or the number of quotes is exactly the expected one, the body has no other keys. If strings contain colons and quotes,
-    the result may be false although the body has no unknown keys.
+    In the body, each key of the model has one colon and two quotes, and each string value has two more quotes. If the body
+    has the expected number of colons, or of quotes, it has no other keys. If strings contain both colons and quotes, the result
+    may be `False` although the body has no unknown keys.
     """
     items = getattr(model, "data", None)
     members = _count_members(model.__class__) + (_count_item_members(items) if items else 0)
@@ -242,7 +242,7 @@ def _known_names(kind: Any) -> frozenset[str]:
 
 
 def _count_strings(models: list[Any]) -> int:
-    """Return the number of string values in models of one class. Keys and unknown fields are not counted."""
+    """Return the number of string values in models of the same class. Keys and unknown fields are not counted."""
     fixed, variable, lists = _string_fields(models[0].__class__)
     count = fixed * len(models)
     for name in variable:
@@ -255,7 +255,7 @@ def _count_strings(models: list[Any]) -> int:
 
 @cache
 def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """Return the number of string fields, the names of fields that can be strings, and the names of list fields."""
+    """Return how many fields are always strings, the names of fields that may be strings, and the names of list fields."""
     kinds = {name: value for name, value in get_type_hints(kind).items() if name in _known_names(kind)}
     fixed = sum(isinstance(value, type) and issubclass(value, str | OpenEnum) for value in kinds.values())
     variable = tuple(name for name, value in kinds.items() if str in get_args(value) and get_origin(value) is not list)
@@ -319,8 +319,8 @@ def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Pa
 def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
     """Decode the items of a large page one by one, as `_decode_items` does, in memory proportional to the page's size.
 
-    Invalid items keep every fault and key until these items add up to 1 MiB. Later invalid items keep only their first fault,
-    id and status.
+    All faults and keys of an invalid item are kept if the invalid items up to this one total at most 1 MiB. Otherwise, only the
+    first fault, the id and the status are kept.
     """
     if body.count(b",") * _MIN_BYTES_PER_COMMA > len(body):
         return None

@@ -35,7 +35,7 @@ class CreatedContact(CreateContactResponse):
     """The result of creating a contact (section "Create contact").
 
     Attributes:
-        status: The service's last status: `added`, `skipped`, `overwriten`, `updated_missing_fields` or an unknown string.
+        status: The status in the last response: `added`, `skipped`, `overwriten`, `updated_missing_fields` or an unknown string.
         id: Id of the contact; starts with `contact_`. `None` if the contact was skipped, or if the id contained the owner key.
         details: `None` on success; a short string if the contact was skipped as a duplicate.
         possible: Every outcome that is consistent with the responses. There can be more than one after a lost response: if a
@@ -66,10 +66,10 @@ def possible_outcomes(status: Outcome, *, maybe_applied: bool) -> frozenset[Outc
     """Return every outcome of a call that is consistent with its last response.
 
     Args:
-        status: The service's last status.
+        status: The status in the last response.
         maybe_applied: Whether the service may have applied an earlier attempt of the call. If it did, that attempt may have added
-            the contact that this response reports as a duplicate. The status `added` is always certain, because it means that the
-            contact did not exist before.
+            the contact that the last response reports as a duplicate. The status `added` is always certain, because it means that
+            the contact did not exist before.
     """
     return frozenset({status, Outcome.ADDED}) if maybe_applied else _CERTAIN_OUTCOMES.get(status) or frozenset({status})
 
@@ -90,8 +90,8 @@ def _copy_mapping(value: Any) -> Any:
 class NewContact:
     """A contact to create (section "Create contact" of the service's API documentation).
 
-    Only the fields that you set are sent; `None` is sent as null. The constructor checks nothing. The client checks a contact
-    before sending it, so an invalid row does not affect other rows.
+    Only the fields that you set are sent; `None` is sent as null. The constructor checks nothing. The client checks each
+    contact before sending it: in a bulk run, an invalid contact does not affect other rows.
 
     Attributes:
         email: E-mail address. The service detects duplicates by e-mail and workspace.

@@ -1,4 +1,4 @@
-"""The engine, which runs each call attempt by attempt. No other module of the client awaits `Transport.send`."""
+"""The engine, which makes the attempts of every call. No other module of the client awaits `Transport.send`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Engine:
         return clock
 
     def require_open(self) -> None:
-        """Check that the client is open if it has a shared rate.
+        """If the client has a shared rate, check that the client is open.
 
         Raises:
             InvalidRequest: The client is not open, so no request could ever start.
@@ -129,7 +129,7 @@ class Engine:
             raise
 
     def discard(self, call: Call[Any]) -> None:
-        """Record that a call will not be continued. The call may already have ended."""
+        """End a call that will not be continued, unless it has already ended."""
         if call.in_flight:
             call.in_flight = False
             call.throttle.on_cancelled(call.now(), call.started)
@@ -137,7 +137,7 @@ class Engine:
             self.observer.on_call_discarded(call)
 
     async def execute(self, call: Call[T], scope: DeadlineScope) -> T:
-        """Run a call until it returns or raises, as `run` does, in a scope that is cancelled when an attempt runs out of time.
+        """Run a call inside `scope`, and return its parsed response. The scope is cancelled when an attempt times out.
 
         After this cancellation, the caller must leave the scope and execute the same call again in a new scope. One scope can
         serve many calls in sequence until an attempt times out. Creating a scope for each attempt would take more time than the

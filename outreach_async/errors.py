@@ -11,13 +11,13 @@
      |    +-- NotFound                           404
      |    +-- RateLimited                        429
      +-- BulkStopped                             a bulk run that cannot continue
-     |    +-- BulkSuspended                      a bulk run that can be resumed later
+     |    +-- BulkSuspended                      a bulk run that a temporary problem stopped
      +-- JournalError                            a bulk run's journal that cannot be read or written
 
 No error contains a secret. `owner_key` and the values of authorization headers are masked in messages, headers and bodies before
-an error is created, including their base64, hex, HTML-entity and percent-encoded forms. Tracebacks show no frames of this
-library, because the locals of these frames contain requests and responses. An error of an HTTP library that is the cause of an
-error of this library has no traceback. Every error can be pickled and copied.
+an error is created. Their base64, hex, HTML-entity and percent-encoded forms are masked too. Tracebacks show no frames of this
+library, because the locals of these frames contain requests and responses. If an error of an HTTP library is the cause of an
+error of this library, the cause has no traceback. Every error can be pickled and copied.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class NotFound(StatusError):
 
 
 class RateLimited(StatusError):
-    """The service throttled the call: it returned status 429, or the wait that it asked for exceeds the call's deadline.
+    """The service throttled the call: it returned status 429, or it asked the client to wait beyond the call's deadline.
 
     Attributes:
         retry_after: Number of seconds that the service asked the client to wait; `None` if the service stated none.
@@ -245,10 +245,11 @@ class RateLimited(StatusError):
 
 
 class BulkStopped(OutreachError):
-    """A bulk run stopped, because an error affects every row, such as an unknown key, workspace or campaign.
+    """A bulk run stopped because of an error that affects every row, such as an unknown key, or because of `stop_after_rejects`.
 
-    `__cause__` is the error that affects every row; `None` if the run stopped because of `stop_after_rejects`. Every row that was
-    read has an outcome; no further row was read.
+    `__cause__` is the error that affects every row; `None` if the run stopped because of `stop_after_rejects`. No further
+    row was read. Without a journal, every row that was read has an outcome. With a journal, rows that were in progress may
+    have no outcome yet.
 
     Attributes:
         report: Statistics of the run so far, as JSON values.
@@ -268,7 +269,7 @@ class BulkStopped(OutreachError):
 
     @classmethod
     def over(cls, cause: OutreachError, text: str) -> Self:
-        """Return an error for a run that `cause` stopped, with the attributes of `cause`.
+        """Return an error for a run that `cause` stopped. The new error has the attributes of `cause`.
 
         Args:
             cause: The error that stopped the run.
@@ -281,9 +282,9 @@ class BulkStopped(OutreachError):
 
 
 class BulkSuspended(BulkStopped):
-    """A bulk run stopped for a reason that may pass: the service asked for a long wait, or was down or throttling for too long.
+    """A bulk run stopped for a temporary reason: the service asked for a long wait, or was down or throttling for too long.
 
-    With a journal, rows in progress have no outcome yet. The same call with `resume=True` continues where this run ended.
+    If the run has a journal, the same call with `resume=True` continues with the rows that have no outcome.
 
     Attributes:
         retry_after: Number of seconds to wait before resuming; `None` if the service stated none.

@@ -39,8 +39,8 @@ the request id, no contact and no secret. Later versions may add more events: ig
 Hooks run inside the call. Keep them fast and synchronous: an async function is rejected. An exception in a hook does not affect
 the call; the first exception of each hook is logged. A client's copies made by `with_options` use the same hooks.
 
-Logs need no hook: `OUTREACH_LOG=info` writes retries and the states of bulk runs to stderr, `debug` every attempt. For
-OpenTelemetry see `outreach_async.otel`.
+Logs need no hook: `OUTREACH_LOG=info` writes retries (except in bulk runs and audits) and the states of bulk runs to stderr.
+`OUTREACH_LOG=debug` also writes every attempt. For OpenTelemetry, see `outreach_async.otel`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ Example:
 
 @attrs.frozen(kw_only=True)
 class CallStarted:
-    """A call started, for example for one page of a list or one row of a bulk run. Its first attempt may still have to wait.
+    """A call started, for example for one page of a list or one row of a bulk run. Its first attempt may start later.
 
     Attributes:
         call: Number of the call, unique in this process.
@@ -113,9 +113,9 @@ class CallStarted:
 
 @attrs.frozen(kw_only=True)
 class AttemptStarted:
-    """An attempt started: its request is passed to the transport.
+    """An attempt started: its request is about to be passed to the transport.
 
-    For `AttemptStarted` and `AttemptEnded`, hooks run in the task that sends the request.
+    Hooks receive `AttemptStarted` and `AttemptEnded` in the task that sends the request.
 
     Attributes:
         call: Number of the call.
@@ -284,7 +284,7 @@ class BulkStateChanged:
 
 @attrs.frozen(kw_only=True)
 class BulkRateChanged:
-    """The rate limit that applies to a bulk run, reported about once a second while the run is throttled or paused.
+    """The current rate limit of a bulk run, reported about once a second while the run is throttled, and after each pause.
 
     Attributes:
         run: Number of the run.

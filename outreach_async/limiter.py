@@ -2,7 +2,7 @@
 
 A client and all its copies share one limiter, and therefore one queue. The limiter combines the configured rate, the limits that
 the service states (`Retry-After` and quota headers), the limit learned from refusals, and the number of requests in flight.
-`rate` contains the parts that do no I/O; only this module waits. Times are on the event loop's clock.
+The module `rate` contains the parts that do no I/O; only this module waits. Times are on the event loop's clock.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from outreach_async.rate import CubicLimit, QuotaTracker, RateMeter, Schedule, S
 from outreach_async.retry import FailedAttempt, FailureKind, RetryPolicy
 
 _MIN_GAIN: Final = 0.001
-"""Minimum gain, in seconds, for which the first waiting task is woken early.
+"""The first waiting task is woken early only if it may start more than this many seconds before its timer ends.
 
-Without a minimum, every response would wake the task, because every response raises the limit.
+Without this minimum, every response would wake the task, because every response raises the limit.
 """
 
 
@@ -88,7 +88,10 @@ class FifoWaiters:
                 self.queue[0].wake()
 
     def wake_first(self, again: float) -> None:
-        """Wake the first waiting task if its timer ends later than `again`. The task then checks again whether it may start."""
+        """Wake the first waiting task if its timer ends later than `again`, the new earliest start time.
+
+        The task then checks whether it may start.
+        """
         if self.queue and self.queue[0].until > again + _MIN_GAIN:
             self.queue[0].wake()
 
@@ -106,7 +109,7 @@ class RetryAfterGate:
         self.reason = ""
 
     def close(self, attempt: FailedAttempt, seconds: float) -> None:
-        """Close the gate for at least `seconds` after the end of an attempt, because the service asked to wait."""
+        """Close the gate until at least `seconds` after the attempt ended, because the service asked to wait."""
         until = attempt.ended + seconds
         if until > self.opens_at:
             self.opens_at = until
@@ -148,7 +151,7 @@ _IDLE_TIME: Final = 1.0
 class RateLimiter:
     """Decides when the next attempt of a client may start. Waiting attempts start in FIFO order.
 
-    Every recorded start ends with a call of `on_success`, `on_failure` or `on_cancelled`.
+    For each attempt that starts, the caller must call exactly one of `on_success`, `on_failure` and `on_cancelled`.
 
     Args:
         policy: The client's retry policy.
@@ -195,7 +198,7 @@ class RateLimiter:
         self._ended_at = math.inf  # when the last attempt ended
 
     def reset_after_fork(self) -> None:
-        """Reset the queue and the number of attempts in flight in a newly forked child process, where their tasks do not run."""
+        """Reset the queue and `in_flight` in a newly forked child process, where the tasks of the parent process do not run."""
         self.in_flight = 0
         self._waiters = FifoWaiters()
         self._queue = self._waiters.queue
@@ -234,7 +237,7 @@ class RateLimiter:
 
         Args:
             rate: The rate in requests per second, which replaces the configured rate.
-            expires_at: The time at which the share expires. Then no attempt starts until another share is applied.
+            expires_at: The time at which the share expires. After that, no attempt starts until another share is applied.
             hold_until: The earliest time at which an attempt may start.
         """
         now = anyio.current_time()
@@ -278,11 +281,14 @@ class RateLimiter:
         return True
 
     async def wait(self, take: Callable[[float], float]) -> None:
-        """Wait in the client's queue; see `FifoWaiters.wait`. To start an attempt, `take` calls `start_if_due`."""
+        """Wait in the client's queue; see `FifoWaiters.wait`. To start an attempt, `take` must call `start_if_due`."""
         await self._waiters.wait(take)
 
     def start_if_due(self, now: float) -> float:
-        """Start an attempt if the limits allow it now. Return the earliest time at which an attempt may start."""
+        """Start an attempt if the limits allow it now. Return the earliest time at which they allow it.
+
+        If this time is not later than `now`, the attempt was started.
+        """
         if self.in_flight >= self.max_in_flight:
             return math.inf
         opens_at = self._earliest_start(now)
@@ -293,7 +299,7 @@ class RateLimiter:
         return opens_at
 
     def _earliest_start(self, now: float) -> float:
-        """Return the earliest time at which an attempt may start. Later results may change this time."""
+        """Return the earliest time at which an attempt may start. The results of other attempts may change it."""
         opens_at = self._hold_until if self._bucket is None else max(self._bucket.opens_at, self._hold_until)
         if self._is_learning:
             rate = self._slow_start.rate(self._cubic.limit, now)
@@ -403,7 +409,7 @@ class RateLimiter:
             self._meter.restart(now, self.gate.opens_at)
 
     def _exclude_time(self, since: float, until: float) -> None:
-        """Exclude a period in which nothing was sent from all measurements. Excluding a period twice has no effect."""
+        """Exclude a period in which nothing is sent from the growth of the learned limit. Overlaps are excluded only once."""
         since = max(since, self._excluded_until)
         if until > since:
             self._cubic.exclude_time(until - since)
@@ -414,7 +420,10 @@ class RateLimiter:
         return self._cubic.limit or max(self._meter.rate(now), _MIN_BASE_RATE)
 
     def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
-        """Apply a quota that a response states, unless the quota resets too late. Return whether the response states a quota."""
+        """Apply the quota that a response states, unless its reset is more than `retry_after_cap` seconds away.
+
+        Return whether the response states a quota.
+        """
         if not has_quota(headers) or (quota := parse_quota(headers, self._wall_clock)) is None:
             return False
         if quota.reset <= self._policy.retry_after_cap:

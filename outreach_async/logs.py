@@ -40,7 +40,7 @@ def configure_logging() -> None:
 
 
 def log_response(call: Call[Any], response: Response) -> None:
-    """Log an attempt that received a response, whatever its status. The caller must check that debug logging is enabled."""
+    """Log an attempt that received a response with any status code. The caller must check that debug logging is enabled."""
     extra = _attempt_fields(call, response.status, masked_request_id(call, response))
     LOGGER.debug("%s: %d on attempt %d", call.operation.name, response.status, call.attempts + 1, extra=extra)
 
@@ -66,7 +66,7 @@ def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
 
     Args:
         fields: The fields of the `BulkStateChanged` event.
-        why: Reason why the run ended early; `None` if it did not end early.
+        why: The reason why the run ended early; `None` if it did not end early.
     """
     details = [f"{fields['rows']} rows so far"]
     details += [] if fields["limit"] is None else [f"at most {fields['limit']:.3g} requests/s"]

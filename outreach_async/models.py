@@ -25,11 +25,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _to_datetime(field: str, seconds: Number) -> datetime:
-    """Return a Unix time as a UTC datetime. Unlike `datetime.fromtimestamp`, support times before 1970 on every platform."""
+    """Return a Unix time as a UTC datetime. Times before 1970 work on every platform, unlike with `datetime.fromtimestamp`."""
     try:
         return _EPOCH + timedelta(seconds=seconds)
     except (ValueError, OverflowError):
-        raise ValueError(f"{field}: expected a Unix time in the years 1 to 9999, got {seconds}; read {field} instead") from None
+        message = f"{field}: expected a Unix time in the years 1 to 9999, got {seconds}; read {field} instead of the datetime"
+        raise ValueError(message) from None
 
 
 def _date_or_none(value: str | Number) -> datetime | None:
@@ -204,12 +205,12 @@ class Template(ResponseModel):
     """One variant of a step's e-mail (section "Template").
 
     Attributes:
-        id: Id of the template; starts with `temp_`, or with `personalized_step_` for the personalized entry.
-        test_letter: Letter of the variant: `A`, `B`, ..., or `PER` for the personalized entry.
+        id: Id of the template; starts with `temp_`, or with `personalized_step_` for a personalized template.
+        test_letter: Letter of the variant: `A`, `B`, ..., or `PER` for a personalized template.
         name: Template name.
         status: `live` or an unknown string.
-        new_thread: Whether the e-mail starts a new thread; `None` for the personalized entry.
-        subject: Subject line; `None` for the personalized entry and for follow-ups in the same thread.
+        new_thread: Whether the e-mail starts a new thread; `None` for a personalized template.
+        subject: Subject line; `None` for a personalized template and for follow-ups in the same thread.
         body_text: Body text, which may contain placeholders in double curly braces; may be `None`.
         sent: E-mails sent.
         opened: Open rate, in percent.
@@ -316,8 +317,8 @@ class Undecodable:
         index: Index of the item in the page's `data`, from 0.
         id: Id of the item; `None` if it could not be read.
         error: Faults of the item, each with its path and the type of the value; only the first fault if `fields` is incomplete.
-        fields: Keys and values of the item, unchanged. In a page above 1 MiB, once the undecodable items add up to 1 MiB, further
-            items keep only their id and status.
+        fields: Keys and values of the item, unchanged. Only `id` and `status` if the page is larger than 1 MiB and the
+            undecodable items up to this one total more than 1 MiB.
 
     Example:
         ```python

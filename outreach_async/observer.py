@@ -73,13 +73,13 @@ class Observer:
                     self._failed.add(position)
                     error.__suppress_context__ = True  # the context may be a call's own error, which quotes the service
                     name = getattr(hook, "__qualname__", type(hook).__qualname__)
-                    LOGGER.error("hook %s raised; further errors are suppressed", name, exc_info=error)
+                    LOGGER.error("hook %s raised an exception; later exceptions of the hook are not logged", name, exc_info=error)
 
     def _emit_of(self, call: Call[Any], event: Callable[..., events.Event], **fields: Any) -> None:
         self._emit(event(call=self._calls[call].number, operation=call.operation.name, **fields))
 
     def on_call_executed(self, call: Call[Any]) -> None:
-        """Emit the start of a call, unless it was already emitted. After a timeout, the same call is executed again."""
+        """Emit the start of a call on its first execution. A call is executed again after each attempt that times out."""
         if call not in self._calls:
             self._calls[call] = _ObservedCall(_next_call(), call.now())
             request, secrets = call.operation.request, call.operation.secrets

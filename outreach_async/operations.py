@@ -104,7 +104,7 @@ def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults
 
 def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[CampaignSteps]:
     """Return the operation that lists the steps of a campaign (section "List steps of a campaign")."""
-    campaign = validation.require_id("campaign", campaign, "campaign", "pass the id of a campaign in the campaign list")
+    campaign = validation.require_id("campaign", campaign, "campaign", "pass an id from the campaign list")
     return _build_read("list_steps", CampaignSteps, f"/campaigns/{quote(campaign, safe='')}/steps", defaults)
 
 
@@ -270,7 +270,7 @@ class ContactRequests:
 
 
 def raw_request(method: object, target: object, body: object, headers: object, defaults: RequestDefaults) -> Operation[Response]:
-    """Return the operation that sends any request. The operation accepts any status, and is retried only if no byte was sent."""
+    """Return the operation that sends the given request. It accepts any status, and is retried only if no byte was sent."""
     added = validation.require_headers(headers)
     fields = {**(defaults.write_headers if body else defaults.read_headers), **added}
     request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))

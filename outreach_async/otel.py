@@ -23,8 +23,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A call is a span of kind INTERNAL. Each of its attempts is a child span of kind CLIENT, as the conventions require for retried
-requests. During an attempt, the attempt's span is the current span, which lets instrumented HTTP libraries add child spans.
+A call is recorded as a span of kind INTERNAL, and each attempt as a child span of kind CLIENT, as the conventions require for
+retried requests. During an attempt, its span is the current span, which lets instrumented HTTP libraries add child spans.
 
 By default, no trace header is sent to the service, because the service is a third party. Wrap the transport in `TracingTransport`
 to send `traceparent`. By default, `OtelHook` uses the global providers. Pass `base_url` to `OtelHook` if the transport has none.

@@ -78,14 +78,14 @@ class PageCursor(Generic[T]):
     It also ends at a page without new ids, unless items inserted during the walk explain the repetition. A walk does not end at a
     short page, because a service may silently reduce `display`.
 
-    The service may number its pages from 0. A walk that started at page 1 goes back to page 0 if the last page contains no new
-    item, or contains an item of an earlier page. After page 0, the walk visits the following pages again, as long as inserted
+    The service may number its pages from 0. A walk that started at page 1 goes back to page 0 if the list's last page contains no
+    new item, or contains an item of an earlier page. After page 0, the walk visits the following pages again, as long as inserted
     items may have moved other items to these pages.
 
     Attributes:
         number: Number of the page to fetch next.
         done: Whether the walk is over.
-        has_list_items: Whether the last page belonged to the list; false if it only marked the end of the list.
+        has_list_items: Whether the most recent page belonged to the list; false if it only marked the end of the list.
     """
 
     def __init__(self, first: int, max_items: int | None = None, *, met: SeenIds | None = None) -> None:
@@ -117,7 +117,7 @@ class PageCursor(Generic[T]):
 
     @property
     def _final_page(self) -> int:
-        """Number of the last page to visit. A walk that went back to page 0 ends there unless items were inserted."""
+        """Number of the last page to visit. A walk that went back to page 0 ends at page 0 unless the list has grown."""
         return 0 if self._looking_back and not self._growth else self._last_page
 
     @property
@@ -131,7 +131,7 @@ class PageCursor(Generic[T]):
         return list(range(self.number, min(end, self.number + limit - 1) + 1))
 
     def should_use(self, page: Page[T] | OutreachError, *, ahead: bool) -> bool:
-        """Return whether to use this page. A page that was fetched ahead may be outdated, and must then be fetched again."""
+        """Return whether to use this page instead of fetching it again. A page that was fetched ahead may be outdated."""
         # The service may answer pages fetched ahead out of order. If it answered this page before the previous page, and items
         # were inserted in between, then items moved from the previous page to this page, and neither response contains them. The
         # smaller `total_found` of this page reveals that. An error fetched ahead may be outdated as well.
@@ -193,7 +193,7 @@ class PageCursor(Generic[T]):
             self.done = True
 
     def _should_visit_page_0(self, *, repeated: bool) -> bool:
-        """Return whether to go back to page 0: the last page contained no new item, or an item of an earlier page."""
+        """Return whether to go back to page 0: the list's last page has no new item, or has an item of an earlier page."""
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
         return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
@@ -390,7 +390,7 @@ def _take(items: list[T], limit: int | None) -> tuple[list[T], int | None]:
 
 
 async def _fetch_or_error(pager: Pager[T], number: int) -> Page[T] | OutreachError:
-    """Fetch a page. Return an error instead of raising it, because only the cursor determines whether the list has ended."""
+    """Fetch a page. Return an error instead of raising it: the cursor decides whether the error marks the end of the list."""
     try:
         return await pager.fetch(number)
     except OutreachError as error:

@@ -41,9 +41,9 @@ The marker, with all its arguments:
     )
 
 You can also put the marker on classes and modules; each argument is taken from the closest marker. With `behaviour="pairwise"`, a
-test runs about thirty times and covers every combination of two settings. The summary names the settings that explain the
-failures, including alternatives: `those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` sets the
-behaviour for tests that choose none.
+test runs about thirty times, to cover every pair of values of any two settings. The summary names the settings that explain the
+failures, including alternatives: `those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` sets the default
+behaviour.
 
 `outreach_virtual_time` requires tests that run through anyio's plugin: `@pytest.mark.anyio`, or `anyio_mode = auto`.
 """
@@ -163,7 +163,9 @@ def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
     """Return the behaviour of the fake: its interpretation of the rules that the interface leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
-        message = "behaviour='pairwise': expected the fixture as an argument of the test, got getfixturevalue(); add the argument"
+        message = (
+            "behaviour='pairwise': expected outreach_fake as an argument of the test, got getfixturevalue(); add the argument"
+        )
         pytest.fail(message, pytrace=False)
     return behaviours[0]
 

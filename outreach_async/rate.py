@@ -29,11 +29,11 @@ from typing import Final
 import attrs
 
 _BURST_TIME: Final = 0.1
-"""Length of a burst in seconds: the attempts of a tenth of a second, but at least one, may start at once."""
+"""The token bucket holds the tokens of this many seconds, but at least one token."""
 
 TOLERANCE: Final = 0.01
-"""Seconds by which an attempt may start ahead of schedule. Timers are late by less than this time, which is too
-short for a service to notice."""
+"""Seconds by which an attempt may start ahead of schedule, too few for a service to notice. A timer that is late by less than
+this time does not delay the schedule."""
 
 _START_FRACTION: Final = 0.5
 """Fraction of the base rate at which the ramp after a pause starts."""
@@ -114,7 +114,7 @@ class SlowStart:
         self._base = 0.0
 
     def start(self, at: float, base: float) -> None:
-        """Start the ramp at the time `at`, from half of the base rate in requests per second."""
+        """Start the ramp at the time `at`. `base` is the base rate in requests per second."""
         self._from, self._base = at, base
 
     def rate(self, limit: float | None, now: float) -> float | None:
@@ -128,7 +128,7 @@ class SlowStart:
 _MIN_UNIX_TIME: Final = 1e8
 """`Reset` values of at least this number, about three years in seconds, are read as Unix time."""
 _LIMIT_LIFETIME: Final = 60.0
-"""Seconds for which the known limit still applies after a reset, if no response states a quota in that time."""
+"""Assumed time from a reset to the next one, in seconds, if no response states a quota in that time."""
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)")
 _PARAMETER: Final = re.compile(r"\b(limit|remaining|reset|q|r|t)\s*=\s*([0-9]{1,15})")
 _LONG_NAMES: Final = {"q": "limit", "r": "remaining", "t": "reset"}
@@ -155,7 +155,7 @@ def has_quota(headers: Mapping[str, str]) -> bool:
 
 
 def parse_quota(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> Quota | None:
-    """Return the quota that a response states; `None` if the remaining number or the reset is missing.
+    """Return the quota that a response states; `None` if `remaining` or `reset` is missing.
 
     Args:
         headers: The response's header fields, by lower-case name.
@@ -193,9 +193,9 @@ def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) 
 class QuotaTracker:
     """Tracks the number of attempts that the quota still allows.
 
-    Attempts in flight are subtracted from the stated remainder, because the service may not have counted them yet. As a result,
-    the client may briefly send too few requests, but never too many. A quota is ignored if the quota of an attempt that started
-    later was already applied.
+    Attempts in flight are subtracted from the quota's `remaining`, because the service may not have counted them yet. As a
+    result, the client may briefly send too few requests, but never too many. A quota is ignored if the quota of an attempt that
+    started later was already applied.
     """
 
     __slots__ = ("_applied_at", "_left", "_limit", "_resets_at")
@@ -248,13 +248,13 @@ _MAX_RECOVERY_TIME: Final = 60.0
 _FIRST_RECOVERY_TIME: Final = 1.0
 """Length of the recovery after the first cut, in seconds. The length is short, because the rate at that cut is only a guess."""
 _MAX_RECOVERY_GROWTH: Final = 2.7
-"""Maximum ratio of a recovery's length to the length of the previous recovery. The third recovery can reach the
+"""Maximum ratio of a recovery's length to the length of the previous recovery. The third recovery is the first that can reach the
 normal length."""
 _MAX_LAG: Final = 1.25
-"""A cut starts from the current limit or from this multiple of the achieved rate, whichever is smaller. The multiple is more than
+"""A cut applies to the current limit or to this multiple of the achieved rate, whichever is smaller. The multiple is more than
 1, because the achieved rate is an average and lags behind a rising limit."""
 _PROBING_FACTOR: Final = 30.0
-"""Factor that multiplies the growth of the limit above the old rate."""
+"""Above the old rate, the limit rises this many times as fast as on the plain cubic curve."""
 _MAX_LEAD: Final = 2.0
 """Maximum ratio of the limit to the achieved rate while the limit rises."""
 _INITIAL_LEAD: Final = 10.0
@@ -271,7 +271,7 @@ _PAST_WEIGHT: Final = 2.5
 """Weight of the past rate in the measured rate, as a number of responses. If there are 10 new responses, the past rate has a
 fifth of the total weight."""
 _MAX_BUCKET: Final = 20.0
-"""Maximum length of a bucket in seconds."""
+"""Maximum length of a bucket of `RateMeter` in seconds."""
 
 
 class RateMeter:
@@ -385,7 +385,7 @@ class CubicLimit:
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:
-        """Return whether the service refuses everything: there were too many cuts in a row, or several before any success."""
+        """Return whether the service refuses everything: too many cuts in a row, or several cuts before any success."""
         return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
 
     def exclude_time(self, seconds: float) -> None:

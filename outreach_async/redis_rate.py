@@ -57,8 +57,8 @@ class RedisRate:
     """A rate that clients share over a Redis server (extra `redis`), in any number of processes and hosts.
 
     All clients that use the same server and key share the rate. The server must be Redis 5 or newer, or compatible with it. The
-    key expires ten minutes after the last report. A `RedisRate` has one connection, which is opened on first use, reopened after
-    a loss, and opened separately in a forked process.
+    key expires ten minutes after the last report. A `RedisRate` has one connection. It is opened on first use, and reopened if it
+    is lost. A forked process opens its own connection.
 
     While the server is unreachable, a client sends at most half of what its last share allowed. A warning is logged when the
     server becomes unreachable, and an info record when it is reachable again. A client that has not received a share sends
@@ -162,7 +162,7 @@ class RedisRate:
             LOGGER.info("rate: the Redis server is reachable again")
 
     def _fall_back(self, usage: RateUsage, reason: str) -> RateShare:
-        """Return a share of half of the client's last rate, or less if the service refuses requests at that rate."""
+        """Return a share that allows half of the client's last rate, or less if the service refuses requests at that rate."""
         if self._is_reachable:
             self._is_reachable = False
             LOGGER.warning("rate: Redis server unreachable; clients continue with half of their last shares: %s", reason)
@@ -187,7 +187,7 @@ def _require_key(key: object) -> str:
 
 @attrs.define
 class _Credentials:
-    """Provides the URL's user and password to redis-py, and hides the password from tools that expand attributes."""
+    """Provides the URL's user and password to redis-py, and hides the password from tools that print attributes."""
 
     user: str | None = None
     secrets: tuple[Secret, ...] = ()

@@ -23,7 +23,7 @@ MASK: Final = "***"
 _MAX_REASON_LENGTH: Final = 200
 _MAX_FAULTS_LENGTH: Final = 1000
 _MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
-"""Maximum number of bytes of a response used in an error. Masking a megabyte would block the event loop for up to a second."""
+"""Maximum number of response bytes that an error uses. Masking a megabyte would block the event loop for up to a second."""
 _MAX_BYTES_PER_CHARACTER: Final = 64
 """Maximum size of an encoded character of a secret, in bytes: the longest HTML entity, with its ampersand escaped four times."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
@@ -96,8 +96,8 @@ def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
 def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
     """Return the beginning of a body with secrets masked, or the whole masked body if it has only a few kilobytes.
 
-    Cutting the body may split a secret, and masking does not recognize the first part of a split secret. Therefore, the last
-    bytes of the masked part are dropped, as many as the longest form of a secret can have.
+    Cutting the body may split a secret, and masking does not recognize the first part of a split secret. Therefore, the end
+    of the masked part is dropped: as many bytes as the longest form of a secret can have.
     """
     margin = _masking_margin(secrets)
     if len(body) <= _MAX_INSPECTED_BYTES + margin:
@@ -111,7 +111,7 @@ def _mask_string_beginning(text: str, secrets: Secrets) -> str:
 
 
 def _cut_for_masking(text: str, secrets: Secrets) -> str:
-    """Return the part of a string that `_mask_beginning` reads, and one more character to show that the string was cut."""
+    """Return the part of a string that `_mask_beginning` reads, and one more character so that it detects the cut."""
     return text[: _MAX_INSPECTED_BYTES + _masking_margin(secrets) + 1]
 
 
@@ -156,8 +156,8 @@ def _one_of(forms: Iterable[str]) -> str:
 def _escaped_pattern(character: str) -> str:
     """Return a pattern that matches a character itself, or its escapes in JSON and Python, including nested escapes.
 
-    A single backslash never matches the character backslash. No alternative may be a prefix of another, because matching could
-    then take exponential time.
+    For a backslash, the pattern matches only its escapes, such as two backslashes. No alternative may be a prefix of another,
+    because matching could then take exponential time.
     """
     return _one_of([*_escape_patterns(character), re.escape(character) if character != "\\" else r"\\\\"])
 
@@ -180,7 +180,7 @@ def _percent_pattern(byte: int) -> str:
 def _entity_pattern(character: str) -> str:
     """Return a pattern that matches a character itself, or its HTML and XML references.
 
-    A bare ampersand never matches the character ampersand, because it starts a reference.
+    For an ampersand, the pattern matches only references, because a bare ampersand starts a reference.
     """
     return _one_of([*_reference_patterns(character), *([re.escape(character)] if character != "&" else [])])
 
@@ -198,7 +198,7 @@ def _reference_patterns(character: str) -> list[str]:
 
 @cache
 def _entity_names() -> Mapping[str, tuple[str, ...]]:
-    """Return the HTML entity names of each character that has any."""
+    """Return the names of HTML entities by character."""
     from html.entities import html5  # a slow import, needed only for errors
 
     names: dict[str, tuple[str, ...]] = {}
@@ -209,10 +209,10 @@ def _entity_names() -> Mapping[str, tuple[str, ...]]:
 
 
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
-    """Return the base64 characters of a text after `before` other bytes, without characters that also encode other bytes.
+    """Return the base64 characters of a text that follows `before` other bytes, without those that also encode other bytes.
 
-    The first item of the result is true if the text shares a character with the preceding bytes. The last item is true if the
-    text shares a character with the following bytes.
+    The characters are the second item of the result. The first item is true if the text shares a character with the preceding
+    bytes, and the third item is true if it shares one with the following bytes.
     """
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
@@ -274,7 +274,7 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
         operation: The operation's name.
         response: The response.
         secrets: Strings to mask.
-        now: Unix time in seconds, for a `Retry-After` that is a date.
+        now: Current time in Unix seconds, for a `Retry-After` that is a date if the response has no `Date`.
     """
     attributes = _error_attributes(operation, response, secrets)
     text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"

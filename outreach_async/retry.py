@@ -21,8 +21,7 @@ class RetryPolicy:
         attempts: Maximum number of attempts per call, including the first; 1 disables retries.
         backoff: Maximum length of the first wait in seconds; doubled for each further wait.
         backoff_cap: Upper limit for the doubled `backoff`, in seconds.
-        retry_after_cap: Maximum time in seconds for which a `Retry-After` is honoured. A bulk run that is asked to wait longer is
-            suspended.
+        retry_after_cap: Maximum wait for a `Retry-After`, in seconds. A bulk run that is asked to wait longer is suspended.
         budget: Size of the retry budget that all calls of a client share. A retry costs 14, or 5 after a throttled attempt. A
             successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
             without a retry. Rows of a bulk run are still retried: each run has its own budget of this size, and pauses when that
@@ -94,7 +93,8 @@ class FailedAttempt:
         ended: Time at which the attempt failed.
         counted_failures: Number of earlier failures counted against the call.
         retry_after: Number of seconds that the service asked the client to wait; `None` if it did not ask.
-        can_retry: False if the call ends regardless of the throttle's decision. The retry budget must then not be charged.
+        can_retry: False if the call ends regardless of the throttle's decision. A throttle must then not charge the
+            retry budget.
         can_wait: True for a read with a deadline. While the service throttles it, such a read is retried until the deadline.
         earlier_failures: Number of earlier failures of the call, counted or not.
         first_failed_at: Time of the first failure of the call.
@@ -177,7 +177,7 @@ def explain_status(status: int | None, headers: Container[str] = ()) -> StatusMe
 
 
 def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKind:
-    """Return the kind of failure of an error, by what the error proves about the request."""
+    """Classify an error as a kind of failure, by what the error proves about the request."""
     if isinstance(error, errors.TransportError | errors.DeadlineExceeded):
         return FailureKind.AMBIGUOUS if error.maybe_sent else FailureKind.NOT_SENT
     if isinstance(error, errors.StatusError):

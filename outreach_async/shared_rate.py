@@ -3,10 +3,10 @@
 A service limits all clients of a key together. Clients that learn the limit independently starve one another. With a `Rate`,
 clients report their usage and receive shares of one common rate:
 
-1. A client reports its usage about four times a second, and twice a second while it is idle. Requests never wait for a report.
+1. A client reports its usage about four times a second, or twice a second while it is idle. Requests never wait for a report.
 2. The reply is a share that is valid for a short time. A client whose share has expired sends nothing until its next share.
    Therefore, all shares together never exceed the rate for longer than the lifetime of a share.
-3. `RateCoordinator` calculates the shares. It learns one limit from the responses of all clients, and forgets a client when the
+3. `RateCoordinator` calculates the shares. It learns one limit from the reports of all clients, and forgets a client when the
    client's share expires.
 
 `SharedRate` runs a coordinator within one process. `RedisRate` runs the same rule on a Redis server, for several processes and
@@ -59,10 +59,10 @@ _INITIAL_RATE: Final = 10.0
 _SEARCH_FACTOR: Final = 1.5
 """Ratio of the rate to the achieved rate while the limit is unknown. The rate grows tenfold in about five seconds."""
 _BETA: Final = 0.8
-"""Fraction of the achieved rate to which a cut lowers the limit. In simulations with 2 to 8 clients, the fraction that a
-single client uses (0.7) left more of the rate unused, and caused as many refusals."""
+"""After a refusal, the limit is lowered to this fraction of the achieved rate. In simulations with 2 to 8 clients, the
+fraction that a single client uses (0.7) left more of the rate unused, and caused as many refusals."""
 _SMOOTHING: Final = 0.5
-"""Time constant of the measured rate of a client's successes, in seconds."""
+"""Time constant in seconds for smoothing the rate of a client's successes."""
 _DEMAND_DECAY: Final = 1.0
 """Time constant of the decay of a client's demand, in seconds. Increases take effect at once."""
 _MIN_PERIOD: Final = 0.1
@@ -122,9 +122,9 @@ class RateShare:
 
     Attributes:
         rate: Requests per second that the client may send.
-        expires_in: Seconds from the report to the end of the share. After that, the client sends nothing until it receives a new
-            share.
-        hold: Number of seconds after the reply during which the client sends nothing.
+        expires_in: Seconds from the client's report until the share expires. The client then sends nothing until it receives a
+            new share.
+        hold: Number of seconds for which the client sends nothing after it receives the share.
 
     Raises:
         InvalidRequest: `rate` or `expires_in` is not positive, `hold` is negative, or one of them is not finite.
@@ -159,8 +159,8 @@ class Rate(Protocol):
     async def renew(self, usage: RateUsage, /) -> RateShare:
         """Record a client's usage and return its next share.
 
-        Each client calls this method about four times a second, never concurrently. Requests do not wait for the result. An
-        exception is logged; the client then keeps its last share until that share expires.
+        Each client calls this method two to four times a second, never concurrently. Requests do not wait for the result. If
+        this method raises an exception, the client logs it, and keeps its last share until that share expires.
 
         Example:
             ```python
@@ -188,8 +188,9 @@ class _ClientState:
 class RateCoordinator:
     """Divides one rate among clients, without waiting or I/O. `redis_rate.lua` implements the same rule.
 
-    The rate is the smaller of `limit` and a limit that is learned from the responses of all clients, as a single client would
-    learn it. Until the first refusal, the rate is `limit`, or a multiple of the achieved rate if there is no `limit`.
+    The rate is the smaller of `limit` and a limit that the coordinator learns from the reports of all clients. The algorithm
+    is that of a single client. Until the first refusal, the rate is `limit`, or a multiple of the achieved rate if there is no
+    `limit`.
 
     Args:
         limit: Maximum rate of all clients together, in requests per second; `None` for no maximum.
@@ -256,7 +257,7 @@ class RateCoordinator:
         Args:
             usage: The report.
             told_at: Time at which the reporting client received its last share.
-            unused: Seconds since the last report of any client, if the rate was not used up in that time; otherwise 0.
+            unused: Seconds since the previous report of any client, if the rate was not used up in that time; otherwise 0.
         """
         achieved = sum(client.achieved for client in self._clients.values())
         # A limit that no client reaches must not grow, because there is no evidence that the service allows more.
@@ -367,13 +368,13 @@ class RatePoller:
             raise InvalidRequest("rate: a client with a shared rate works only while it is open; use `async with` on the client")
 
     async def start(self) -> None:
-        """Start to renew the share.
+        """Start renewing the share.
 
         Raises:
             InvalidRequest: The client is already open.
         """
         if self._tasks is not None:
-            raise InvalidRequest("rate: the client is already open; use one `async with` for each client with a shared rate")
+            raise InvalidRequest("rate: the client is already open; use a client with a shared rate in only one `async with`")
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._run)
@@ -409,7 +410,10 @@ class RatePoller:
         )
 
     async def _report(self, usage: RateUsage, now: float) -> None:
-        """Report the usage at the time `now` and apply the share. A failure is logged, and the last share stays valid."""
+        """Report the usage at the time `now` and apply the share.
+
+        A failure is logged, and the last share stays valid until it expires.
+        """
         try:
             share = await self._rate.renew(usage)
             if not isinstance(share, RateShare):
@@ -425,6 +429,6 @@ class RatePoller:
             return
         if self._is_failing:
             self._is_failing = False
-            LOGGER.info("rate: the share was renewed again")
+            LOGGER.info("rate: renewing the share works again")
         # The expiry counts from the report, and the hold from the reply: both choices are the cautious ones.
         self._limiter.apply_share(share.rate, now + share.expires_in, anyio.current_time() + share.hold)

@@ -27,8 +27,8 @@ def escape_formula(text: str) -> str:
     r"""Escape a string for a spreadsheet cell; `unescape_formula` restores it.
 
     An apostrophe prevents a spreadsheet from evaluating the string as a formula. Apostrophes are also added within the string,
-    because the spreadsheet may split cells at another delimiter. Control characters other than newline and tab become escapes
-    such as `\x1b`.
+    because a spreadsheet may split cells at a delimiter other than that of the file. Control characters other than newline and
+    tab become escapes such as `\x1b`.
     """
     return _UNESCAPED_FORMULA.sub("'", _UNESCAPED_CONTROL.sub(_escape_control, text))
 

@@ -55,7 +55,7 @@ def configure_converter(converter: Converter) -> Converter:
     - Strings, booleans, numbers and lists are accepted unchanged or rejected. cattrs on its own turns `None` into `"None"`,
       `"false"` into `True`, 3.9 into 3 and a string into a list of letters.
     - Open enumerations accept any string.
-    - Response models keep unknown keys in `extra`, and include them when converted back.
+    - Response models keep unknown keys in `extra`. Converting a model to a dict restores these keys.
     - `NewContact` is converted to one dict of the fields that are set. The codes of `custom` and `extra` are keys of this
       dict, like the names of the standard fields.
     """

@@ -60,7 +60,10 @@ Item = TypeVar("Item", bound=HasId)
 
 
 def _hide_key(owner_key: str | None) -> Any:
-    """Wrap an owner key in a `Secret`, because the traceback of a KeyboardInterrupt shows the frames of this module."""
+    """Wrap an owner key in a `Secret`.
+
+    The traceback of a KeyboardInterrupt contains frames of this module, and some tools print the local variables of frames.
+    """
     return hide(owner_key)
 
 

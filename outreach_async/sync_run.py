@@ -33,7 +33,9 @@ class ClientLoop:
         self.portal: BlockingPortal | None = None
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Run an async function and return its result. An exception in the calling thread, such as KeyboardInterrupt, cancels it.
+        """Run an async function and return its result.
+
+        An exception in the calling thread, such as KeyboardInterrupt, cancels the function.
 
         Raises:
             InvalidRequest: The client is not open.
@@ -48,11 +50,11 @@ class ClientLoop:
             future.cancel()  # has no effect if the call has finished
 
     def forget_portal(self) -> None:
-        """Forget the portal when the event loop ends, so that later calls raise an error."""
+        """Forget the portal, so that calls after the end of the event loop raise an error."""
         self.portal = None
 
     def require_portal(self) -> BlockingPortal:
-        """Return the portal to the event loop.
+        """Return the blocking portal of the event loop.
 
         Raises:
             InvalidRequest: The client is not open.
@@ -263,7 +265,7 @@ class CallerRows(AsyncIterator[Any]):
 
     @contextmanager
     def call_when_low(self, function: Callable[[], None]) -> Iterator[None]:
-        """Within the block, call `function` when few rows are left in the buffer."""
+        """Call `function` whenever few rows are left in the buffer, until the `with` block ends."""
         self._on_low = function
         try:
             self._call_if_low()

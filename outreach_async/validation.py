@@ -195,7 +195,7 @@ def check_contact(contact: NewContact) -> None:
 
 
 def _are_encodable(values: Iterable[Any]) -> bool:
-    """Return whether all values other than `UNSET` are encodable strings. The strings are joined first, which is much faster."""
+    """Return whether all values other than `UNSET` are encodable strings. They are checked as one joined string, for speed."""
     try:
         text = "".join([value for value in values if value is not UNSET])
         return text.isascii() or bool(text.encode())
@@ -323,7 +323,7 @@ def require_target(target: object) -> str:
 
     Raises:
         InvalidRequest: The target is not in origin form (a path and query), or has a `.` or `..` segment, which HTTP libraries
-            collapse.
+            remove.
     """
     if not isinstance(target, str):
         expected = "a string such as '/campaigns?page=1'"

@@ -9,7 +9,7 @@ from typing import Final, Literal, Self
 import msgspec
 
 DuplicatePolicy = Literal["skip", "overwrite", "update_missing_fields"]
-"""Values of `upload_options.duplicates`: the service's action if the workspace already has a contact with this e-mail."""
+"""Values of `upload_options.duplicates`: the service's action if the workspace already has a contact with the same e-mail."""
 
 DUPLICATE_POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_missing_fields")
 

@@ -24,9 +24,9 @@ anyio.run(main)
 
 Rules
 -----
-`RULES` lists the rules. Most rules check one mailbox; some check all mailboxes of a domain or server. With `campaigns=True`, an
-audit also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps ids to rules, including the rules about
-reading errors (`OA9..`), which make an audit incomplete. `explain("OA170")` describes a rule and names the source of its limits.
+`RULES` lists the rules. Most check one mailbox; some check all mailboxes of a domain or server. With `campaigns=True`, an audit
+also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps ids to rules, including those about reading errors
+(`OA9..`). A reading error makes the audit incomplete. `explain("OA170")` describes a rule and the source of its thresholds.
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with the relevant numbers, and a remedy.
 `confidence` is `low` if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore
@@ -114,7 +114,7 @@ numbers of mailboxes and workspaces read, the estimated time left, and the reaso
 While the service refuses requests or is down, an audit waits. It ends after 15 minutes without a successful request. A failing
 workspace is skipped only if others can be read. `deadline=600` limits the audit to ten minutes; workspaces not read by then are
 reported as unreadable. An audit stores totals of at most a million domains, types and servers each; a million takes about 250 MB.
-If there are more, those with the smallest hashes are kept, `report.totals` is an estimate, and `report.not_judged` lists the gap.
+If there are more, those with the smallest hashes are kept, `report.totals` is estimated, and `report.not_judged` counts the rest.
 
 Auditing in parts
 -----------------

@@ -72,7 +72,10 @@ class FieldNames:
         return name.lower() in self._codes
 
     def suggest(self, name: str) -> tuple[str | None, bool]:
-        """Return the most similar field code, or `None`, and whether `name` is a misspelled code rather than a label."""
+        """Return the field code to suggest for `name`, or `None`, and whether `name` is a misspelling of that code.
+
+        If `name` is the label of a field, the code of this field is suggested, and the second value is false.
+        """
         # Cached, because templates repeat their misspellings, and each search compares a name with every field.
         if name not in self._suggestions:
             self._suggestions[name] = self._search(name)
@@ -176,7 +179,7 @@ class CampaignCase:
         return self.now + days * DAY
 
     def idle(self) -> float | None:
-        """Return the minimum time since the last activity, in seconds; `None` if unknown.
+        """Return a lower bound of the time since the last activity, in seconds; `None` if unknown.
 
         For a campaign that has sent nothing and shows no activity, this is the time since its creation.
 
@@ -485,7 +488,7 @@ def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
 
 
 def _name_letter(letter: str) -> str:
-    """Format a variant's letter for a message. Other strings, which the service may return, are quoted."""
+    """Format a `test_letter` for a message. A value other than a single letter is quoted."""
     return letter if len(letter) == 1 and letter.isalpha() else quote(letter)
 
 
@@ -503,7 +506,7 @@ def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Sign |
 
 
 def check_slip(row: CampaignRow, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the estimated end of a live campaign is several days after the first estimate."""
+    """Return a `Sign` if the estimated end of a live campaign is several days later than `planned_end`."""
     if row.status != _LIVE or row.end is None or row.planned_end is None:
         return None
     days = (row.end - row.planned_end) / DAY

@@ -33,7 +33,7 @@ _PLACEHOLDER_RULE: Final = "OA222"
 _VARIANT_RULE: Final = "OA230"
 _COMPARISON_IDS: Final = frozenset(rule.id for rule in COMPARISON_RULES)
 _MIN_AGE: Final = 30 * DAY
-"""Minimum age, in seconds, of the mailboxes and campaigns that rules about workspaces count: `sent_30days` covers 30 days."""
+"""Minimum age, in seconds, of a mailbox or campaign that the workspace rules count, because `sent_30days` covers 30 days."""
 
 
 def check_campaign(
@@ -90,7 +90,7 @@ def needs_steps(campaign: Campaign, policy: Policy) -> bool:
 
 
 def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
-    """Return whether checking these steps requires the fields of the workspace, which take one request per workspace."""
+    """Return whether checking these steps requires the fields of the workspace. Reading them takes one request."""
     is_on = any(rule.id == _PLACEHOLDER_RULE for rule in policy.step_rules)
     return is_on and any(find_placeholders(step) for step in steps)
 
@@ -240,7 +240,7 @@ class WorkspaceUse:
 def compare_campaigns(
     earlier: CampaignResults, later: CampaignResults, findings: Sequence[Finding], rules: Sequence[ComparisonRule]
 ) -> tuple[CampaignResults, list[Finding]]:
-    """Copy the planned ends of campaigns from an earlier report, and apply the rules that compare two audits.
+    """Copy the `planned_end` of each campaign from an earlier report, and apply the rules that compare two audits.
 
     Args:
         earlier: The campaigns of the earlier report.
@@ -264,7 +264,7 @@ def compare_campaigns(
 
 
 def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
-    """Return a copy of a row with the planned end of the earlier row, unless contacts were added since the earlier report."""
+    """Return a copy of a row with the `planned_end` of the earlier row, unless contacts were added since the earlier report."""
     if before is None or before.planned_end is None or (row.contacts or 0) > (before.contacts or 0):
         return attrs.evolve(row, planned_end=row.end)
     return attrs.evolve(row, planned_end=before.planned_end)

@@ -1,4 +1,4 @@
-"""Read the campaigns of workspaces, their steps and fields, and check each campaign as soon as its steps have been read."""
+"""Read the campaigns, steps and fields of workspaces, and check each campaign as soon as its steps have been read."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from outreach_async.resources import Campaigns, Workspaces
 T = TypeVar("T")
 
 MAX_ERROR_SHOWN: Final = 400
-"""Maximum number of characters of an error in a finding's message. An error is long if many fields of an item are invalid."""
+"""Maximum number of characters of an error in a finding's message. An error about an item with many invalid fields is long."""
 
 _PAGES_AT_ONCE: Final = 2
 _DISPLAY: Final = 100
-"""Campaigns per page. The interface states no maximum, so this is the default of `campaigns.list`."""
+"""Campaigns per page: the default of `campaigns.list`, because the interface states no maximum."""
 
 
 def explain_end(error: OutreachError) -> OutreachError:
@@ -175,7 +175,7 @@ class CampaignReader:
         return evaluate_campaign(case, self._policy, reading.workspace)
 
     async def _read_fields(self, reading: _WorkspaceReading, steps: list[Step]) -> None:
-        """Read the fields of the workspace if these steps need them, unless they have been read before."""
+        """Read the fields of the workspace if checking these steps requires them, at most once per workspace."""
         if not needs_fields(steps, self._policy):
             return
         async with reading.fields_lock:

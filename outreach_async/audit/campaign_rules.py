@@ -204,8 +204,8 @@ COMPARISON_RULES: Final[tuple[ComparisonRule, ...]] = (
         id="OA204",
         title="Estimated end slips",
         severity=Severity.WARNING,
-        wording="status is live, and the estimated end is {days} days or more after its first estimate since contacts were last "
-        "added; only if the report is compared with an earlier one",
+        wording="status is live, and the estimated end slipped by {days} days or more since contacts were last added; checked "
+        "only if the report is compared with an earlier one",
         thresholds=MappingProxyType({"days": 3}),
         applies=conditions.check_slip,
         source="our own threshold: the service rounds the estimate to days, and weekends shift it by up to two days",
@@ -251,12 +251,12 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="A variant gets more replies",
         severity=Severity.INFO,
         wording="contacts are left, and the evidence (e-value) that a live variant gets more replies than another is at least "
-        "{odds} times the number of pairs of variants; variants whose e-mails sent differ by more than {difference:.1%} are not "
-        "compared",
+        "{odds} times the number of pairs of variants; two variants are not compared if their numbers of e-mails sent "
+        "differ by more than {difference:.1%}",
         thresholds=MappingProxyType({"odds": 20, "difference": 0.10}),
         applies=conditions.check_variants,
         source="without a real difference, at most 5 % of all tests reach an e-value of 20, no matter how often they are checked "
-        "(Ville's inequality; Turner, Ly and Grünwald, arXiv 2106.02693); the limit of 10 % is our own",
+        "(Ville's inequality; Turner, Ly and Grünwald, arXiv 2106.02693); the limit on the difference in e-mails sent is our own",
         remedy="Turn off the variants with fewer replies.",
     ),
 )

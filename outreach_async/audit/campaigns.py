@@ -26,27 +26,27 @@ anyio.run(main)
 
 Findings
 --------
-The rules `OA201` to `OA290` check campaigns, their steps, and whether a workspace uses the daily limits of its mailboxes. These
-rules work like the rules about mailboxes: a policy turns them off and changes their thresholds, `explain` describes them, and
-`since` marks new and resolved findings. Findings about campaigns count in the verdict and in the exit code. They deduct no points
-from a score, because scores describe mailboxes, but a critical finding limits the overall score to 40.
+The rules `OA201` to `OA290` check campaigns, their steps, and whether a workspace leaves its daily limits unused. These rules
+work like the rules about mailboxes: a policy turns them off and changes their thresholds, `explain` describes them, and
+`Report.since` marks new and resolved findings. Findings about campaigns affect the verdict and the exit code. They deduct no
+points from a score, because scores describe mailboxes, but a critical finding limits the overall score to 40.
 
-Two things are never evaluated. Open rates are unreliable, because Apple's Mail Privacy Protection loads the images of unopened
-e-mails (half of all opens, according to Litmus; benchmarkemail 2025). Personalized templates are not compared with A/B variants,
-because their contacts are not chosen at random. `Report.not_judged` lists both.
+Two things are never evaluated. Open rates are unreliable, because Apple Mail loads the images of unopened e-mails and thereby
+causes 50 to 60 % of recorded opens (benchmarkemail 2025, citing Litmus). Personalized templates are not compared with A/B
+variants, because their contacts are not chosen at random. `Report.not_judged` lists both.
 
 Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; everything else is still checked.
 
 Numbers
 -------
 `report.campaigns` is `None` unless the audit read campaigns. `rows` has a row for each campaign. A number in a row is `None` if
-the number is missing or invalid, or if it is a total over steps that were not read. `end` is the estimated end of the campaign.
-`totals` has the sums over the rows of each workspace. `comparisons` has a row for each step with several variants; see the guide
-`outreach_async.audit.variants`.
+the number is missing or invalid, or if it is a total over steps and the steps were not read. `end` is the estimated end of the
+campaign. `totals` has the sums over the rows of each workspace. `comparisons` has a row for each step with several variants; see
+the guide `outreach_async.audit.variants`.
 
 To follow the campaigns from day to day, compare each report with the report of the day before. `planned_end` is the first
 estimate of the end since contacts were last added. `since` copies `planned_end` from the earlier report, and rule `OA204` reports
-campaigns whose end slips:
+campaigns whose estimated end slips:
 
 ```python
 import anyio
@@ -89,7 +89,7 @@ LIVE: Final = CampaignStatus.LIVE.value
 
 @attrs.frozen(kw_only=True)
 class CampaignRow:
-    """A campaign in a report. A number is `None` if it is invalid, or if it is a total over steps that were not read.
+    """A campaign in a report. A number is `None` if it is invalid, or if it is a total over steps and the steps were not read.
 
     Attributes:
         id: Id of the campaign.
@@ -269,7 +269,7 @@ class CampaignResults:
         checked: Number of campaigns read.
         totals: Sums by workspace id, in the order of the audit; a workspace without campaigns has zeros.
         rows: At most 10,000 campaigns: those with findings, the worst first, then live campaigns, then all others.
-        comparisons: At most 10,000 steps that have sent e-mails of several templates; steps with a better variant come first.
+        comparisons: At most 10,000 steps that have sent e-mails of several templates; steps with the verdict `better` come first.
 
     Example:
         ```python

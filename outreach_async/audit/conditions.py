@@ -37,7 +37,7 @@ WORKDAYS = 22
 
 @attrs.frozen(kw_only=True)
 class DomainFacts:
-    """The input of a domain rule's condition: totals over the domain's mailboxes. A mailbox of two workspaces counts once.
+    """The input of a domain rule's condition: totals over the domain's mailboxes. A mailbox listed in two workspaces counts once.
 
     Attributes:
         daily_limit: Sum of the daily limits of the domain's mailboxes, in e-mails per day.
@@ -64,8 +64,8 @@ class ServerFacts:
     """The input of a server rule's condition: numbers of mailboxes on one sending server.
 
     Attributes:
-        mailboxes: Number of mailboxes of type `SMTP & IMAP` on the server. Google mailboxes do not count: all Google customers
-            share their servers.
+        mailboxes: Number of mailboxes of type `SMTP & IMAP` on the server. Google mailboxes do not count, because
+            all customers of Google share its servers.
         listed: Number of mailboxes of type `SMTP & IMAP` on the server that are on a blacklist.
 
     Example:
@@ -257,7 +257,8 @@ def check_blacklists(case: Case, thresholds: Thresholds) -> Sign | None:
 def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
     """Return a `Sign` if the bounce rate is too high.
 
-    The lower confidence bound of the rate determines the severity. If the sample is too small, the rule's own severity is used.
+    The lower confidence bound of the rate determines the severity. If the bound is below every threshold or the sample is too
+    small, the finding has the severity of the rule.
     """
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if not sent or not bounced / sent >= thresholds["warning"]:
@@ -307,7 +308,7 @@ def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the daily limit of a new mailbox is too high for the age of the mailbox, which needs a warm-up."""
+    """Return a `Sign` if a new mailbox, which needs a warm-up, has a daily limit that is too high for its age."""
     limit = case.mailbox.daily_limit
     if not limit > thresholds["first"] or not case.younger(thresholds["second_days"]):
         return None
@@ -317,7 +318,7 @@ def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox uses only a small share of its daily limit, and the mailbox is not certainly new."""
+    """Return a `Sign` if the mailbox uses only a small fraction of its daily limit, unless the mailbox is certainly new."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None

@@ -140,11 +140,12 @@ class FlaggedMailbox:
 
 
 _KEPT_KINDS: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types", "server_ip": "servers"}
-"""Kinds of groups whose number is limited, each with the column of `MailboxColumns` that contains its indexes."""
+"""Columns of `MailboxColumns` that contain group indexes, by kind of group. An audit stores a limited number of these groups."""
 
 MailboxFacts = tuple[int, str | None, str | None, str | None, int, int, int]
-"""The values of a mailbox that its groups need: digest, domain, server, type, sent e-mails in thousandths, daily limit in
-thousandths, and flags. The domain, server or type is `None` if the mailbox has none, or if a part of the audit dropped it."""
+"""The values of a mailbox that its groups need: digest, domain, server, type, e-mails sent in 30 days (in thousandths), daily
+limit (in thousandths), and flags. The domain, server or type is `None` if the mailbox has none, or if a part of the audit
+dropped it."""
 
 
 class AuditState:
@@ -160,8 +161,8 @@ class AuditState:
         workspaces: Ids of the workspaces, in the order of the audit.
         policy: The policy to apply.
         now: Time of the audit, in Unix seconds.
-        key: Key of the digests of mailboxes if the state belongs to a part of an audit (see `audit_part`); otherwise `None`.
-        most: Maximum number of domains, of types and of servers whose totals are stored.
+        key: Key for the mailbox digests; `None` unless the state belongs to a part of an audit (see `audit_part`).
+        most: Maximum number of groups of each kind (domains, types, servers) whose totals are stored.
 
     Attributes:
         totals: Totals of the checked mailboxes, by workspace, domain, type and server.
@@ -199,7 +200,7 @@ class AuditState:
         return final
 
     def add_flagged(self, workspace: str, flagged: Iterable[FlaggedMailbox]) -> None:
-        """Add the mailboxes with findings that a part of this audit found in a workspace."""
+        """Add the flagged mailboxes of a workspace, decoded from a part of this audit."""
         self.flagged[self._indexes[workspace]] += flagged
 
     def _facts(self, case: Case) -> MailboxFacts:
@@ -237,7 +238,7 @@ class AuditState:
             self._servers.add_own(server, listed=flags & BLACKLISTED > 0)
 
     def _trim(self, *, pages_follow: bool) -> None:
-        """Drop domains, types and servers if there are too many, and then mailboxes that no remaining group needs."""
+        """Drop domains, types and servers if there are too many. Then drop mailboxes that no remaining group needs."""
         for kind, column in _KEPT_KINDS.items():
             totals = self.totals[kind]
             indexes = totals.trim(totals.slack if pages_follow else 0)

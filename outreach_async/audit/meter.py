@@ -20,8 +20,8 @@ class AuditProgress:
         workspaces: Number of finished workspaces, including those that could not be read.
         total: Number of workspaces of the audit.
         mailboxes: Number of mailboxes read.
-        campaigns: Number of campaigns read, with their steps.
-        rate: Recent mailboxes per second.
+        campaigns: Number of campaigns read, including those whose steps could not be read.
+        rate: Recent reading rate, in mailboxes per second.
         state: `running`; `throttled` while a rate limit delays requests; `paused` while nothing is sent, because the service
             requested a wait or is down.
         resumes: Seconds until the pause ends; 0.0 if the audit is not paused.
@@ -65,14 +65,14 @@ class ProgressMeter:
         self._mailbox_rate, self._page_rate = RateEstimator(now), RateEstimator(now)
 
     def add_page(self, workspace: str, page: Page[Mailbox]) -> None:
-        """Count a page, and update the number of pages that the workspace has left."""
+        """Count a page, and update the number of pages of the workspace that remain to be read."""
         left = self._pages_left.get(workspace, max(1, int(page.total_pages)))
         self._pages_left[workspace] = max(0, left - 1)
         self._pages_read += 1
         self._page_rate.add(1)
 
     def expect_requests(self, workspace: str, count: int) -> None:
-        """Add the number of requests that a workspace needs besides the pages of its mailboxes."""
+        """Expect `count` more requests for a workspace, besides those for the pages of its mailboxes."""
         self._pages_left[workspace] = self._pages_left.get(workspace, 0) + count
 
     def add_request(self, workspace: str) -> None:
@@ -91,7 +91,7 @@ class ProgressMeter:
         self._mailbox_rate.add(count)
 
     def end_workspace(self, workspace: str) -> None:
-        """Count a workspace as finished, and expect no further requests about the workspace."""
+        """Count a workspace as finished, and expect no further requests for it."""
         self._pages_left[workspace] = 0
         self._ended += 1
 

@@ -1,7 +1,7 @@
 """Audit in parts, in several processes or on several hosts, and merge the parts into one report.
 
 `audit_part` reads some of the workspaces; `merge` builds the report about all workspaces. The guide `outreach_async.audit` shows
-how to call both with a process pool. With Dask (extra `dask`), map the same function over groups of workspaces:
+how to call both with a process pool. With Dask (extra `dask`), map a function that calls `audit_part` over groups of workspaces:
 
 ```python
 import os
@@ -35,10 +35,10 @@ if __name__ == "__main__":
 ```
 
 For several machines, pass the scheduler's address to `Client`, and set `OUTREACH_BASE_URL` where the workers start. If a worker
-dies, Dask runs its part again on another worker; after four such failures, the part fails. A part always starts from its
+dies, Dask runs its part again on another worker; after four such failures, the part fails. A repeated part starts from its
 beginning, so choose groups of workspaces that take minutes rather than hours to read. Dask shows task arguments, including the
-salt, to everybody who can reach the scheduler. All clients share the service's rate limit: give each a `RedisRate`, or divide the
-limit among the workers.
+salt, to everybody who can reach the scheduler. All workers share the service's rate limit: give each `OutreachClient` a
+`RedisRate`, or divide the limit among the workers.
 """
 
 from __future__ import annotations
@@ -103,14 +103,15 @@ class WorkspacePart:
 class AuditPart:
     """The result of `audit_part`: a value that can be pickled, compared and stored as JSON.
 
-    A part stores healthy mailboxes as digests and numbers, without their addresses. It contains mailboxes with findings, domains
-    and server addresses in plain text, as a report does. It contains neither API keys nor the salt.
+    A part stores healthy mailboxes as digests and numbers, without their addresses. Domains, server addresses, and mailboxes with
+    findings are in plain text, as in a report. A part contains neither API keys nor the salt.
 
     Attributes:
         at: Time of the audit, in Unix seconds.
         policy: Hash of the rules of the policy.
         salt: Hash of the salt; `merge` rejects parts with different salts.
-        dropped: For each kind of group with more groups than an audit stores, the largest digest that was kept.
+        dropped: For each kind of group from which groups were dropped, the largest digest of a group that was kept. `merge` also
+            drops the groups with larger digests.
         workspaces: The workspaces of the part.
 
     Example:
@@ -229,7 +230,7 @@ def build_part(state: AuditState, summaries: Iterable[ReadSummary]) -> AuditPart
 
 
 def merge(parts: Iterable[AuditPart], *, workspaces: Iterable[str], policy: Policy | None = None) -> Report:
-    """Merge parts into the report that one `audit` of all workspaces would return. Parts may be in any order, and repeated.
+    """Merge parts into the report that one `audit` of all workspaces would return. Parts may be in any order and may be repeated.
 
     If several parts contain a workspace, the most complete reading is used. A workspace that no part contains is reported
     as unreadable.
@@ -292,7 +293,10 @@ def _most_complete(parts: Iterable[AuditPart], workspaces: set[str]) -> dict[str
         # Equally complete readings are compared by their data, so that the order of the parts has no effect.
         best[each.workspace] = max(best.get(each.workspace, each), each, key=_completeness)
     if len(reads_campaigns) > 1:
-        raise InvalidRequest("parts: expected campaigns in all parts or none, got both; pass the same `campaigns` to all parts")
+        raise InvalidRequest(
+            "parts: expected campaigns in all parts or in no part, got parts with and without campaigns;"
+            " pass the same `campaigns` to all parts"
+        )
     return best
 
 
@@ -320,7 +324,7 @@ _NAMED_COLUMNS: Final[dict[str, GroupKind]] = {"domains": "domain", "servers": "
 def _encode(
     summary: ReadSummary, columns: MailboxColumns, flagged: Iterable[FlaggedMailbox], names: Mapping[GroupKind, Sequence[str]]
 ) -> WorkspacePart:
-    """Encode a workspace with the names that its columns refer to, so that the workspace can be merged on its own."""
+    """Encode a workspace with the names of its domains, servers and types, so that it can be decoded without other workspaces."""
     used: dict[str, list[str]] = {}
     packed: dict[str, str] = {}
     for name, column in columns.arrays.items():

@@ -39,7 +39,7 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 _KEYS: Final = ("name", "off")
 _CORRECTION: Final = "; correct or remove it"
-"""Remedy for an unknown name in a policy, if no known name is similar."""
+"""End of the message about an unknown name in a policy, if no known name is similar."""
 
 _FINGERPRINT_LENGTH: Final = 12
 """Number of hexadecimal digits in a fingerprint; enough to distinguish the policies of one organization."""
@@ -298,7 +298,7 @@ def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) 
 def _suggest(name: str, known: Iterable[str]) -> str:
     """Return a suggestion for a misspelled name, such as `; did you mean 'off'?`; empty if no known name is similar.
 
-    Of several similar names, the name that has the most characters in the same position is suggested.
+    If several names are similar, the one that matches `name` at the most character positions is suggested.
     """
     names = list(known)
     near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))

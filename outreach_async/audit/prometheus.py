@@ -58,7 +58,8 @@ _UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud
 def render_prometheus(report: Report) -> str:
     """Render the metrics of a report in the Prometheus text format.
 
-    The workspaces and domains are those in `Report.groups`: at most the 1,000 worst of each kind.
+    The workspaces and domains are those in `Report.groups`: at most the 1,000 worst of each kind. There are two exceptions:
+    gauges about campaigns cover the 1,000 workspaces with the most campaigns, and `workspace_unreadable` covers every workspace.
 
     Raises:
         InvalidRequest: The extra `prometheus` is not installed.
@@ -157,7 +158,7 @@ _CAMPAIGN_FIGURES: Final = (
 
 
 def _campaign_gauges(campaigns: CampaignResults | None) -> Iterator[Gauge]:
-    """Yield the gauges about campaigns, for at most the 1,000 workspaces with the most campaigns."""
+    """Yield the gauges about campaigns. Only the 1,000 workspaces with the most campaigns have these gauges."""
     if campaigns is None:
         return
     kept = sorted(campaigns.totals.items(), key=lambda item: -item[1].campaigns)[:_MAX_WORKSPACES]

@@ -48,7 +48,7 @@ class Report:
         at: Time of the audit, in Unix seconds.
         policy: The policy of the audit.
         groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
-        totals: Number of groups of each kind, including groups that are not in `groups`; an estimate above a million.
+        totals: Number of groups of each kind, including groups that are not in `groups`. Above a million, it is an estimate.
         rows: Mailboxes with findings, the worst first; at most 1,000.
         not_judged: Properties that the audit cannot check, because the service's fields do not show them, or because there are
             more than a million domains, types or servers.
@@ -98,7 +98,7 @@ class Report:
 
     @property
     def incomplete(self) -> bool:
-        """True if something could not be read, such as a mailbox or the campaigns of a workspace, and was not checked."""
+        """True if something, such as a mailbox or a workspace's campaigns, could not be read and was therefore not checked."""
         return any(finding.rule in INCOMPLETE for finding in self.findings)
 
     def exit_code(self, fail_on: str = "error") -> int:
@@ -130,7 +130,7 @@ class Report:
 
         Args:
             earlier: An earlier report.
-            others: More earlier reports, in any order. `diff` compares with the latest report; `history` covers all reports.
+            others: More earlier reports, in any order. `diff` compares with the latest earlier report; `history` covers them all.
 
         Example:
             ```python
@@ -233,7 +233,7 @@ def merge_history(reports: Iterable[Report], before: float) -> list[HistoryPoint
 
     Args:
         reports: The earlier reports, in any order.
-        before: Time of the later audit, in Unix seconds. Only earlier audits are included, and only if their time is known.
+        before: Upper limit in Unix seconds. Only audits before this time are included, and only if their time is known.
     """
     points = {(point.at, point.scope): point for report in reports for point in (*report.history, HistoryPoint.of(report))}
     return sorted((point for point in points.values() if 0 < point.at < before), key=lambda point: point.at)[-MAX_HISTORY:]
@@ -319,8 +319,9 @@ class Diff:
 def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
     """Compare the reports of two audits. This function performs no I/O.
 
-    Two findings match if they have the same rule and the same mailbox. Mailboxes are matched by id, first within the same
-    workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or workspace.
+    Two findings match if they have the same rule and the same subject. Mailboxes, campaigns and steps are matched by id, first
+    within the same workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or
+    workspace.
 
     Returns:
         The findings of the later report, each marked as new or unchanged, and the diff.
@@ -373,13 +374,13 @@ def _exact_key(finding: Finding) -> Hashable:
 
 
 def _workspace_independent_key(finding: Finding) -> Hashable:
-    """Return a key that matches a finding across workspaces, unless the finding is about the workspace itself."""
+    """Return a key that does not contain the workspace, unless the finding is about the workspace itself."""
     shared = finding.step or finding.campaign or finding.domain or finding.server_ip
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
 
 def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
-    """Return a function that checks whether an earlier finding may still apply, although this report does not contain it.
+    """Return a function that checks whether an earlier finding may still apply, although the later `report` does not contain it.
 
     An audit does not check everything: rules may be off, and workspaces or mailboxes may not have been read.
     """

@@ -1,4 +1,4 @@
-"""Define the rules of the audit about mailboxes, domains and servers, and about errors while reading mailboxes."""
+"""Define the audit rules about mailboxes, domains and servers, and about errors while reading mailboxes."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "days",
         thresholds=MappingProxyType({"share": 0.10, "days": 30}),
         applies=conditions.check_unused_capacity,
-        source="the mailbox's own daily_limit over the working days of a month",
+        source="the mailbox's own daily_limit, multiplied by the 22 working days of a month",
         remedy="Add the mailbox to campaigns, or cancel it to save its cost.",
     ),
     MailboxRule(
@@ -240,8 +240,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA150",
         title="Falling open rate",
         severity=Severity.WARNING,
-        wording="opened_14days is below {share:.1%} of avg_open_rate, sent_30days is {sample} or more, and last_activity is not "
-        "certainly {days} or more days ago",
+        wording="opened_14days is below {share:.1%} of avg_open_rate, sent_30days is {sample} or more, and last_activity is "
+        "unknown or may be less than {days} days ago",
         thresholds=MappingProxyType({"share": 0.60, "sample": 100, "days": 14}),
         applies=conditions.check_open_rate,
         source="only the trend of an open rate is meaningful, and a sudden drop is a warning (coldmailopenrate; coldconvert; "
@@ -255,7 +255,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="avg_open_rate is above {opens} %, or avg_click_rate is at least as high as avg_open_rate",
         thresholds=MappingProxyType({"opens": 90}),
         applies=conditions.check_automated_opens,
-        source="Apple Mail causes 50 to 60 % of recorded opens, because it prefetches images, and security scanners follow links "
+        source="Apple Mail prefetches images and causes 50 to 60 % of recorded opens; security scanners follow links "
         "(benchmarkemail 2025, citing Litmus)",
         remedy="Measure the mailbox's campaigns by replies; its opens and clicks are not meaningful.",
     ),
@@ -300,7 +300,7 @@ DOMAIN_RULES: Final[tuple[DomainRule, ...]] = (
         "DKIM or DMARC",
         thresholds=MappingProxyType({"daily": 5000}),
         applies=conditions.check_bulk_authentication,
-        source="Gmail and Microsoft reject e-mail from domains that send 5,000 a day without all three "
+        source="Gmail and Microsoft reject e-mail from a domain that sends 5,000 a day, unless it has SPF, DKIM and DMARC "
         "(support.google.com/mail/answer/81126; 550 5.7.515 since 2025-05-05)",
         remedy="Publish the missing records for <domain> before sending the next e-mail.",
     ),
@@ -392,6 +392,6 @@ UNKNOWABLE: Final[tuple[str, ...]] = (
 
 UNKNOWABLE_OF_CAMPAIGNS: Final[tuple[str, ...]] = (
     "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens prove nothing",
-    "comparisons of personalized templates with A/B variants: the contacts of these templates are not chosen at random",
+    "personalized templates compared with A/B variants: the contacts of a personalized template are not chosen at random",
 )
 """Properties that an audit of campaigns cannot check."""

@@ -44,7 +44,8 @@ _PAGES_AT_ONCE: Final = 2
 _MIN_LARGE_AT_ONCE: Final = 2
 _MAX_LATER_MAILBOXES: Final = 8_000
 """Maximum number of mailboxes on second and later pages that are in memory at the same time. The limit bounds memory: decoding a
-page of 2,000 mailboxes takes 4 MB. `_MIN_LARGE_AT_ONCE` large workspaces are always read concurrently, even above the limit."""
+page of 2,000 mailboxes takes 4 MB. `_MIN_LARGE_AT_ONCE` workspaces with several pages are always read concurrently, even above
+the limit."""
 
 
 @attrs.frozen
@@ -75,7 +76,7 @@ class WorkspaceReadResult:
     Attributes:
         workspace: Id of the workspace.
         mailboxes: Number of mailboxes read.
-        undecodable: Mailboxes that do not match the service's interface. A mailbox with a readable id is listed once.
+        undecodable: Mailboxes that do not match the service's interface. A repeated mailbox is listed once if its id is readable.
         missing: Number of mailboxes that `total_found` counts but the pages did not contain.
         error: The error that ended the reading early; `None` if the workspace was read completely.
         campaigns: The campaigns of the workspace; `None` if the audit does not read campaigns.
@@ -135,9 +136,9 @@ async def audit(
     and everything else is still checked. Besides the mailboxes with findings, the audit stores about 50 bytes per mailbox, and
     the totals of at most a million domains, a million types and a million servers.
 
-    While the service is down or limits the rate, the audit waits. The client's deadline does not limit these waits. The audit
-    ends after 15 minutes without a successful request, or if the service was never reached; the remaining workspaces are reported
-    as unreadable.
+    While the service is down or throttles requests, the audit waits. The client's deadline does not limit these waits. The audit
+    ends after 15 minutes without a successful request, or after a few failures if it never reached the service. The remaining
+    workspaces are reported as unreadable.
 
     Args:
         client: Client to read with. Its default workspace is ignored.

@@ -21,7 +21,9 @@ DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING
 """Points that a finding deducts from the score of a mailbox, by severity."""
 
 CRITICAL_CAP: Final = 40
-"""Maximum score of a domain, and of all mailboxes, if one of their mailboxes, groups or campaigns has a critical finding.
+"""Maximum score of a domain with a critical finding about itself or one of its mailboxes.
+
+The overall score has the same maximum if the audit has any critical finding.
 
 The score of a domain is limited because all its mailboxes share one reputation. The overall score is limited because a
 good score would contradict the verdict, which is to stop sending.
@@ -31,7 +33,10 @@ MAX_SCORED_DOMAINS: Final = 10_000
 """Maximum number of domains with a score in a report. The worst domains are kept."""
 
 MAX_GROUPS: Final = 1_000
-"""Maximum number of groups of one kind in a report: a million mailboxes may use 250,000 domains. The worst groups are kept."""
+"""Maximum number of groups of one kind in a report. The worst groups are kept.
+
+Without a limit, a report about a million mailboxes may contain 250,000 domains.
+"""
 
 MAX_ROWS: Final = 1_000
 """Maximum number of mailboxes that a report lists individually. The worst mailboxes are kept."""
@@ -115,8 +120,8 @@ class GroupStats:
     """The deducted points and the number of findings of a group of mailboxes.
 
     Attributes:
-        weighted_points: Sum over the mailboxes of the deducted points times the e-mails sent in 30 days.
-        points: Sum over the mailboxes of the deducted points.
+        weighted_points: Sum of the products of each mailbox's deducted points and its e-mails sent in 30 days.
+        points: Sum of the points deducted from each mailbox.
         group_points: Points deducted for findings about the group itself.
         capped: Whether a critical finding limits the score to `CRITICAL_CAP`.
         counts: Number of findings, indexed by the rank of the severity.
@@ -142,7 +147,7 @@ class GroupStats:
             self.counts[rank] += 1
 
     def score(self, total: MailboxTotals) -> float:
-        """Return the score of the group, given the totals of its mailboxes."""
+        """Return the score of the group, computed from the totals of its mailboxes."""
         mean = self.weighted_points / total.sent_30days if total.sent_30days else self.points / total.mailboxes
         score = max(0.0, MAX_SCORE - mean - self.group_points)
         return round(min(float(CRITICAL_CAP), score) if self.capped else score, 1)

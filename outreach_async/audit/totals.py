@@ -132,12 +132,12 @@ class GroupTotals:
         return array("i", (next(numbers) if is_kept else -1 for is_kept in kept))
 
     def limit(self, threshold: int) -> None:
-        """Reject new keys with a digest above `threshold`, for example because a part of the audit dropped such keys."""
+        """Reject new keys with a digest above `threshold`. `merge` calls this method if a part of the audit dropped such keys."""
         self.threshold = min(threshold, threshold if self.threshold is None else self.threshold)
 
     @property
     def slack(self) -> int:
-        """Number of keys above the maximum at which keys are dropped. Dropping a few at a time would be slow."""
+        """How far the number of keys may exceed the maximum before keys are dropped. Dropping a few at a time would be slow."""
         return self._most // 4
 
     @property
@@ -200,8 +200,8 @@ class MailboxColumns:
     Attributes:
         digests: Digest of the mailbox's id and address.
         domains: Index of the domain in the totals of domains; -1 if the mailbox has no domain, or if the domain is not kept.
-        servers: Index of the server in the totals of servers, or -1.
-        types: Index of the type in the totals of types, or -1.
+        servers: Index of the server in the totals of servers; -1 as for `domains`.
+        types: Index of the type in the totals of types; -1 as for `domains`.
         sent: E-mails sent in 30 days, in thousandths.
         limits: Daily limit, in thousandths.
         flags: `OWN_SERVER` and `BLACKLISTED`.

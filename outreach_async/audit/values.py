@@ -28,7 +28,7 @@ _Z_95: Final = 1.6448536269514722
 
 
 MAX_FIGURE: Final = 10**15
-"""The largest plausible number in a response. Sums of whole numbers up to this size are exact in floating point."""
+"""The largest plausible number in a response. A sum of whole numbers is exact in floating point if it is at most this large."""
 
 
 def valid_or_none(value: Number) -> Number | None:

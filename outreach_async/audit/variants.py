@@ -8,7 +8,7 @@ A report shows the verdict of each step whose e-mail has variants:
 - `unequal_sends`: in every pair of variants, the numbers of e-mails sent differ by more than 10 %, so no pair can be compared.
 - `not_compared`: fewer than two variants can be compared, or more than 26.
 
-A policy changes these limits: the thresholds `odds` and `difference` of the rule `OA230`.
+A policy can change the required evidence and the maximum difference: the thresholds `odds` and `difference` of the rule `OA230`.
 
 Method
 ------
@@ -88,8 +88,8 @@ class VariantVerdict:
         better: Letter of the variant that gets more replies; `None` unless the verdict is `better`.
         worse: Letters of the variants that are proven to get fewer replies than `better`.
         evidence: The largest e-value of a pair; `None` if no pair could be compared. With two variants, 20 proves a difference.
-        sends_needed: Estimated number of further e-mails per variant that would prove the difference, rounded up to two digits;
-            `None` if unknown.
+        sends_needed: Estimated number of further e-mails per variant that would prove the difference, rounded up to two
+            significant digits; `None` if unknown.
     """
 
     verdict: Verdict
@@ -105,9 +105,9 @@ def compare_variants(variants: Sequence[VariantTotals], *, odds: float = 20, dif
     Args:
         variants: The variants to compare, each sent to contacts chosen at random.
         odds: Evidence that proves a difference between two variants: at most one in `odds` tests of equal variants has a false
-            verdict. With more variants, each pair needs this number times the number of pairs.
-        difference: Maximum relative difference between the e-mails sent by two variants. Pairs with a larger difference are not
-            compared.
+            verdict. With more than two variants, each pair needs this number times the number of pairs.
+        difference: Maximum relative difference between the numbers of e-mails sent for two variants. Pairs with a larger
+            difference are not compared.
     """
     if not 1 < len(variants) <= _MAX_COMPARED:
         return VariantVerdict(verdict="not_compared")

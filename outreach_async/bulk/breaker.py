@@ -63,7 +63,7 @@ class FailureWindow:
 
     @property
     def is_failing(self) -> bool:
-        """True if the service counts as failing: there are enough results, and at least half of them are failures."""
+        """True if the service counts as failing: there are enough results, and at least half are failures other than refusals."""
         self._drop_old()
         faults = sum(not is_refusal for _, _, is_refusal in self._faults)
         return self.size >= MIN_RESULTS and faults >= FAILING_SHARE * self.size
@@ -72,8 +72,8 @@ class FailureWindow:
         """Return whether a row that has just failed is at fault; `None` if too few results of other rows are known.
 
         The row is at fault if nearly all attempts of other rows succeed. The row's own failures do not count, but the
-        window does not store which row failed. Therefore, for each number below `earlier_failures`, one stored failure with that
-        number of earlier failures is assumed to be the row's own.
+        window does not store which row failed. Therefore, for each number from 0 to `earlier_failures - 1`, one stored failure
+        with that number of earlier failures is assumed to be the row's own.
 
         Args:
             earlier_failures: Number of earlier failures of the row.
@@ -109,7 +109,7 @@ class Reachability:
 
 
 FIRST_PAUSE: Final = 5.0
-"""Length of the first pause in seconds; each later pause is twice as long as the previous one."""
+"""Length of the first pause in seconds. Each failed probe doubles the pause, up to `MAX_PAUSE`."""
 MAX_PAUSE: Final = 60.0
 """Maximum length of a pause in seconds. One probe a minute does not burden a service that is down. Once the service is back, the
 run stays paused for at most this long."""
@@ -156,7 +156,7 @@ class Breaker:
             self._probed_at, self.opens_at = now, now + PROBE_LEASE
 
     def is_probe(self, started: float) -> bool:
-        """Return whether the attempt that started at the time `started` is the probe. All other attempts started earlier."""
+        """Return whether the attempt that started at the time `started` is the probe. All others started before the probe."""
         return started >= self._probed_at
 
     def cancel_probe(self) -> None:

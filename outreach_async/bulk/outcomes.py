@@ -24,7 +24,7 @@ class ContactOutcome:
         contact: The row as the caller passed it.
         status: The status in the service's last response, or `rejected`, `not_applied` or `unknown`.
         id: Id of the contact; `None` if the service returned none.
-        possible: Every outcome that is consistent with the evidence.
+        possible: Every outcome that is consistent with what is known about the attempts to send the row.
         attempts: Number of attempts to send the row.
         error: The error of a row that failed or was not sent; `None` if there was no error.
         repeats: Index of another row with the same e-mail that was sent instead, or that caused this row's rejection; `None` if
@@ -152,8 +152,8 @@ def affects_every_row(error: OutreachError) -> bool:
     """Return whether an error affects every row, for example because the key, workspace, campaign or base URL is wrong.
 
     Rows are validated before they are sent. Therefore, an InvalidRequest comes from the transport (for example, because the
-    transport is closed) and affects every row. A temporary refusal (such as 429) is passed to this function only after the
-    refusals have lasted too long.
+    transport is closed) and affects every row. A temporary refusal (such as 429) is passed to this function only when the
+    request is no longer retried.
     """
     if isinstance(error, InvalidRequest):
         return True
@@ -294,7 +294,7 @@ class InputOrder:
             self._outcomes[index] = revised(self._outcomes[index])
 
     def popleft(self) -> ContactOutcome:
-        """Remove and return the outcome of the first expected row."""
+        """Remove and return the next outcome in the order of the rows."""
         return self._outcomes.pop(self._expected.popleft())
 
 
@@ -306,14 +306,14 @@ def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revis
 
 
 OutcomeBuffer = CompletionOrder | InputOrder
-"""A buffer of outcomes that the caller has not received yet. Its length is greater than 0 if an outcome is ready."""
+"""A buffer of outcomes that the caller has not received yet. Its length is 0 while no outcome is ready."""
 
 
 class RejectStreak:
-    """Detects that all of the first rows of a run are rejected, whatever the reasons.
+    """Detects that the first `rows` rows of a run are all rejected, whatever the reasons.
 
     Args:
-        rows: Number of rows after which the run is stopped if all of them were rejected; with `None`, it is never stopped.
+        rows: Number of rows after which the run is stopped if all of them were rejected; with `None`, rejections never stop it.
     """
 
     def __init__(self, rows: int | None) -> None:
@@ -322,7 +322,7 @@ class RejectStreak:
         self._reasons: Counter[str] = Counter()
 
     def check(self, outcome: ContactOutcome) -> BulkStopped | None:
-        """Count an outcome. Return the error that stops the run if all of the first rows were rejected; otherwise `None`."""
+        """Count an outcome. If the first `rows` rows were all rejected, return the error that stops the run; otherwise `None`."""
         if not self._remaining:
             return None
         reason = _reject_reason(outcome)

@@ -52,8 +52,8 @@ class AttemptTimer:
     """Cancels the scope of each worker whose attempt has exceeded its deadline.
 
     Attributes:
-        fires_at: The time on the event loop's clock at which the timer fires next, unless `wake` is called before; infinite
-            without a deadline.
+        fires_at: The time on the event loop's clock at which the timer fires next, unless `wake` is called first; infinite if
+            no deadline is set.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class AttemptTimer:
 
 
 class WorkerDeadline:
-    """The deadline of the cancel scope that a worker runs in. Setting `deadline` is cheap: usually, the value is only stored.
+    """The deadline of the cancel scope that a worker runs in. Setting `deadline` is cheap: it rarely wakes the timer.
 
     Attributes:
         scope: The worker's current cancel scope.
@@ -122,7 +122,7 @@ class WorkerDeadline:
 
 
 _ROWS_PER_WORKER: Final = 4
-"""Number of rows in the pipeline per worker: enough to keep every worker busy while some rows wait for their key."""
+"""Number of rows in the pipeline per worker: enough to keep every worker busy while rows wait for others with the same key."""
 
 
 class _Worker:
@@ -172,8 +172,8 @@ class Plan:
 class Outcomes(AsyncIterator[ContactOutcome]):
     """The outcomes of a running bulk run.
 
-    Iteration ends when every row has its outcome. If the iterable of rows raised an exception or the run stopped early, the
-    iteration then raises that exception, or BulkStopped.
+    Iteration ends when every row has its outcome. If the iterable of rows raises an exception, the iteration raises it after the
+    last outcome. If the run stops early, the iteration raises BulkStopped after the last outcome.
 
     Example:
         ```python
@@ -451,7 +451,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         """Record how the run ended. Only the first call records anything.
 
         Raises:
-            JournalError: The end could not be recorded.
+            JournalError: The journal cannot be written.
         """
         state = self._end_state()
         try:
@@ -470,7 +470,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return "finished" if self._input_exhausted and all(worker.done for worker in self._workers) else "interrupted"
 
     def _possibly_sent_rows(self) -> PossiblySent:
-        """Return the rows without an outcome that may have been sent."""
+        """Return the rows that may have been sent and have no outcome."""
         current = (index for worker in self._workers if (index := worker.possibly_sent_index()) is not None)
         waiting = (row.index for rows in self._waiting_by_key.values() for row in rows or () if row.maybe_sent)
         return PossiblySent.of([*self._possibly_sent, *current, *waiting], self._recorder.feed.remaining_possibly_sent().ranges)

@@ -152,7 +152,7 @@ class StateReporter:
 def _end_reason(failure: Exception | None) -> str | None:
     """Return the reason why an exception ended a run; `None` if there was no exception.
 
-    For an exception of the caller's iterable, the reason is only the name of its class, because the message may quote a row.
+    If the caller's iterable raised the exception, the reason is only the class name, because the message may quote a row.
     """
     if isinstance(failure, OutreachError):
         return describe_error(failure)

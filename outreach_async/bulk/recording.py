@@ -95,10 +95,10 @@ class JournalRecorder:
         return self._writer.heartbeat_due
 
     async def write_heartbeat(self, due: float) -> None:
-        """Write a heartbeat to the journal, which detects a takeover by another run.
+        """Write a heartbeat to the journal. The write fails if another run has taken over the journal.
 
         Args:
-            due: The time on the writer's clock at which the heartbeat became due; see `JournalWriter.heartbeat`.
+            due: The value of `heartbeat_due`; see `JournalWriter.heartbeat`.
 
         Raises:
             JournalError: Another run has taken over the journal, or the journal cannot be written.
@@ -162,8 +162,8 @@ class JournalRecorder:
     async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None:
         """Commit the remaining outcomes, then record how the run ended and which rows without an outcome may have been sent.
 
-        Only the first call has an effect; it also closes the journal. The end is recorded only if every outcome could be
-        recorded. Otherwise the journal's state stays `running`, and its rows without an outcome count as possibly sent.
+        The first call also closes the journal; later calls do nothing. If an outcome cannot be recorded, the journal's state
+        stays `running`, and its marked rows without an outcome count as possibly sent.
         """
         if self._closed:
             return
@@ -180,7 +180,7 @@ class JournalRecorder:
 
 
 class JournalledThrottle(RunThrottle):
-    """The throttle of a run that may have a journal. If a heartbeat is due, it is written before any attempt starts.
+    """The throttle of a run that may have a journal. A heartbeat that is due is written before the next attempt starts.
 
     Attributes:
         recorder: Recorder of the run; `None` without a journal.

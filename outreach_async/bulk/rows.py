@@ -69,8 +69,8 @@ class SpooledRow:
 class PossiblySent:
     """A set of rows that may have been sent, stored as ranges of row indexes.
 
-    The set of a killed process contains every marked row, including rows with an outcome, which are not sent again. A process
-    that ends normally records exactly which rows without an outcome may have been sent.
+    If a process is killed, the set contains every marked row, even if the row has an outcome. A row with an outcome is never sent
+    again. A process that ends normally records exactly which rows without an outcome may have been sent.
 
     Attributes:
         ranges: Half-open ranges (first row, row after the last), sorted; no two ranges overlap or touch.
@@ -107,7 +107,7 @@ class RowParser:
 
     Args:
         contact_requests: The request options that all rows share.
-        recent_emails: Detects repeated e-mails, whose rows are then rejected; with `None`, repeated e-mails are accepted.
+        recent_emails: Detects rows to reject because they repeat an e-mail; with `None`, such rows are accepted.
     """
 
     def __init__(self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None) -> None:
@@ -182,10 +182,10 @@ _encode_lines: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode_lines
 
 
 def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
-    """Return one value per row, which msgspec encodes to the same JSON as `encode_contact`.
+    """Return one value per row. msgspec encodes each value to the JSON that `encode_contact` returns for the row.
 
     Raises:
-        TypeError: A row is invalid, or the rows must be parsed because of their types.
+        TypeError: A row is invalid, or the rows are not all `NewContact`, all `SpooledRow` or all mappings.
         InvalidRequest: A row cannot be read.
     """
     kinds = {*map(type, rows)}
@@ -221,8 +221,9 @@ def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
 # Other libraries call repeated rows duplicates. Here, `duplicates` is the option for contacts that the service already has.
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
-a row whose e-mail occurs in one of the previous 10,000 rows. `first`, `last` and `coalesce` send one row per e-mail, after the
-whole input has been stored in the journal.
+a row whose e-mail occurs in one of the previous 10,000 rows. `first` and `last` send only the first or last row with
+each e-mail. `coalesce` merges all rows with the same e-mail. `first`, `last` and `coalesce` store the whole input in the journal
+before the first row is sent.
 
 Example:
     ```python

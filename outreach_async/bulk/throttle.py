@@ -121,7 +121,11 @@ class RunThrottle:
                 return
 
     def _start_if_due(self, now: float) -> float:
-        """Start the attempt at the head of the client's queue if it may start now. Return the time from which it may start."""
+        """Start the attempt at the head of the client's queue if it may start now. Return the earliest time it may start.
+
+        Raises:
+            _RunPaused: The run is paused.
+        """
         if self._breaker.opens_at > now:
             raise _RunPaused
         opens_at = self._limiter.start_if_due(now)
@@ -134,13 +138,13 @@ class RunThrottle:
         return opens_at
 
     def halt(self, error: OutreachError) -> None:
-        """End the run: every attempt that waits to start, now or later, raises the error."""
+        """End the run: every attempt that waits to start, now or later, raises `error`."""
         self.halted = self.halted or error
         self._fast_path = False
         self._end_waits()
 
     def drain(self) -> None:
-        """Drain the run: every attempt that waits to start, now or later, raises the error `drained` instead of starting."""
+        """Drain the run: every attempt that waits to start, now or later, raises the error in `drained` instead of starting."""
         self.drained = self.drained or BulkStopped("the run ended before this row was sent or retried")
         self._end_waits()
 
@@ -199,8 +203,8 @@ class RunThrottle:
     def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
         """Record a refusal, and decide whether it counts against its row.
 
-        A 429 never counts against the row. A 503 with `Retry-After` may count against the row. In that case, only this row
-        waits, and the other rows are not delayed.
+        A 429 never counts against the row. A 503 with `Retry-After` counts against the row if the row is at fault; then only
+        this row waits.
         """
         is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True
@@ -246,7 +250,7 @@ class RunThrottle:
         return RetryDecision.RETRY_COUNTED
 
     def _attribute_to_row(self, attempt: FailedAttempt) -> bool:
-        """Record a failure other than a refusal, and return whether it counts against its row."""
+        """Update the breaker after a failure other than a refusal, and return whether the failure counts against its row."""
         if self._breaker.is_probe(attempt.started):
             self._breaker.on_probe_failure(attempt.ended)
             self.pause_reason = attempt.description
@@ -276,7 +280,7 @@ class RunThrottle:
         return verdict
 
     def _check_reachability(self, attempt: FailedAttempt) -> None:
-        """Pause a run that has never reached the service. After a few rounds of failed attempts, suspend the run."""
+        """Pause a run that has never reached the service. Suspend it after a few rounds of failures; see `Reachability`."""
         if self._reachability.record_failure(attempt.started, attempt.ended):
             rounds = self._reachability.rounds
             if rounds >= max(2, self._policy.attempts):

@@ -61,7 +61,7 @@ class Prefetch:
         return END
 
     async def pull_batch(self, limit: int) -> list[Any]:
-        """Wait for a row, and return the rows that have arrived: at most `limit` rows, and an empty list after the last row."""
+        """Wait for a row, and return the rows that have arrived, at most `limit`. After the last row, return an empty list."""
         batch: list[Any] = []
         while len(batch) < limit and (self._rows or not batch) and (row := await self.pull()) is not END:
             batch.append(row)
@@ -87,7 +87,9 @@ class Prefetch:
 
 
 class WindowedFeed:
-    """Supplies the workers with the rows of marked windows, and marks one window in advance. Rows with an outcome are skipped.
+    """Supplies the workers with the rows of marked windows, except rows with an outcome in the journal.
+
+    The next window is marked in advance.
 
     Args:
         journal: The open journal.
@@ -121,7 +123,7 @@ class WindowedFeed:
             group.start_soon(self._source.run)
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Return the next row of a marked window or, if the row is not sent, its outcome; `None` after the last row.
+        """Return the next row of a marked window or, if the row must not be sent, its outcome; `None` after the last row.
 
         Raises:
             InvalidRequest: The input differs from the input that the journal recorded.
@@ -220,7 +222,7 @@ class WindowedFeed:
         Most rows of a marked window have an outcome and are not sent. To save time, these rows are compared without parsing.
 
         Returns:
-            The parsed rows; `None` if every row of the window must be parsed to compare it with the mark.
+            The parsed rows; `None` if all rows must be parsed to compare the window with its mark.
         """
         contents: list[bytes] = []
         for start in range(0, len(originals), _QUICK_CHECKPOINT_INTERVAL):
@@ -283,7 +285,7 @@ class WindowedFeed:
 
 
 def _digest(contents: Iterable[bytes]) -> bytes:
-    """Return the digest of a window, from the identifying bytes of its rows."""
+    """Return the digest of a window, computed from the identifying bytes of its rows."""
     contents = [*contents]
     parts = [b""] * (2 * len(contents))
     parts[::2] = [len(content).to_bytes(4) for content in contents]

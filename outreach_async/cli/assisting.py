@@ -37,7 +37,7 @@ from outreach_async.validation import require_id
     "--since",
     type=files.PATH,
     metavar="FILE",
-    help="JSON file of the command 'brief'. The tool 'brief' shows the changes since the last brief, and only reads the file.",
+    help="JSON file of the command 'brief'. The tool 'brief' shows changes since the last brief, but does not update the file.",
 )
 @shared_options(*CONNECTION, "workspaces", "owner_key")
 def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:
@@ -45,9 +45,9 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
 
     Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
     list campaigns, steps, mailboxes and fields, run audits and briefs, explain rules, and check rows before an import. They read
-    only the workspaces of --workspace.
+    only the workspaces of --workspace and --allow-writes.
 
-    With --allow-writes, an assistant can also create contacts in the named workspace, at most 50 per call. A person must confirm
+    With --allow-writes ID, an assistant can also create contacts in that workspace, at most 50 per call. A person must confirm
     every call, and fields are never overwritten. The option requires an owner key, and an assistant that supports elicitation.
     """
     require_module("mcp", "outreach_async[mcp]")

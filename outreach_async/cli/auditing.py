@@ -46,7 +46,7 @@ from outreach_async.errors import InvalidRequest
 _MAX_DIGITS: Final = 19
 _MAX_SUGGESTED: Final = 3
 _ALL_RULES: Final = "all"
-"""Value of `--explain` without a rule."""
+"""Value of `--explain` if no rule is given."""
 
 # Options of both commands.
 _fail_on_option: Final = click.option(
@@ -105,7 +105,7 @@ _deadline_option: Final = click.option(
     flag_value=_ALL_RULES,
     metavar="[RULE]",
     shell_complete=create_completer(lambda: {name: rule.title for name, rule in auditing.CATALOGUE.items()}),
-    help="Explain a rule, such as OA120, or list all rules, and exit.",
+    help="Explain a rule, such as OA120, and exit; without RULE, list all rules.",
 )
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON report, and exit.")
 @shared_options(*READING)

@@ -61,7 +61,7 @@ def _client_arguments(options: Options, workspace: str | None, max_in_flight: in
 
 
 def require_credentials(options: Options) -> None:
-    """Check that a base URL, an owner key and a workspace are given. For the embedded service, the base URL suffices.
+    """Check that a base URL, an owner key and exactly one workspace are given. For the embedded service, the base URL suffices.
 
     Raises:
         click.UsageError: The base URL is missing, or several workspaces are given.

@@ -67,7 +67,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, str]:
     """Parse the values of `--set`, and return a mapping of field names to values.
 
     Raises:
-        click.UsageError: A string does not have the form `FIELD=VALUE`, sets the e-mail, or sets the same field again.
+        click.UsageError: A string does not have the form `FIELD=VALUE`, sets the e-mail, or sets a field that is already set.
     """
     values: dict[str, str] = {}
     for text in texts:

@@ -38,7 +38,7 @@ Campaigns have sent e-mails; {_FIXED_DOMAIN} signs with DKIM;
 and has added {_ADDED_CONTACTS} contacts to {_FILLED_CAMPAIGN}.
 """
 _NEXT_STEPS: Final = """
-This ran on an embedded service: no network was used, and nothing is stored.
+The demo ran on an embedded service. It used no network, and stored nothing.
 Try next:
 
   {command} campaigns --base-url fake:
@@ -49,7 +49,7 @@ Try next:
     run the audit alone; --output audit.html writes a page for your browser,
     and --explain OA120 explains a rule
   {command} brief --base-url fake:
-    show the brief alone; with --since last.json, run it every morning
+    show the brief alone; to run it every morning, add --since last.json
   {command} import your.csv --base-url fake:
     import a file of your own; --dry-run only checks it
   {command} serve

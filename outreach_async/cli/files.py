@@ -1,6 +1,7 @@
 """The files of a command: options for reading a file, and checks before a file is written.
 
-A command does not write a file that it also reads, write one file twice, or replace a file of another kind without `--force`.
+A command does not write one file twice. It does not write a file that it also reads, except with the pairs of options in
+`_SHAREABLE_OPTIONS`. Without `--force`, it does not replace a file of another kind.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PATH: Final = click.Path(path_type=Path)
 """Parameter type of a file to read."""
 
 OpenInput: TypeAlias = partial[File]
-"""The function `open_file`, with the options of the command line as arguments."""
+"""The function `open_file`, bound to the values of `--encoding`, `--sheet` and `--format`."""
 
 
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -173,7 +174,7 @@ def _check_output(file: FileUse) -> None:
 
 
 def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:
-    """Yield each pair of uses that name the same file, unless both only read the file or their options may share a file."""
+    """Yield each pair of uses of the same file, unless both only read the file or `_SHAREABLE_OPTIONS` allows the pair."""
     for one, other in combinations(uses, 2):
         may_share = {one.flag, other.flag} in _SHAREABLE_OPTIONS or not (one.written or other.written)
         if one.keys & other.keys and not may_share:
@@ -192,7 +193,7 @@ def is_case_insensitive(folder: Path) -> bool:
 
 
 def find_keys(path: Path | int, folds: Callable[[Path], bool] = is_case_insensitive) -> frozenset[FileKey]:
-    """Return keys that are the same for every link to a file; an empty set for pipes and devices, which store nothing.
+    """Return keys that are the same for every link to a file; an empty set for a pipe or device, because it stores nothing.
 
     Args:
         path: The file, which may not exist yet, or a file descriptor.
@@ -244,10 +245,10 @@ def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[Non
 
 
 explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
-"""Context manager for reading a file that an option names. An `OSError` becomes an error with the option and a remedy."""
+"""`explain_os_errors` with the remedy for a file that cannot be read."""
 
 explain_write_errors: Final = partial(explain_os_errors, remedy="free disk space, or pass another path that can be written")
-"""Context manager for writing a file that an option names. An `OSError` becomes an error with the option and a remedy."""
+"""`explain_os_errors` with the remedy for a file that cannot be written."""
 
 
 def _has_content(path: Path) -> bool:

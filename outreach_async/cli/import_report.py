@@ -26,7 +26,7 @@ class FailedRows:
     Args:
         screen: Screen to print on.
         few: Maximum number of rows to print when the `with` block ends; with `None`, every row is printed as soon as it fails.
-        find_number: Function that returns the number of a row for its index; `None` if unknown.
+        find_number: Function that returns the number of a row by its index, or `None` if the number is unknown.
 
     Attributes:
         failures: The first 100 failed rows, for the JSON result.
@@ -93,7 +93,10 @@ def max_listed_rows(screen: Screen) -> int | None:
 
 
 def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
-    """Print each column's field code and the reason for it. Without a terminal, omit the table if every name equals its code."""
+    """Print the notes, then a table with the name and the field code of each column, and the reason for the code.
+
+    If the output is not a terminal, omit the table if every column name equals its code.
+    """
     for note in notes:
         screen.print_line(f"note: {note}")
     if columns.export:
@@ -146,4 +149,4 @@ def print_report(
         screen.print_line(f"Some rows remain. Resume with the same command and --journal {journal} --resume.")
     elif total is not None and report.rows < total:
         hint = "Importing the file again is safe: the service detects duplicates."
-        screen.print_line(f"The remaining rows were not sent (a few may have been in flight). {hint}")
+        screen.print_line(f"The remaining rows were not sent, except perhaps a few that were in flight. {hint}")

@@ -106,9 +106,10 @@ class ImportJob:
         return "record" if self.spools else "line"
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
-        """Return the journal, with the path and fingerprint of the input; `None` if the import has no journal.
+        """Create the `Journal` or `ObjectJournal` of the import. Return `None` if the import has no journal.
 
-        Standard input has neither a path nor a fingerprint, and is identified by its rows.
+        The journal receives the path and the fingerprint of an input file. Standard input has neither, and is identified by
+        its rows.
 
         Args:
             mapping: Final field codes by column name; `None` to use `overrides`.
@@ -122,7 +123,9 @@ class ImportJob:
         return journal_at(self.journal, source=source, fingerprint=fingerprint, mapping=mapping)
 
     def read_earlier_report(self) -> JournalReport | None:
-        """Return the report of the run to resume; `None` if no run is resumed, or if its journal is damaged and may be replaced.
+        """Return the report of the run to resume; `None` if there is no such run.
+
+        If the journal is damaged and `earlier` is `unknown`, also return `None`.
 
         Raises:
             InvalidRequest, JournalError: The journal is damaged, and `earlier` is `known`.
@@ -137,9 +140,9 @@ class ImportJob:
             return None
 
     def is_settled(self, report: JournalReport) -> bool:
-        """Return whether the run of a report is finished and can be reported again without reading its input.
+        """Return whether the run of a report is finished and its results can be printed again without parsing the input.
 
-        This requires that the journal contains the rows, or a fingerprint to compare with the input file.
+        Parsing is not needed if the journal contains the rows, or identifies the input file by its fingerprint.
         """
         if report.state != "finished" or self.save_mapping is not None or self.earlier == "unknown":
             return False
@@ -228,7 +231,7 @@ def _open_rejects(
 ) -> Iterator[Callable[[ContactOutcome], None]]:
     """Open the rejects file, if `path` is given. Yield a function that writes an outcome to the file if its row failed.
 
-    The file appears at its path when the block ends, even if the block raises.
+    The file appears at its path when the `with` block ends, even if the block raises.
 
     Raises:
         click.ClickException: The file cannot be written.
@@ -261,7 +264,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         job: The import.
         screen: Screen to print on.
         few: Maximum number of failed rows to list; `None` for all of them.
-        closing: Function to call with the final report and the first failed rows, also if the run fails.
+        closing: Function to call with the final report and the first failed rows, even if the run fails.
     """
     earlier = job.read_earlier_report()
     preflight, rows, mapping = await _prepare_rows(client, job, screen, earlier)
@@ -285,7 +288,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
 
 
 def drain_run(outcomes: Outcomes) -> float:
-    """Stop a run from starting further rows, and return the time to wait for the requests in flight, in seconds."""
+    """Stop a run from starting further rows, and return the number of seconds to wait for the requests in flight."""
     paused = outcomes.progress.state == "paused"
     outcomes.drain()
     return PAUSED_DRAIN_TIMEOUT if paused else DRAIN_TIMEOUT
@@ -317,16 +320,16 @@ _ALREADY_FINISHED: Final = "The run in {journal} had already finished, so nothin
 def _print_counts_at_end(
     job: ImportJob, screen: Screen, total: int | None, heading: str, closing: Callable[[BulkReport], None]
 ) -> Iterator[Callable[[Outcomes], None]]:
-    """Yield a function that receives a started run, and print the run's counts at the end, even after an error.
+    """Yield a function that receives the started run. When the `with` block ends, print the run's number of rows by outcome.
 
-    With a journal, the counts include earlier sessions of the run.
+    The numbers are printed even if the block raises. With a journal, they include earlier sessions of the run.
 
     Args:
         job: The import.
         screen: Screen to print on.
         total: Number of rows of the input; `None` if unknown.
-        heading: Line to print before the counts; empty for none.
-        closing: Function to call with the counts.
+        heading: Line to print before the numbers; empty for none.
+        closing: Function to call with the final report.
     """
     started: list[Outcomes] = []
     try:
@@ -447,7 +450,7 @@ def import_(
     """Create a contact for each row of a file. The file is CSV, JSON Lines, Parquet or a workbook; '-' is standard input.
 
     Columns are matched to fields by name, regardless of case, accents and punctuation ("First Name", "E-mail"). A name can be the
-    code of a field, such as first_name, the label of a workspace field, or a common name in English, German, French, Spanish,
+    code of a field (such as first_name), the label of a workspace field, or a common name in English, German, French, Spanish,
     Portuguese, Dutch or Italian. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised. If a column
     matches no field, nothing is sent, and the error shows the --map options to add; --ignore-unknown skips the column instead. A
     name that may mean several fields is ambiguous, and always needs --map.
@@ -505,7 +508,7 @@ def _require_fitting_journal(journal: files.JournalLocation | None, repeats: Rep
     if repeats in WHOLE_INPUT and journal is None:
         raise click.UsageError(f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH.")
     if journal is not None and not resume and journal_at(journal).exists():
-        raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or pass another one.")
+        raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or pass another journal.")
 
 
 def _create_job(
@@ -530,7 +533,7 @@ def _create_job(
         return attrs.evolve(job, overrides={**applicable, **overrides}, spooled=True)
     file = open_input(path)
     applicable, lacking = apply_mapping(saved, file.headers)
-    notes = [*file.notes, *(f"--mapping has a column that is not in the file: {column!r}" for column in lacking)]
+    notes = [*file.notes, *(f"--mapping: the input file has no column {column!r}" for column in lacking)]
     notes += [policy.note] if policy.note else []
     return attrs.evolve(job, file=file, overrides={**applicable, **overrides}, checks=policy, notes=tuple(notes))
 

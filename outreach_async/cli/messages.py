@@ -67,7 +67,7 @@ _REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
     (404, "create_contact"): "check --workspace, --campaign and --base-url",
     (404, "list_steps"): "check the campaign id (the command 'campaigns' lists the ids) and --base-url",
 }
-"""Remedies for failed requests, by status code and operation. `None` matches every operation not listed for the status."""
+"""Remedies for failed requests, by status code and operation. For each status, `None` matches all operations not listed."""
 
 
 def find_remedy(error: OutreachError) -> str:

@@ -124,7 +124,7 @@ class Options:
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
         """Create the options from the command line, and from the environment for options that are not given.
 
-        For the embedded service, only the rate is read: the key and workspaces in the environment belong to another service.
+        For the embedded service, the key and workspaces in the environment are ignored: they belong to another service.
 
         Raises:
             click.UsageError: A header is not of the form `Name: value`.

@@ -115,7 +115,7 @@ _PERCENTAGES: Final = frozenset(
 )
 """Columns that contain percentages. On a terminal, their headings end with `%`."""
 _MIN_WORD_WIDTH: Final = 16
-"""Maximum length of a word that is never broken in a table, in characters."""
+"""Words up to this length, in characters, are never broken in a table."""
 
 
 def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
@@ -135,13 +135,13 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
 
 
 ShowProgress: TypeAlias = Callable[[int, str], None]
-"""A function that shows the number of completed rows or workspaces, and a string beside the progress bar."""
+"""A function that updates a progress bar with the number of completed rows or workspaces, and with the string beside the bar."""
 
 _CLASS: Final = re.compile(r"(?<=: )[A-Z]\w*(?:Error|Timeout|Exception): ")
 """Matches class names of exceptions in a message. They are removed, because users would not understand them."""
 _REFRESH_INTERVAL: Final = 0.2
 _SLOW_RATE: Final = 10
-"""Rate in rows per second below which one decimal is shown."""
+"""Rates per second below this value are shown with one decimal place."""
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def show_progress(title: str, total: int | None, unit: str = "rows") -> Iterator
     Args:
         title: Description to the left of the bar.
         total: Total number of rows or workspaces; `None` if unknown.
-        unit: Plural noun for what the numbers count.
+        unit: Plural noun for the items that the bar counts.
     """
     if not sys.stderr.isatty():
         yield lambda _done, _text: None
@@ -173,7 +173,7 @@ async def follow_progress(
     Args:
         measure: Function that returns the current progress.
         show: Function that updates the progress bar.
-        warn: Function that prints a line. It prints the reason for each pause, which may not fit beside the bar.
+        warn: Function that prints a line. It is called for each pause, because the reason may not fit beside the bar.
     """
     printed_reason = ""
     while True:

@@ -70,7 +70,7 @@ class InterruptHandler:
 
     Attributes:
         group: Task group for tasks that run concurrently with the `with` block of `handle_interrupts`.
-        scope: Cancel scope of the `with` block. It is cancelled by the second Ctrl-C, or at the end of the wait after the first.
+        scope: Cancel scope of the `with` block. It is cancelled by the second Ctrl-C, or when the wait after the first one ends.
         drain: Function that the first Ctrl-C calls. It stops the run from starting further rows, and returns the time to
             wait, in seconds.
         count: Number of times that Ctrl-C has been pressed.
@@ -141,7 +141,7 @@ def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = IN
     Ctrl-C and SIGTERM cancel the command, so that it can still clean up and print its progress.
 
     Args:
-        main: Async function of the command, which returns the exit code; `None` means success.
+        main: Async function that runs the command and returns its exit code, or `None` for success.
         terminated: Exit code after SIGTERM.
 
     Raises:
@@ -273,8 +273,8 @@ def _remove_foreign_text(error: BaseException, message: str) -> str:
 def _is_own_error(link: BaseException, *, journal: bool) -> bool:
     """Return whether the text of an exception was written by this library, or by click.
 
-    Built-in exceptions such as `ValueError` count as the library's own, because its checks raise them. With `journal`, they do
-    not count, because Python itself raises them while a damaged journal is read.
+    Built-in exceptions such as `ValueError` count as the library's own, because its checks raise them. If `journal` is true,
+    they do not count, because Python itself raises them while a damaged journal is read.
     """
     package = type(link).__module__.partition(".")[0]
     python = journal or isinstance(link, OSError | EOFError | UnicodeError)

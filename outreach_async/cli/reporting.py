@@ -131,7 +131,7 @@ _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_s
 
 
 def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
-    """Add up the reports of all parts. The state is `finished` if all are finished, else the state of an unfinished part."""
+    """Add up the reports of all parts. The total is `finished` if all parts are, else it has the state of an unfinished part."""
     states = sorted((report.state for report in reports), key=lambda state: state == "finished")
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
     return attrs.evolve(
@@ -174,7 +174,7 @@ def _find_email_column(file: File, mapping: Mapping[str, str]) -> int | None:
 
 
 def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Print the rows as a table, and return the rows. If there are none, print a message on a terminal."""
+    """Print the rows as a table, and return the rows. If there are none, print a message if the output is a terminal."""
     if screen.console and not rows:
         screen.print_line("No outcome is uncertain.")
         return rows
@@ -208,7 +208,7 @@ def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalRe
     """
     file = open_input(path)
     if figures.fingerprint != file.fingerprint():
-        text = f"{flag}: {path} has changed since this run began, or is not the input of the run"
+        text = f"{flag}: {path} has changed since the run began, or is not the input of the run"
         raise InvalidRequest(f"{text}; restore or pass the original file")
     return file
 

@@ -32,7 +32,7 @@ _WEBSITE_IP: Final = "198.51.100.20"
 
 
 def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
-    """Return the embedded service with the data of the demo."""
+    """Return the embedded service with sample data."""
     service = FakeService(seed, behaviour, _NOW)
     world = tomllib.loads((files("outreach_async.cli") / "data" / "world.toml").read_text(encoding="utf-8"))
     for workspace in world["workspaces"]:
@@ -48,7 +48,7 @@ def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> F
 def _add_mailboxes(
     service: FakeService, workspace: str, *, domain: str, count: int, per_domain: int = 4, **fields: Any
 ) -> Iterator[str]:
-    """Add a group of similar mailboxes, domain by domain, and yield their ids."""
+    """Add a group of similar mailboxes, at most `per_domain` for each domain, and yield their ids."""
     fields = {"domain_ip": _WEBSITE_IP, **{name: _to_json(value) for name, value in fields.items()}}
     for number, first in enumerate(range(0, count, per_domain), 1):
         fields["domain"] = f"{domain}{number if number > 1 else ''}.example"
@@ -101,7 +101,12 @@ PRESETS: Final = ("documented", "strict", "lenient")
 @click.command()
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Port to listen on; 0 picks a free port.")
-@click.option("--world", type=PATH, metavar="FILE", help="JSON file with the initial data; by default, the data of the demo.")
+@click.option(
+    "--world",
+    type=PATH,
+    metavar="FILE",
+    help="JSON file with the initial data; by default, the sample data of the command 'demo'.",
+)
 @click.option("--seed", type=int, default=SEED, metavar="N", help="Seed for generated data.")
 @click.option(
     "--behaviour",

@@ -118,7 +118,7 @@ def _read_fields(options: Options) -> list[WorkspaceField]:
 
 @contextmanager
 def _open_cluster(scheduler: str) -> Iterator[Any]:
-    """Yield the address of a scheduler or, for `local`, a new cluster with one worker per CPU.
+    """Yield a new cluster with one worker per CPU if `scheduler` is `local`, else `scheduler` itself.
 
     Workers of the new cluster inherit the environment variable with the owner key.
     """

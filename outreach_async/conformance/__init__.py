@@ -7,9 +7,9 @@ Run it as a test suite, with pytest 8 or later:
 By default, the suite only reads. With `--allow-writes space_...`, which repeats the workspace id, it also creates contacts with
 the owner key in `OUTREACH_OWNER_KEY`.
 
-Each rule that the interface states and that can be observed is a test. The suite reads up to 100 campaigns, the steps of ten of
-these campaigns, and up to 8,000 mailboxes. To check `total_found` for lists of any length, the suite also reads the last page of
-each list and the page after the last page. Percentages must be between 0 and 100.
+The suite has a test for each rule that the interface states and that can be observed. It reads up to 100 campaigns, the steps of
+ten of these campaigns, and up to 8,000 mailboxes. To check `total_found` for lists of any length, the suite also reads the last
+page of each list and the page after the last page. A percentage below 0 or above 100 is a violation.
 
 Each rule that the interface leaves open is a knob, a setting of `outreach_async.fake.Behaviour`. The suite measures the knobs and
 writes their values to `behaviour.toml`, a file from which `outreach_async.fake.behaviour.load_behaviour` configures a fake. A
@@ -91,7 +91,10 @@ def __dir__() -> list[str]:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the suite's options to pytest. Called by the pytest plugin, because pytest loads the suite's conftest too late."""
+    """Add the suite's options to pytest.
+
+    The pytest plugin calls this function, because pytest loads the suite's conftest too late to add options there.
+    """
     group = parser.getgroup(
         "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"
     )

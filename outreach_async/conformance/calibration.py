@@ -87,8 +87,8 @@ def _is_same(old: Any, new: Any) -> bool:
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
     """Return the findings of this run, completed with the values that an earlier run observed.
 
-    A knob that this run did not observe keeps its earlier values. If this run cannot distinguish several values of a knob, only
-    the values that the earlier run also found possible are kept, if there are any.
+    A knob that this run did not observe keeps its earlier values. If several values of a knob are possible after this run,
+    the result contains those that were also possible after the earlier run. If none were, it contains all values of this run.
     """
     merged = dict(findings)
     for knob, finding in findings.items():
@@ -158,7 +158,7 @@ def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str
         raise InvalidRequest("--outreach-header: expected NAME=VARIABLE, got a value without '='; pass the name of a variable")
     if variable not in environment:  # not shown, because it may be a secret that was passed by mistake
         raise InvalidRequest(
-            "--outreach-header: the environment variable of NAME=VARIABLE is not set; set the variable to the value of the header"
+            "--outreach-header: expected NAME=VARIABLE, got a variable that is not set; set it to the value of the header"
         )
     return name.strip().lower(), environment[variable]
 
@@ -371,12 +371,12 @@ def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
     """Return the finding about the rate limit (rule E4). No run tries to exceed the limit, so its value remains unknown."""
     if not waits:
         return unobserved(f"not tested: {count} requests were sent one at a time, and none was throttled")
-    how = f"{len(waits)} of {count} requests were throttled, with Retry-After {waits[0]!r}"
+    how = f"{len(waits)} of {count} requests were throttled, the first with Retry-After {waits[0]!r}"
     return unobserved(f"there is a rate limit, but its value is unknown: {how}")
 
 
 def measure_knobs(site: Site) -> Dialogue[Measurement]:
-    """Measure every knob except `rate_limit`, which only `DialogueRunner` can observe."""
+    """Measure a service, and record a finding for every knob. `measure_service` replaces the finding for `rate_limit`."""
     survey = yield from survey_workspace(site)
     findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe measures this knob"))
     findings |= {knob: unobserved(why) for knob, why in UNOBSERVABLE_KNOBS.items()}
@@ -415,7 +415,7 @@ def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, 
 
 
 def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe of a list if a plain request for the list succeeded. After a failed request, the probe would prove nothing."""
+    """Run a probe of a list only if an earlier plain request for the list succeeded. Otherwise, the probe would prove nothing."""
     if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
     return (yield from run_probe(probe))

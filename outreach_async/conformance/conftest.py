@@ -55,7 +55,7 @@ def _keep_result(config: pytest.Config, measured: SuiteResult) -> SuiteResult:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the value of each knob with its explanation, and the knobs that have changed."""
+    """Print the value of each knob with its explanation, and the knobs whose value differs from the earlier run."""
     result = config.stash.get(_RESULT_KEY, None)
     if result is None:
         return

@@ -1,4 +1,4 @@
-"""Check a service against every rule that the interface states and that can be observed.
+"""Check a service against every rule that the interface states and that can be tested.
 
 This module defines the rules about responses, about pages of lists, and about creating contacts. The module `item_rules` defines
 the rules about the items of lists.
@@ -65,7 +65,7 @@ def _sequences_with_end(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _page_sequences(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield each page sequence, with a flag: whether the list is sorted by time of creation, in either direction."""
+    """Yield each page sequence, and whether its list is sorted by time of creation, in either direction."""
     survey = measured.survey
     longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
@@ -150,7 +150,7 @@ def _check_total_pages(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterato
 
 def _check_total_found(page: SampledPage) -> Iterator[str]:
     if page.exchange.payload is None:
-        yield "was not served, although total_found of the first page includes this page"
+        yield "was not served, although total_found on the first page implies that this page exists"
         return
     data = page.exchange.payload.get("data")
     if page.total is None or not isinstance(data, list):
@@ -176,7 +176,7 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
     """Yield a fault for each page that repeats an item of an earlier page.
 
-    If the list is not sorted by time of creation, a page counts as a fault only if it has several items and all are repeated.
+    If the list is not sorted by time of creation, yield a fault only for a page with several items, all of them repeated.
     """
     sequence, is_stable = walk
     seen: set[str] = set()
@@ -213,7 +213,7 @@ PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P1-current", "current_page is the number of the requested page", _pages, _check_current_page),
     StatedRule("P1-pages", "total_pages is total_found divided by display, rounded up", _pages, _check_total_pages),
     StatedRule("P1-total", "total_found is the number of items on all pages", _further_pages, _check_total_found),
-    StatedRule("P1-end", "no page after total_pages has further items", _sequences_with_end, _check_end),
+    StatedRule("P1-end", "no page with a number above total_pages has further items", _sequences_with_end, _check_end),
     StatedRule("P1-repeat", "no item is on two pages", _page_sequences, _check_repeats),
     StatedRule("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page, _check_mailbox_count),
     StatedRule("P14", "headers is an array of strings", _pages, _check_headers),
@@ -248,7 +248,7 @@ def _incomplete_creations(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _returned_ids(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield the ids returned for one contact, by outcome. The value of the key `another` is the id of another contact."""
+    """Yield the ids returned for one contact, by outcome. The key `another` maps to the id of another contact."""
     if measured.trial:
         outcomes = {**measured.trial.outcomes, "another": measured.trial.fields}
         ids = {outcome: _returned_id(exchange) for outcome, exchange in outcomes.items() if exchange and outcome != "skipped"}
@@ -314,7 +314,7 @@ def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
 
 
 CREATION_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule("A1", "a contact is created with the owner_key in the body", _first_creation, _check_accepted),
+    StatedRule("A1", "a request with the owner_key in its body creates a contact", _first_creation, _check_accepted),
     StatedRule(
         "C1", "a contact with the same e-mail address in the same workspace is a duplicate", _duplicate_creations, _check_outcome
     ),
@@ -331,9 +331,9 @@ CREATION_RULES: Final[tuple[StatedRule, ...]] = (
         "C7", "a contact joins the campaign that it is created with; null means no campaign", _memberships, _check_memberships
     ),
     StatedRule("C19", "contacts can be created with the fields that all-fields lists", _full_creations, _check_accepted),
-    StatedRule("E1", "a duplicate is not an error", _skipped_creations, _check_accepted),
+    StatedRule("E1", "creating a duplicate contact is not an error", _skipped_creations, _check_accepted),
 )
-"""The interface's rules that can be observed only by creating contacts."""
+"""The interface's rules that can be tested only by creating contacts."""
 
 
 # The check.
@@ -392,7 +392,7 @@ def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, site: Site
 
 
 async def check(transport: Transport, site: Site, patience: Patience | None = None) -> list[Breach]:
-    """Check a service against every rule that the interface states and that can be observed.
+    """Check a service against every rule that the interface states and that can be tested.
 
     Args:
         transport: The transport to the service. It is not closed.

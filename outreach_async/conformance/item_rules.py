@@ -74,7 +74,7 @@ class StatedRule:
         id: Id of the rule, such as `P1-total`.
         statement: The rule, as the interface states it.
         subjects: Function that yields the values to which the rule applies.
-        find_faults: Function that yields a description of each violation of the rule by a value.
+        find_faults: Function that takes such a value and yields a description of each violation of the rule.
     """
 
     id: str
@@ -289,7 +289,7 @@ def _campaign_pairs(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _unique_names(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield the names that must be unique within a response: ids, including those of templates, and codes of fields."""
+    """For each response, yield the strings that must be unique in it: ids of items and templates, or codes of fields."""
     survey = measured.survey
     for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
         yield RuleSubject(page.exchange, "the page", page.ids)
@@ -329,11 +329,11 @@ def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
 
 
 def _check_values(kind: ValueKind, **names: str) -> Callable[[ListedItem], Iterator[str]]:
-    """Return a check that the named fields have values of `kind`.
+    """Return a function that yields a fault for each named field whose value is not of `kind`.
 
     Args:
-        kind: The kind of value to require. It is stricter than the documented type of the fields.
-        names: Names of the fields, separated by spaces, for each resource.
+        kind: The required kind of value, which is stricter than the documented type of the fields.
+        names: For each resource, the names of its fields, separated by spaces.
     """
     tables = [(_SHAPES[item], fields.split()) for item, fields in names.items()]
     description, is_of_kind = kind
@@ -466,9 +466,11 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W4-status", "a campaign is draft, live or paused", _campaigns, _check_values(STATUS, campaign="status")),
     StatedRule("W4-counts", "counts are whole numbers of 0 or more", _all_items, _check_counts),
     StatedRule("W4-percentages", "opens, replies, bounces and rates are percentages", _all_items, _check_percentages),
-    StatedRule("W4-shares", "a percentage agrees with its count", _all_items, _check_percentages_of_zero),
+    StatedRule("W4-shares", "a percentage is 0 if its count is 0", _all_items, _check_percentages_of_zero),
     StatedRule("W4-interested", "interested_num is the count of interested replies", _campaigns, _check_interested),
-    StatedRule("W4-created", "the time of creation is a Unix timestamp", _all_items, _check_timestamps),
+    StatedRule(
+        "W4-created", "a campaign's created and a mailbox's created_at are Unix timestamps", _all_items, _check_timestamps
+    ),
     StatedRule("W4-date", "days_left_date is a string or a Unix timestamp", _campaigns, _check_dates),
     StatedRule("W4-relative", "last_activity, age and a mailbox's created are relative times", _all_items, _check_relative_times),
     StatedRule("W4-email", "email is a valid e-mail address", _mailboxes, _check_values(EMAIL, mailbox="email")),
@@ -478,12 +480,15 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("T1-wait", "wait_time is the time to wait between steps", _steps, _check_values(NON_NEGATIVE, step="wait_time")),
     StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(NON_EMPTY_ARRAY, step="templates")),
     StatedRule(
-        "T3", "out_of counts the contacts of the step, including left_to_send and already_sent", _steps, _check_step_counts
+        "T3",
+        "out_of counts all contacts that go through the step, including those that left_to_send and already_sent count",
+        _steps,
+        _check_step_counts,
     ),
     StatedRule("T6", "new_thread and subject are null for the personalized entry", _templates, _check_personalized),
     StatedRule(
         "T6-thread",
-        "except for the personalized entry, only follow-ups in the same thread have no subject",
+        "except for the personalized entry, subject is null in a follow-up in the same thread, and a string in a new thread",
         _ordered_templates,
         _check_thread,
     ),

@@ -1,6 +1,7 @@
-"""Read the lists of a workspace, and measure the knobs that can be observed without creating contacts.
+"""Read the lists of a workspace, and measure the service behaviours that can be observed without creating contacts.
 
-The survey calls each list operation as the interface describes it, and stores the responses. Probes send unusual requests.
+The survey calls each list operation as the interface describes it, and stores the responses. Probes send requests for
+which the interface leaves the response open, such as a request for a page past the end.
 """
 
 from __future__ import annotations
@@ -176,7 +177,7 @@ class WorkspaceSurvey:
 
 
 def send_once(request: Request) -> Dialogue[HttpExchange]:
-    """Send a request once, and return the exchange. If no response arrives, `error` of the exchange is the reason."""
+    """Send a request once, and return the exchange. If no response arrives, `HttpExchange.error` contains the reason."""
     try:
         return HttpExchange(request, (yield request))
     except InconclusiveError as error:
@@ -255,7 +256,7 @@ def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
 
 
 def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
-    """Find out the number of the first page (rule P3)."""
+    """Find out whether the first page has the number 0 or 1 (rule P3)."""
     zero = yield site.page("mailboxes", 0, 1)
     one = yield site.page("mailboxes", 1, 1)
     if not is_accepted(zero):
@@ -263,7 +264,7 @@ def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
         return observed(1, "page 0 was refused, and page 1 was served")
     document = require_success(zero)
     if require_integer(document, "current_page") != 0:
-        return observed(1, "page 0 was served as another page")
+        return observed(1, "page 0 was served with a current_page other than 0")
     rows = extract_rows(document)
     if is_accepted(one) and rows:
         # If the list has only one page, the service may return this page with the number 0 for both requests. This is not a copy.
@@ -274,7 +275,7 @@ def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
 
 
 PAGES_PAST_END: Final = 5
-"""Distance between the end of a list and the page that is requested past the end, in pages."""
+"""Number of pages between the last page of a list and the page that is requested past the end."""
 
 HUGE_DISPLAY: Final = 10_001
 """A value of `display` for campaigns that is larger than any plausible maximum."""
@@ -366,7 +367,7 @@ def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
 
 
 def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
-    """Return the finding about `over_max`. If `over` is undecided, a maximum for campaigns proves the value `clamp`."""
+    """Replace an ambiguous finding about `over_max` with `clamp` if a maximum for campaigns was observed."""
     if "clamp" in over.possible and not over.is_observed and maximum.is_observed and maximum.possible[0] is not None:
         return observed("clamp", maximum.explanation)
     return over
@@ -406,7 +407,8 @@ def interpret_refusal(response: Response) -> KnobFinding:
 def probe_auth(site: Site) -> Dialogue[KnobFinding]:
     """Find out which of the headers in `site` the service requires (rule A3).
 
-    If the service requires none of these headers, look for an authentication challenge in its response.
+    If the service requires none of these headers but refuses the request for all-fields, look for an authentication challenge in
+    the response.
     """
     for name in site.headers:
         left = {other: value for other, value in site.headers.items() if other != name}
@@ -533,7 +535,7 @@ def measure_order(survey: WorkspaceSurvey) -> KnobFinding:
     orders, others = _match_orders(campaigns, "created"), _match_orders(mailboxes, "created_at")
     fitting = [order for order, fits in orders.items() if fits and others[order]]
     if not fitting:
-        return unobserved("the lists match no value of the knob, or have different orders")
+        return unobserved("no value of the knob matches the order of both campaigns and mailboxes")
     if len(fitting) == len(orders):
         return unobserved("too few rows to decide")
     return ambiguous(fitting, f"observed in {len(campaigns)} campaigns and {len(mailboxes)} mailboxes")
@@ -550,7 +552,7 @@ def _match_orders(items: Sequence[Item], created: str) -> dict[str, bool]:
 
 
 def parse_age(text: object) -> float | None:
-    """Return the minimum age in seconds for a relative time such as `5 minutes ago`; `None` for any other value."""
+    """Return the minimum age in seconds for a relative time such as `5 minutes ago` or `never` (infinite); `None` otherwise."""
     if not isinstance(text, str):
         return None
     match = _AGE_PATTERN.fullmatch(text.strip())

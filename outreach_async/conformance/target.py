@@ -118,7 +118,7 @@ class DialogueRunner:
     async def run(self, dialogue: Dialogue[T]) -> T:
         """Run a dialogue to its end and return its result.
 
-        A request without a response raises `InconclusiveError` inside the dialogue.
+        If a request gets no response, `InconclusiveError` is raised inside the dialogue.
         """
         resume = partial(next, dialogue)
         while True:
@@ -178,7 +178,7 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class InconclusiveError(Exception):
-    """Raised if a request is inconclusive: for example, after a missing response, a server error, a redirect or invalid JSON."""
+    """Raised if a response is missing or inconclusive, such as a server error, a redirect or invalid JSON."""
 
 
 @attrs.frozen
@@ -189,8 +189,8 @@ class Site:
         workspace: Workspace id.
         owner_key: API key of a user of the workspace; required to create contacts.
         writes: Whether contacts may be created in the workspace.
-        campaign: Id of a draft campaign of the workspace that created contacts may join; `None` for no campaign.
-        gmail: Whether two of the contacts may have an address at gmail.com, in a form that Gmail never assigns.
+        campaign: Id of a draft campaign in the workspace; created contacts may join this campaign. `None` for no campaign.
+        gmail: Whether two of the created contacts may have addresses at gmail.com, in a form that Gmail never assigns.
         headers: Header fields to send, such as `authorization`.
         nonce: A string that makes the addresses of this run unique.
         hidden: Further secrets to mask, such as a proxy password.

@@ -1,4 +1,4 @@
-"""Test each rule that the interface states, and compare the measured behaviour with an earlier run."""
+"""Test each rule that the interface states, and compare the measured behaviour with that of an earlier run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> No
 
 
 def test_the_service_behaves_as_it_did_before(result: SuiteResult, pytestconfig: pytest.Config) -> None:
-    """Compare the measured behaviour with the behaviour file. Write the file if no knob has changed or changes are accepted."""
+    """Compare the measured behaviour with the behaviour file.
+
+    Write the file if the behaviour has not changed, or with `--outreach-drift=accept`.
+    """
     record, mode = result.options.record, pytestconfig.getoption("--outreach-drift")
     if not any(exchange.payload for exchange in result.measurement.survey.list_exchanges):
         message = "nothing in the workspace could be read, so nothing was measured; check the URL, workspace id and headers"

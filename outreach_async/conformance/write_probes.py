@@ -1,4 +1,6 @@
-"""Measure the knobs that can be observed only by creating contacts (rules A2, C3, C4, C7, C10, C16, C20, C21 and C27).
+"""Measure the service behaviours that can be observed only by creating contacts.
+
+The probes cover the rules A2, C3, C4, C7, C10, C16, C20, C21 and C27.
 
 Every created contact has an e-mail address that does not exist. Contacts are permanent: no operation deletes a contact.
 """
@@ -59,7 +61,7 @@ class TrialCreations:
     """The first create requests: with each duplicates option, with every field, and without each required key.
 
     Attributes:
-        outcomes: Requests that create the same contact, with their responses, by the outcome that the interface states.
+        outcomes: Create requests for one contact, with their responses, by the outcome that the interface states for the request.
         fields: A create request with every field that all-fields lists; `None` if it lists no field.
         incomplete: Create requests that each lack one required key, by the missing key.
     """
@@ -141,7 +143,8 @@ def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
     if not same_domain:
         return unobserved(f"{how}, which matches no value of the knob")
     if not site.gmail:
-        return ambiguous(("lower", "gmail"), f"{how}; no address at gmail.com was allowed, so Gmail's rules cannot be observed")
+        why = "no address at gmail.com was allowed, so the handling of Gmail addresses cannot be observed"
+        return ambiguous(("lower", "gmail"), f"{how}; {why}")
     # Gmail never assigns an address with a hyphen.
     yield from _require_added(site.creation(f"outreach-conformance-{site.nonce}@gmail.com"))
     dotted = site.creation(f"outreach-conformance.-{site.nonce}+tag@gmail.com")
@@ -217,11 +220,11 @@ def probe_strict_fields(site: Site) -> Dialogue[KnobFinding]:
 
 
 def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict[str, KnobFinding], MembershipCounts | None]]:
-    """Create contacts with and without the campaign, and count the campaign's contacts (rules C7, C10 and C16).
+    """Create contacts with and without `site.campaign`, and count the campaign's contacts (rules C7, C10 and C16).
 
     Args:
-        site: The workspace and credentials.
-        first: The number of the first page.
+        site: The workspace, credentials and campaign.
+        first: The number of the first page of the campaign list.
         display: Number of campaigns per page to request.
 
     Returns:
@@ -249,7 +252,7 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
 
 
 def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
-    """Create two existing contacts again with the campaign. `guest` is not in the campaign yet; `member` is already in it."""
+    """Send create requests with the campaign for two existing contacts. `member` is already in the campaign; `guest` is not."""
     options = {"campaign": site.campaign}
     require_success((yield site.creation(guest, options=options)))
     after, _ = yield from _read_first_step(site)
@@ -257,7 +260,7 @@ def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dial
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
     if not is_accepted((yield site.creation(member, "overwrite", options=options))):
         return {"skip_enrols": skip, "reenrol": observed("error", "adding a contact to its campaign again was refused")}
-    how = "adding a contact to its campaign again was accepted; with a draft, the effect cannot be observed"
+    how = "adding a contact to its campaign again was accepted; in a draft campaign, the effect cannot be observed"
     return {"skip_enrols": skip, "reenrol": ambiguous(("noop", "restart"), how)}
 
 

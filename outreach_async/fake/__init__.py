@@ -62,9 +62,9 @@ Behaviours
 The documented interface of the service leaves many questions open: error bodies, pages past the end, the comparison of e-mails.
 `Behaviour` has knobs for some of them. Each default is the most defensible interpretation. `help(Behaviour)` lists the
 knobs; the table in `help(outreach_async.fake.behaviour)` lists the questions with a fixed interpretation. To make sure that
-your code depends on no knob, test with `Behaviour.strict()`, `.lenient()` and `outreach_async.testing.pairwise()`: about thirty
-behaviours that cover every pair of knob values. `load_behaviour` reads a file that `outreach_async.conformance` has written after
-it measured the behaviour of a live service.
+your code depends on no knob, test with `Behaviour.strict()`, `.lenient()` and every behaviour that
+`outreach_async.testing.pairwise()` returns: about thirty, which together cover every pair of knob values. `load_behaviour` reads
+a file that `outreach_async.conformance` has written after it measured the behaviour of a live service.
 
 ```python
 from outreach_async import Request
@@ -107,10 +107,10 @@ anyio.run(main)
 
 Time
 ----
-The time stands still until `advance` is called, or follows a callable that returns Unix seconds. As time passes, live campaigns
-send through their mailboxes within daily limits. Recipients open, click, reply, bounce and unsubscribe at random; the same seed
-gives the same reactions. Every count, percentage and relative time in the responses changes accordingly. `sim.script` sets how
-one recipient reacts; `sim.watch` calls a function with every event.
+By default, the time stands still until `advance` is called. `FakeService(clock=...)` also accepts a callable that returns Unix
+seconds. As time passes, live campaigns send through their mailboxes within daily limits. Recipients open, click, reply, bounce
+and unsubscribe at random; the same seed gives the same reactions. Every count, percentage and relative time in the responses
+changes accordingly. `sim.script` sets how one recipient reacts; `sim.watch` calls a function with every event.
 
 ```python
 from outreach_async.fake import FakeService
@@ -186,15 +186,15 @@ __all__ = [
 class FakeService(InMemoryService):
     """An in-memory implementation of the outreach service.
 
-    It implements every rule that the interface states, and a configurable interpretation of every rule that the interface leaves
-    open. It is synchronous, does no I/O, and is safe to share between threads and tasks: requests run one at a time. Values you
-    do not pass are generated from `seed`: the same calls produce the same bytes.
+    It implements every rule that the interface states, and interprets every rule that the interface leaves open. Many of these
+    interpretations are configurable. The fake is synchronous, does no I/O, and is safe to share between threads and tasks:
+    requests run one at a time. Values you do not pass are generated from `seed`: the same calls produce the same bytes.
 
     Args:
         seed: Seed for generated data.
-        behaviour: The interpretation of the rules that the interface leaves open.
-        clock: The source of the current time: either the start time as an ISO 8601 string, which only `advance` moves, or a
-            callable that returns Unix seconds. With a callable, all events that are due run before each request.
+        behaviour: The configurable interpretations of the rules that the interface leaves open.
+        clock: The start time as an ISO 8601 string, or a callable that returns Unix seconds. With a start time, the time stands
+            still until `advance` is called. With a callable, each request first runs all events that are due.
 
     Attributes:
         seed: The seed.

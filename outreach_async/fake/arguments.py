@@ -1,4 +1,4 @@
-"""Validate arguments and values of world files, generate and check ids (rules W3 and W5), and read the tables in `data`.
+"""Validate arguments and the values in world files, generate and check ids (rules W3 and W5), and read tables from `fake/data`.
 
 Generated ids increase. Lists are sorted by creation time and then by id, so items created at the same time keep their order.
 """
@@ -67,7 +67,7 @@ def require_mapping(what: str, value: object) -> Mapping[str, Any]:
         TypeError: The value is not a mapping.
     """
     if not isinstance(value, Mapping):
-        raise TypeError(f"{what}: expected an object, got {type(value).__name__}; use a mapping of field names to values")
+        raise TypeError(f"{what}: expected a mapping, got {type(value).__name__}; use a mapping of field names to values")
     return value
 
 

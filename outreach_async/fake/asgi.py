@@ -19,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
-"""Maximum size of a request body in bytes; a larger body gets 413. The limit of the service itself is far lower."""
+"""Maximum size of a request body in bytes; a larger body gets 413. The limit of `FakeService` is far lower (rule W8)."""
 
 
 class BodyTooLarge(Exception):

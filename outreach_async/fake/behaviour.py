@@ -1,6 +1,6 @@
-"""Configure how the fake interprets rules that the service's interface leaves open. Each knob of `Behaviour` sets one rule.
+"""Configure how the fake interprets rules that the service's interface leaves open. Each knob of `Behaviour` configures one rule.
 
-Rules that the interface states have no knob. The description of each knob starts with its rule, such as P8; the default is the
+Rules that the interface states have no knob. The description of each knob starts with a rule id, such as P8; the default is the
 most defensible interpretation. The open questions in this table have no knob, because their interpretation is fixed:
 
 | rule | question | the fake's interpretation |
@@ -69,7 +69,7 @@ write `"none"` for `None`.
     strict_fields = ["email", "zip"]
     created_status = { added = 201, skipped = 201 }
 
-    [undecided]  # values that could not be distinguished; the first one is used
+    [undecided]  # values that measurements could not tell apart; the first one is used
     over_max = ["clamp", "serve"]
 
     [auth]
@@ -360,7 +360,7 @@ def dump_behaviour(
         elif knob not in tables and knob not in undecided:
             lines += [*_comment_lines(notes.get(knob, "")), _assignment(knob, values[knob])]
     if undecided:
-        lines += ["", f"[{_UNDECIDED_TABLE}]  # values that could not be distinguished; the first one is used"]
+        lines += ["", f"[{_UNDECIDED_TABLE}]  # values that measurements could not tell apart; the first one is used"]
         for knob, possible in undecided.items():
             lines += [*_comment_lines(notes.get(knob, "")), _assignment(knob, list(possible))]
     for knob, value in tables.items():
@@ -408,7 +408,7 @@ def load_behaviour(path: str | Path) -> Behaviour:
 
 
 def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
-    """Read the possible values of each knob in a file: one value, or several values that could not be distinguished.
+    """Read the possible values of each knob in a file: one value, or several values that measurements could not tell apart.
 
     Raises:
         BehaviourFileError: The file is invalid.

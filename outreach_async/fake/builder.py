@@ -213,7 +213,7 @@ class Seeder:
         return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
-        """Return the later of `preferred` and the newest item's creation time, so that the list keeps the order of calls."""
+        """Return the later of `preferred` and the newest item's creation time, so that creation times never decrease."""
         order = self.world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
 
@@ -251,9 +251,9 @@ class WorldBuilder(ABC):
         Args:
             id: The workspace's id; generated if not given.
             custom_fields: Labels of custom fields, which get the codes `custom_1`, `custom_2`, ...; or labels by code.
-            extra_fields: Labels of further standard fields of the workspace, by code.
-            campaign_headers: Columns of the campaign list, as saved in the user's settings.
-            mailbox_headers: Columns of the mailbox list.
+            extra_fields: Labels of fields that are neither standard nor custom, by code.
+            campaign_headers: Column names that the campaign list returns in `headers`.
+            mailbox_headers: Column names that the mailbox list returns in `headers`.
 
         Returns:
             The workspace's id.
@@ -270,10 +270,10 @@ class WorldBuilder(ABC):
             return seeder.add_workspace(id, custom_fields, extra_fields or {}, campaign_headers, mailbox_headers)
 
     def add_owner_key(self, *workspaces: str, key: str | None = None) -> str:
-        """Add a user's API key, or give the user of an existing key access to more workspaces.
+        """Add an owner key, or give an existing owner key access to more workspaces.
 
         Args:
-            workspaces: Ids of the workspaces that the user has access to.
+            workspaces: Ids of the workspaces that the key gets access to.
             key: The key; generated if not given.
 
         Returns:
@@ -317,9 +317,9 @@ class WorldBuilder(ABC):
             count: Number of mailboxes.
             trouble: Probability that a mailbox has a problem, from 0 to 1.
             fields: Values for any field of a mailbox, used unchanged, even if invalid. `domain` sets the domain of the e-mail
-                addresses; a rate can be a pair of the part and the whole; `last_activity` can be Unix seconds. `as_of` (Unix
-                seconds; now if not given) is the time of the counts: after that time, the counted e-mails gradually leave
-                the windows of 30 and 90 days. An impossible count or percentage, such as -5, never changes.
+                addresses; a rate can be two integers, `[part, whole]`; `last_activity` can be Unix seconds. `as_of` sets the time
+                of the statistics in Unix seconds, by default now. After that time, the counted e-mails gradually leave the
+                windows of 30 and 90 days. An impossible count or percentage, such as -5, never changes.
 
         Returns:
             The mailboxes' ids.
@@ -362,9 +362,10 @@ class WorldBuilder(ABC):
             status: `draft`, `live`, `paused`, or any other status, to test how a client handles it.
             mailboxes: Ids of the mailboxes that the campaign sends through.
             steps: The steps in order. A step is a string of template letters, such as `A|B|PER`, or a mapping with any of `id`,
-                `status`, `wait_time` (milliseconds), `left_to_send`, `templates` (letters, or a list of letters and mappings with
-                the fields of a template and its own `rates`; at least one template, `A` by default) and `sent`: the number of
-                e-mails to distribute over the templates, with generated opens and replies.
+                `status`, `wait_time` (milliseconds), `left_to_send`, `templates` and `sent`. `templates` is a string of letters,
+                or a non-empty list of letters and mappings; a mapping has fields of a template, and optionally its own `rates`.
+                The default is `A`. `sent` is the number of e-mails to distribute over the templates; their opens and replies are
+                generated.
             contacts: Number of contacts in the campaign that are not stored individually; by default the number of
                 contacts in step 1.
             bounces_num: Number of bounced e-mails; by default generated for steps with `sent`, and 0 otherwise.
@@ -372,8 +373,8 @@ class WorldBuilder(ABC):
             created: Creation time in Unix seconds; now if not given.
             last_activity: Time of the last activity in Unix seconds, `None` for never, or `auto` for a recent time if any e-mail
                 was sent.
-            rates: Shares of recipients that react, by kind of reaction. The defaults are `open` 0.4, `click` 0.05, `reply` 0.06
-                and `unsubscribe` 0.01 of the delivered e-mails, `bounce` 0.02 of the sent e-mails, `interested` 0.3 of
+            rates: Rates of reactions from 0 to 1, by kind of reaction. The defaults are `open` 0.4, `click` 0.05, `reply` 0.06
+                and `unsubscribe` 0.01 of the delivered e-mails, `bounce` 0.02 of the sent e-mails, and `interested` 0.3 of
                 the replies.
 
         Returns:
@@ -458,8 +459,7 @@ class WorldBuilder(ABC):
             status: `live` resumes sending; any other status holds back e-mails that are due. In any status, recipients react to
                 e-mails that were already sent.
             mailboxes: Ids of the mailboxes that the campaign sends through from now on.
-            rates: Shares of recipients that react to e-mails sent from now on, by kind of reaction. A template with
-                its own rates keeps them.
+            rates: Rates of reactions to e-mails sent from now on, by kind of reaction. A template with its own rates keeps them.
 
         Raises:
             TypeError: The name of a rate is unknown, or a value has the wrong type.

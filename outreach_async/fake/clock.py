@@ -13,7 +13,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Clock:
-    """A clock that stands still until it is advanced, or follows a callable.
+    """A clock that follows a callable, or stands still until it is advanced.
 
     Args:
         source: The start time as an ISO 8601 string (UTC without an offset), or a callable that returns Unix seconds.
@@ -64,7 +64,7 @@ class Clock:
         """Set the clock to a time.
 
         Raises:
-            ValueError: The string is not a valid ISO 8601 time.
+            ValueError: `time` is not a valid ISO 8601 time.
         """
         self.offset = parse_time("time", time) - self._source()
 
@@ -73,7 +73,7 @@ def parse_time(name: str, text: str) -> int:
     """Parse a time in ISO 8601 format. A time without an offset is in UTC.
 
     Args:
-        name: Name of the argument or key, for the error.
+        name: Name of the argument or key, for the error message.
         text: The time.
 
     Returns:
@@ -102,7 +102,7 @@ def format_age(then: float | None, now: float) -> str:
     """Return a relative time, such as `5 minutes ago`.
 
     Args:
-        then: The time in Unix seconds; `None` for never.
+        then: The earlier time in Unix seconds; `None` for never.
         now: The current time in Unix seconds.
     """
     if then is None:

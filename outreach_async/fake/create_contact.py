@@ -77,7 +77,7 @@ def build_contact(creation: Creation, fields: SentFields, id_: str, now: float) 
 def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
     """Apply a create request to the stored contact with the same e-mail, and return the new contact.
 
-    If the option is `skip` and nothing changes, the function returns `contact` itself.
+    If the option `duplicates` is `skip` and the contact does not change, the function returns `contact` itself.
 
     Raises:
         RequestRefused: 409 if the contact is already in the campaign and `behaviour.reenrol` is `error`.
@@ -135,7 +135,8 @@ class Creation:
     """The values of the required keys of a create request.
 
     Attributes:
-        owner_key: The owner key; empty if the value is not a string, which is allowed only if keys are not checked.
+        owner_key: The owner key; empty if the value is not a string. Such a value is accepted only if `Behaviour.owner_key` is
+            `off`.
         workspace: Workspace id.
         email: The e-mail, trimmed.
         duplicates: The `duplicates` option: `skip`, `overwrite` or `update_missing_fields`.
@@ -241,7 +242,7 @@ def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behav
 
 
 def _resolve_unknown_field(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
-    """Return the code under which to store a field that the workspace does not have; `None` to ignore the field."""
+    """Return the code under which to store a field that the workspace does not have; `None` if the field is ignored."""
     is_custom = name.startswith("custom_")
     if is_custom and not CUSTOM_CODE.fullmatch(name):
         shown = sanitize_name(name)
@@ -348,7 +349,11 @@ def fold_name(name: str) -> str:
 
 
 def find_country_code(text: str) -> str | None:
-    """Return the alpha-2 code for a country's code or English name, in any letter case; `None` for an unknown country."""
+    """Return the alpha-2 code of a country; `None` if the country is unknown.
+
+    Args:
+        text: The alpha-2 code or the English name of the country, in any letter case.
+    """
     codes = load_countries()
     return codes.get(text.strip().upper()) or codes.get(fold_name(text))
 

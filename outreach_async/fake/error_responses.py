@@ -71,9 +71,9 @@ def refusal_error(
 
 
 def sanitize_name(name: str) -> str:
-    """Make a name from a request safe to show: shorten it, escape characters that are not ASCII, and mask owner keys.
+    """Shorten a name that a request contains, escape characters that are not ASCII, and mask owner keys.
 
-    A caller that mixes up arguments may send a key as a name; the key must not appear in messages.
+    The result can be shown in messages. A caller that mixes up arguments may send an owner key as a name.
     """
     return mask_keys(name)[:_MAX_NAME_LENGTH].encode("unicode_escape").decode("ascii")
 
@@ -84,7 +84,7 @@ def mask_keys(text: str) -> str:
 
 
 def mask_document(value: Any) -> Any:
-    """Return a JSON document with every owner key, and every value of the key `owner_key`, replaced by `***`."""
+    """Return a JSON document with every owner key, and every value of `owner_key`, replaced by `***`."""
     if isinstance(value, dict):
         return {mask_keys(name): "***" if name == "owner_key" else mask_document(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -139,4 +139,4 @@ RENDERERS: Final[dict[RendererName, ErrorRenderer]] = {
     "html": render_html,
     "200_with_error": render_ok_with_error,
 }
-"""Renderers of errors by name. `Behaviour.error_renderer` accepts these names."""
+"""Error renderers, by name. `Behaviour.error_renderer` accepts these names."""

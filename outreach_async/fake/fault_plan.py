@@ -30,10 +30,10 @@ class Exchange:
 
     Attributes:
         response: The response; `None` if a wire fault prevented the service from executing the request.
-        fault: The wire fault; `None` for none.
-        ended: Function to call once the response has been delivered or lost. The function releases the exchange's slot under
-            `max_in_flight` (rule E4); further calls do nothing.
-        struck: The label of the fault that fired; `ok` for none.
+        fault: The wire fault; `None` if there is none.
+        ended: Function that the caller must call when the response has been delivered or lost. The first call releases the
+            exchange's slot under `max_in_flight` (rule E4); further calls do nothing.
+        struck: The label of the fault that fired; `ok` if no fault fired.
 
     Example:
         ```python
@@ -75,12 +75,12 @@ class Fault:
     commits: bool
 
     def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return the exchange with this fault. The function `serve` executes the request and returns the response."""
+        """Return an exchange with this fault. The function `serve` executes the request and returns the response."""
         return Exchange(serve(), None)
 
 
 ok: Final = Fault("ok", commits=True)
-"""No fault, as a placeholder in a script: the request gets no fault, even if a rule of `Faults.add` matches the request.
+"""A placeholder in a script. The request at its position gets no fault, even if a rule of `Faults.add` matches the request.
 
 Example:
     ```python
@@ -119,7 +119,7 @@ class DriftFault(Fault):
     change: Any
 
     def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return the service's response with the change; a response that is not JSON stays unchanged."""
+        """Return an exchange with the changed response. A response that is not JSON stays unchanged."""
         served = serve()
         try:
             drifted = _apply_drift(json.loads(served.body), self.path, self.change)
@@ -131,12 +131,12 @@ class DriftFault(Fault):
 
 @attrs.frozen
 class WireFault(Fault):
-    """A fault on the wire, which damages, delays or replaces the response.
+    """A fault that damages, delays or replaces the response in transit, or breaks the connection.
 
     Attributes:
         kind: The kind of fault.
-        size: Number of bytes: depending on the kind, the bytes sent before the cut, the difference by which the content-length is
-            too small, or the size of each piece.
+        size: A number of bytes. For `truncate` and `reset_mid_body`, the bytes of the body to send. For `wrong_length`, the
+            difference by which the content-length is too small. For `slow_drip`, the size of each piece of the body.
         seconds: Delay in seconds of the response, or of each piece of the response.
     """
 
@@ -266,9 +266,9 @@ class Faults:
 
     @property
     def unfired(self) -> list[str]:
-        """Descriptions of the faults that have not fired as requested: queued faults, and rules that fired too few times.
+        """Descriptions of the queued faults, and of the rules that have fired fewer than `times` times.
 
-        A rule without `times` must fire at least once. `ok` and rules with a probability are never listed.
+        A rule without `times` is listed until it has fired once. `ok` and rules with a probability are never listed.
         """
         # Iterate over copies: requests from other threads may consume faults during the iteration.
         scripts = [(name, tuple(faults)) for name, faults in tuple(self._scripts.items())]

@@ -29,7 +29,7 @@ anyio.run(main)
 
 A fault that damages or delays the service's own response fires after the service has executed the request. If any other fault
 fires, the service does not execute the request. `commit_then(fault)` makes any fault except `refuse()` fire after
-execution: the contact is stored and the response is lost.
+execution: for example, a contact is stored but the response is lost.
 
     fires before execution                fires after execution
     status, html_502, empty               ok, drift, latency, slow_drip
@@ -177,10 +177,10 @@ def hang() -> Fault:
 
 
 def refuse() -> Fault:
-    """Refuse the connection: no byte of the request leaves the client.
+    """Refuse the connection. The service does not execute the request.
 
-    A server that has read a request can no longer refuse the connection. Over a socket, the server resets the connection instead,
-    without a response. The service does not execute the request, but the client must treat the request as possibly sent.
+    With `FakeTransport`, no byte of the request leaves the client. Over a socket, the server has already read the request, so
+    it resets the connection instead, and the client must treat the request as possibly sent.
 
     Example:
         ```python
@@ -278,7 +278,7 @@ def garbage() -> Fault:
 
 
 def long_header() -> Fault:
-    """Send a header field longer than any client accepts (256 KiB). The service does not execute the request.
+    """Send a header field of 256 KiB, which is longer than any client accepts. The service does not execute the request.
 
     Example:
         ```python

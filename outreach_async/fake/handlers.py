@@ -28,7 +28,7 @@ from outreach_async.fake.world import Limiter, ListKind, World
 
 
 def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> None:
-    """Check that a request has the credential that `behaviour.auth` requires in a header.
+    """Check that the header that `auth` names contains a known credential.
 
     Raises:
         RequestRefused: 401 if the credential is missing or unknown.
@@ -76,8 +76,8 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
     Args:
         campaign: The campaign's id.
         world: The stored data.
-        field: Name of the body field or path parameter that contains the id, for the error.
-        workspace: Id of the workspace that the campaign must belong to; any workspace if not given.
+        field: Name of the body field or path parameter that contains the id. The error contains this name.
+        workspace: Id of the workspace that the campaign must belong to; `None` for any workspace.
 
     Raises:
         RequestRefused: 404 for an unknown campaign or a campaign of another workspace. Both get the same error, because a
@@ -261,7 +261,7 @@ class ItemRenderer:
         }
 
     def render_steps(self, campaign: Campaign) -> dict[str, Any]:
-        """Return the response of list-steps, without `status`."""
+        """Return the body of a `list_steps` response, without its field `status`."""
         end, flow = self._estimate_end(campaign), self.world.simulation.flows[campaign.id]
         return {
             "days_left": end.days,
@@ -377,9 +377,9 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
 
 
 def _find_scope(call: ParsedRequest, scope: str, world: World) -> str:
-    """Return the owner key or workspace whose requests share a rate limit; empty if all requests share one limit.
+    """Return the owner key or workspace whose requests share a rate limit; an empty string if all requests do.
 
-    A request with a campaign id in its path counts for the campaign's workspace.
+    A request with a campaign id in its path counts towards the limit of the campaign's workspace.
     """
     if scope == "all":
         return ""
@@ -423,7 +423,7 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
 
 
 def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: int, count: int) -> list[str]:
-    """Return the ids of the items on one page of the current list (rule P11)."""
+    """Return the ids of the items on one page of the list in its current state (rule P11)."""
     order = context.world.creation_order[workspace, kind]
     if context.behaviour.order == "newest":
         stop = max(len(order) - start, 0)

@@ -1,4 +1,4 @@
-"""The base class of `FakeService`, which implements all of the fake except the ASGI application."""
+"""The base class of `FakeService`. It implements all of the fake except the ASGI application."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from outreach_async.transport.wire import Request, Response
 
 _JSON_HEADERS: Final = {"content-type": "application/json"}
 _MAX_HINT_LENGTH: Final = 2000
-"""Maximum characters of `x-fake-hint`: HTTP libraries refuse long header fields. The request log has every hint in full."""
+"""Maximum characters in `x-fake-hint`. HTTP libraries refuse long header fields. The request log contains every hint in full."""
 
 
 def respond(call: ParsedRequest, context: Context, number: int) -> Response:
@@ -78,7 +78,7 @@ class Snapshot:
 
 
 class InMemoryService(WorldBuilder):
-    """The base class of `FakeService`, which documents the arguments and attributes."""
+    """The base class of `FakeService`. The docstring of `FakeService` describes the arguments and attributes."""
 
     def __init__(
         self,
@@ -212,8 +212,8 @@ class InMemoryService(WorldBuilder):
     def advance(self, **step: float) -> None:
         """Advance the time, and run every event that is due by the new time: e-mails, opens, replies, ...
 
-        Events that are already due, such as the first e-mail to a contact that has just joined a live campaign, run with the next
-        `advance`, even with `advance(days=0)`.
+        Events that are already due, such as the first e-mail to a contact that has just joined a live campaign, run on the next
+        call of `advance`, even on `advance(days=0)`.
 
         Args:
             step: The duration, as arguments of `datetime.timedelta`: `days`, `hours`, `minutes`, `seconds`, ...
@@ -239,7 +239,7 @@ class InMemoryService(WorldBuilder):
 
     @contextmanager
     def _locked_and_current(self) -> Iterator[None]:
-        """Hold the lock while the block runs. If the clock follows a callable, run all due events first."""
+        """Hold the lock during the `with` block. If the clock follows a callable, run all due events before the block."""
         with self._lock:
             if self._clock.is_running:
                 self._run_due_events()

@@ -216,11 +216,11 @@ class ParsedRequest:
         operation: Name of the operation; `unknown` if the request matches no operation.
         target: The parsed target.
         body: The parsed body; `None` for an operation without a body, and for an invalid body.
-        routing_error: The error, if the request matches no operation.
-        body_error: The error, if the body is invalid.
+        routing_error: The error if the request matches no operation; otherwise `None`.
+        body_error: The error if the body is invalid; otherwise `None`.
         hints: Hints for people; more are added while the request is executed.
         request_id: The header `x-request-id` of the response; `None` until the service executes the request.
-        release_slot: Function that releases the exchange's slot under `max_in_flight`, if the exchange holds one.
+        release_slot: Function that releases the request's slot under `max_in_flight`; `do_nothing` if the request holds no slot.
     """
 
     request: Request

@@ -32,7 +32,7 @@ class JournalOverflow(LookupError):
 
 @attrs.frozen(repr=False)
 class Recorded:
-    """An entry of the request log: a request that reached the fake, and the result.
+    """An entry of the request log: a request that reached the fake, and its result.
 
     Attributes:
         number: Number of the request, counted from 0.
@@ -40,8 +40,7 @@ class Recorded:
         method: HTTP method.
         target: Request target as sent.
         headers: Header fields as sent, by lower-case name, including any credentials.
-        json: The parsed body, including the owner key; `None` if the body was missing, not read or not strict
-            JSON.
+        json: The parsed body, including the owner key; `None` if the body was missing, not read or not strict JSON.
         status: Status of the response; `None` if a fault withheld the response.
         hints: Hints for people about ignored values and likely mistakes.
         served: Whether the service executed the request. A fault may have replaced or withheld the response to an executed
@@ -77,7 +76,7 @@ class Recorded:
 
 
 class RequestLog(Sequence[Recorded]):
-    """The log of all requests, in the order in which the fake executed them.
+    """The log of all requests, oldest first.
 
     The log is a sequence of all requests so far: `len` returns their number, and index 0 is the first request. Only the last
     10,000 requests are kept; access to an older request raises `JournalOverflow`.
@@ -117,7 +116,7 @@ class RequestLog(Sequence[Recorded]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Recorded]: ...
     def __getitem__(self, index: int | slice) -> Recorded | Sequence[Recorded]:
-        """Return requests by number; negative numbers count from the end.
+        """Return the request with the given number, or the requests of a slice. Negative numbers count from the end.
 
         Raises:
             IndexError: No request has this number.
@@ -152,7 +151,7 @@ class RequestLog(Sequence[Recorded]):
     def recent(self, count: int = 20) -> list[Recorded]:
         """Return the last `count` requests, or fewer if the log holds fewer.
 
-        This method never raises an exception, so that reports can use it.
+        Unlike `of` and access by index, this method never raises `JournalOverflow`.
 
         Example:
             ```python

@@ -57,7 +57,7 @@ class ContactSeed:
     """The specification of a contact to store.
 
     Attributes:
-        email: The e-mail, not yet validated. Storing the contact fails unless it is a non-blank string.
+        email: The e-mail address, not yet validated. Storing the contact fails unless it is a non-blank string.
         fields: Values by code.
         enrolments: The contact's enrolments in campaigns.
         owner: Owner key of the contact.
@@ -100,7 +100,7 @@ def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]
         start: The first number.
 
     Returns:
-        Rows with `email` and fields by code. Each number has a different e-mail.
+        Rows with `email` and fields by code. Each number gives a different address.
     """
     for number in range(start, start + count):
         first, last = generate_name(number, number * 7)
@@ -148,7 +148,7 @@ class MailboxSeed:
 
     Attributes:
         workspace: Id of the mailbox's workspace.
-        number: Number of the mailbox among all mailboxes, counted from 0. Consecutive mailboxes share a domain.
+        number: Number of the mailbox among all mailboxes, counted from 0. It determines the default domain.
         created: Default creation time in Unix seconds.
         trouble: Probability that the mailbox has a problem, from 0 to 1.
         fields: Values to use unchanged, by field; generated values are consistent with them. `domain` sets the domain of the
@@ -389,7 +389,9 @@ class CampaignBuilder:
     now: float
 
     def build(self, seed: CampaignSeed, id_: str) -> Campaign:
-        """Create a campaign from its specification. Counts that are not given are generated or 0.
+        """Create a campaign from its specification.
+
+        If a step has `sent`, its template counts are generated. Otherwise, missing template counts are 0.
 
         Raises:
             TypeError: A name is not a field of a step or template, or a value has the wrong type.

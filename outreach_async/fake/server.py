@@ -1,4 +1,4 @@
-"""Serve the fake over HTTP/1.1 on a real socket. Unlike an ASGI server, it reproduces wire faults byte by byte.
+"""Serve the fake over HTTP/1.1 on a real socket. Unlike an ASGI server, this server reproduces wire faults byte by byte.
 
 The server uses plain sockets, because an anyio stream closes gracefully and so cannot reset a connection. It uses anyio only to
 wait for the sockets.
@@ -147,8 +147,8 @@ async def _read_event(line: RawConnection, conversation: h11.Connection) -> obje
     """Read until h11 has an event, and return it.
 
     Raises:
-        h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 accepts such a line,
-            but other servers do not, so they could find a different end of the request.
+        h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 treats such a line
+            as complete. Other servers do not, and could find a different end of the request.
     """
     while True:
         before = conversation.trailing_data[0]
@@ -201,7 +201,7 @@ def _serialize_response(conversation: h11.Connection, response: Response, method
 
 
 async def _perform_steps(line: RawConnection, steps: Iterable[ServerStep]) -> ConnectionEnd | None:
-    """Send the bytes of the steps, wait for their delays, and return how the connection ends; `None` if it stays open.
+    """Send the bytes and wait for the delays in `steps`. Return how the connection ends; `None` if it stays open.
 
     For `ConnectionEnd.HANG`, wait until the client has closed the connection.
     """

@@ -1,4 +1,4 @@
-"""The records that the fake stores. Records are immutable: a snapshot copies only the tables that refer to records.
+"""The records that the fake stores. Records are immutable: a snapshot copies the tables and shares the records.
 
 A mapping inside a record is never changed. Values that depend on the clock, and counts that can be derived from other records,
 are not stored: they are computed for each response.
@@ -76,10 +76,10 @@ class Contact:
 
     Attributes:
         id: The contact's id, which starts with `contact_`.
-        email: The e-mail as sent, trimmed.
+        email: The contact's e-mail as the caller spelled it, without surrounding whitespace.
         owner: The owner key that the contact was created with.
         created: Creation time in Unix seconds.
-        fields: Field values by code. A value is `None` only if the behaviour stores null.
+        fields: Field values by code. `None` occurs only if `Behaviour.overwrite_blank` is `store`, or a world file contains null.
         enrolments: The contact's enrolments in campaigns, in the order of joining.
     """
 
@@ -113,7 +113,7 @@ def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -
 
 @attrs.frozen
 class Rates:
-    """The probabilities of the responses to an e-mail.
+    """The probabilities of the reactions to an e-mail.
 
     Attributes:
         open: Share of delivered e-mails that are opened. Clicks, replies and unsubscribes require an open: if this share is too
@@ -137,7 +137,7 @@ class Rates:
 
         Raises:
             TypeError: `changes` is not a mapping, or a rate is unknown or not a number.
-            ValueError: A rate is not from 0 to 1.
+            ValueError: A rate is less than 0 or greater than 1.
         """
         if not isinstance(changes, Mapping):
             raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}; pass a dict")
@@ -286,7 +286,7 @@ CUSTOM_CODE: Final = re.compile(r"custom_[1-9][0-9]{0,8}", re.ASCII)
 """Pattern of a custom field's code (rule C20)."""
 
 RESERVED_MEMBERS: Final = frozenset({"owner_key", "workspace", "email", "upload_options"})
-"""Keys in the body of a create request that are not optional fields of the contact."""
+"""Keys in the body of a create request, except the optional fields of the contact."""
 
 
 def custom_number(code: str) -> int:
@@ -295,7 +295,7 @@ def custom_number(code: str) -> int:
 
 
 def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the items of an all-fields response: `email`, the standard fields, extra fields, and custom fields by number.
+    """Return the items of an all-fields response: `email`, the standard fields, extra fields, and custom fields sorted by number.
 
     Args:
         extra: Labels of extra standard fields by code.

@@ -37,7 +37,7 @@ ServerStep = bytes | float | ConnectionEnd
 """One step of a faulty response: bytes to send, seconds to wait, or, as the last step, the end of the connection."""
 
 LONG_HEADER_BYTES = 256 * 1024
-"""Length in bytes of the unfinished header field that `long_header` sends. httpx accepts 100 KiB, aiohttp 8 KiB."""
+"""Length in bytes of the unfinished header field that `long_header` sends. httpx accepts at most 100 KiB, aiohttp 8 KiB."""
 
 # Random-looking bytes, the same in every run. Line breaks are removed, because they would end the status line early.
 _GARBAGE = hashlib.blake2b(b"not a status line").digest().replace(b"\n", b"").replace(b"\r", b"") + b"\r\n\r\n"
@@ -155,7 +155,7 @@ CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientRes
 class FakeTransport:
     """Sends requests to a fake service in the same process.
 
-    A wire fault has the same effect as through a real backend over a socket: the same error, the same `maybe_sent`, or the same
+    A wire fault has the same effect as with an HTTP library over a socket: the same error, the same `maybe_sent`, or the same
     damaged response. Delays of faults use the event loop's clock.
 
     Args:

@@ -79,7 +79,7 @@ class World:
         workspaces: Workspaces by id.
         owner_keys: Ids of the workspaces that the user of an owner key has access to, by owner key.
         mailboxes: Mailboxes by id.
-        campaigns: Campaigns by id. Ids are global, because the path of list-steps names no workspace.
+        campaigns: Campaigns by id. Ids are unique across workspaces, because the URL path of list-steps contains no workspace.
         contacts: Contacts by workspace id, then by e-mail key.
         enrolled_counts: Number of stored contacts in each campaign, by campaign id.
         creation_order: Creation times and ids of each list's items, oldest first.

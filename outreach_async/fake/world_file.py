@@ -10,7 +10,7 @@ A file is one JSON object. Values equal to their default can be omitted, which m
                      "contacts": [{"email": "bo@acme.example", "fields": {"city": "Lyon"}, "campaigns": ["camp_1"]}]}],
      "owner_keys": {"key_1": ["space_1"]}}
 
-`dump_world` writes every value: a dumped file that is loaded and dumped again gives the same bytes. The counts in campaigns
+`dump_world` writes every value. Loading a dumped file and dumping it again gives the same bytes. The counts in campaigns
 and mailboxes are the seeded counts. Once the simulation has run, the key `simulation` contains the changed counts and the
 pending events.
 """
@@ -99,8 +99,8 @@ class SimulationDocument(msgspec.Struct):
         campaigns: State of the campaigns that differ from their seeded state, by id.
         mailboxes: Counts of the mailboxes that have sent e-mails, by id.
         events: Pending events.
-        scripts: Scripted reactions to e-mails. Each has the contact's token, the campaign's id (empty for any campaign), the
-            index of the step, and the kind and delay of each reaction.
+        scripts: Scripted reactions to e-mails. Each has the contact's token, the campaign's id (an empty string means any
+            campaign), the index of the step, and the kind and delay of each reaction.
     """
 
     wake: _Count | None
@@ -114,7 +114,7 @@ def dump_simulation(state: Simulation, day: int) -> SimulationDocument | None:
     """Return the simulation's state as a document; `None` if nothing has happened yet. Equal states give equal documents.
 
     Args:
-        state: The state.
+        state: State of the simulation.
         day: Today, in days since 1970.
     """
     flows = {id_: _dump_flow(flow) for id_, flow in sorted(state.flows.items()) if flow.started or flow.rounds}
@@ -339,7 +339,7 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
         parsed = json.loads(source, parse_constant=_refuse_constant) if isinstance(source, str) else source
     document = _read("$", parsed, WorldDocument, "a world")
     if document.version != VERSION:
-        raise WorldError(f"$: version: expected {VERSION}, got {document.version!r}; use a release that reads this version")
+        raise WorldError(f"$: version: expected {VERSION}, got {document.version!r}; use a release that reads the file's version")
     if document.now is not msgspec.UNSET:
         try:
             parse_time("$.now", document.now)
@@ -399,7 +399,7 @@ def _contact_seed(document: ContactDocument, now: float) -> ContactSeed:
 
 @contextmanager
 def _name_place(path: str) -> Iterator[None]:
-    """Re-raise errors of the block as `WorldError`, with the path of the value in the file."""
+    """Re-raise errors of the `with` block as `WorldError`, with the path of the value in the file."""
     try:
         yield
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -31,14 +31,15 @@ Formats
 -------
 `open_file` reads CSV (it detects the delimiter and a byte order mark), JSON Lines, Parquet (extra `parquet`) and workbooks (extra
 `xlsx`); CSV and JSON Lines may be gzipped. The suffix determines the format; if the suffix is unknown, the first bytes do.
-`format=`, `encoding=` and `sheet=` set these explicitly. Pass `"-"` for standard input, or a binary stream. Text that is not
-UTF-8 raises an error that suggests an encoding to pass as `encoding=`. `file.notes` lists remarks for the user.
+`format=` overrides the detected format, `encoding=` sets the encoding of text, and `sheet=` selects a sheet of a workbook. Pass
+`"-"` for standard input, or a binary stream. Text that is not UTF-8 raises an error that suggests an encoding to pass as
+`encoding=`. `file.notes` lists remarks for the user.
 
 `open_file` reads a whole workbook in a separate Python process (`sys.executable`) and stores its rows in a temporary file. It
 rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or too much processor time for the
-size of the file. It also rejects a cell of more than 131,072 characters and a row of more than 1 MiB. Save such a sheet as CSV,
-which may have any length. macOS does not enforce a memory limit; there, the process checks its own memory every 10 ms. In an
-async program, open a large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
+size of the file. Save such a sheet as CSV: a CSV file may have any number of rows. `open_file` also rejects a cell of more than
+131,072 characters and a row of more than 1 MiB. macOS does not enforce a memory limit, so the process checks its own memory
+every 10 ms. In an async program, open a large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
 
 A row is a mapping that `create_many` accepts, with the additional attributes `line` and `cells`. A line that does not match the
 header also becomes a row, with a `fault`: `create_many` reports the row as `rejected`, with the fault as its error.
@@ -46,11 +47,11 @@ header also becomes a row, with a `fault`: `create_many` reports the row as `rej
 Columns
 -------
 `columns_for` requests the workspace's fields only if a column cannot be mapped without them; `map_columns` maps columns without a
-client. Your overrides take precedence. Next comes the tool that wrote the file: Apollo, Google Contacts, HubSpot, Outlook and
-Salesforce are recognised by the header. Last, the column's name is compared, regardless of case, accents and punctuation, with
-the names of fields and with common names in English, German, French, Spanish, Portuguese, Dutch and Italian. If a name has
-several meanings, the other columns determine the meaning: with a column "Vorname", "Name" is the surname. A column that is still
-unknown or ambiguous is an error, so that no data is lost by accident. `decisions()` explains each column:
+client. Your overrides take precedence. Next, the columns of known tools are mapped: exports of Apollo, Google Contacts, HubSpot,
+Outlook and Salesforce are recognised by the header. Last, the column's name is compared, regardless of case, accents and
+punctuation, with the names of fields and with common names in English, German, French, Spanish, Portuguese, Dutch and Italian. If
+a name has several meanings, the other columns determine the meaning: beside a column "Vorname", "Name" is the surname. A column
+that is still unknown or ambiguous is an error, so that no data is lost by accident. `decisions()` explains each column:
 
 ```python
 from outreach_async import InvalidRequest
@@ -108,8 +109,8 @@ anyio.run(main)
 `Checks(columns, policy).guarded(file.rows(columns))` yields the rows for `create_many`. A finding of level `error` becomes
 the fault of its row.
 
-`row.warnings` reports the cells of a row that a spreadsheet or a wrong encoding changed: `4.4E+11` instead of a phone number,
-`OrlÃ©ans` instead of `Orléans`. A row whose cell has lost its value, such as a phone number in scientific notation, has a fault.
+`row.warnings` reports the cells of a row that a spreadsheet or a wrong encoding changed, such as `OrlÃ©ans` instead of `Orléans`.
+If the original value is lost, such as a phone number that became `4.4E+11`, the row has a fault instead.
 
 Rejects
 -------

@@ -1,4 +1,4 @@
-"""Check the values of a file, at the level that a policy sets for each check.
+"""Check the values of a file. A policy sets the level of each check.
 
 First come the functions that check a single value, then the policy, and last the check of whole rows.
 """
@@ -37,7 +37,7 @@ _PLAIN_ADDRESS: Final = re.compile(
 """Pattern for a fast check of addresses. The library email-validator accepts every match too, but takes fifty times as long."""
 
 _SAFE_LENGTH: Final = 63
-"""Maximum length of an address for the fast check. In an address of this length, no part can exceed its own length limit."""
+"""Maximum length of an address for the fast check. In such a short address, no part can exceed its own length limit."""
 
 
 def check_email(text: str) -> str | None:
@@ -116,7 +116,7 @@ def check_phone(number: tuple[str, str | None]) -> str | None:
     """Return the problem with a phone number; `None` if the number is valid.
 
     Args:
-        number: The number, and the two-letter code of the country to assume if the number has no calling code.
+        number: Pair of the number and the two-letter code of the country to assume if the number has no calling code.
     """
     text, country = number
     return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
@@ -193,7 +193,7 @@ def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[
 
 @cache
 def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for phone numbers of the given countries, without calling code and prefix."""
+    """Return a pattern for phone numbers of the given countries, written without calling code and prefix."""
     from phonenumbers import PhoneMetadata
 
     regional = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))
@@ -221,7 +221,7 @@ def check_state(state: tuple[str, str | None]) -> str | None:
     """Return the problem with the name or code of a state; `None` if the state is valid, or if the country's states are unknown.
 
     Args:
-        state: The cell, and the two-letter code of the country.
+        state: Pair of the cell and the two-letter code of the country.
     """
     text, country = state
     states = _load_states().get(country or "")
@@ -259,7 +259,7 @@ def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str
 
 @cache
 def _load_states() -> Mapping[str, Mapping[str, str]]:
-    """Return a mapping from the codes and names of states to their codes, for each country by its two-letter code."""
+    """Return, for each two-letter country code, a mapping from the codes and names of states to the states' codes."""
     states: dict[str, dict[str, str]] = {}
     for country, code, *names in (line.split("\t") for line in _read_table("states.tsv").splitlines()):
         states.setdefault(country, {}).update({fold_name(name): code for name in (code, *names)})
@@ -317,14 +317,14 @@ CHECKS: Final[Mapping[str, str]] = {
     "email": "a valid e-mail address",
     "role": "an e-mail address of a role, such as info@",
     "typo": "a domain that is probably a mistyped domain of a large e-mail provider",
-    "phone": "a valid phone number of the country",
+    "phone": "a valid phone number, with a calling code or of the row's country",
     "country": "a country by two-letter code or English name",
     "state": "a state of the United States, Canada or Australia, by code or name",
     "timezone": "a time zone by name, such as Europe/Berlin, or as UTC+hh:mm",
     "date": "an existing date as YYYY-MM-DD, YYYY-MM or YYYY",
     "website": "an http or https URL, or a host",
     "cells": "a cell that a spreadsheet or a wrong encoding has changed",
-    "repeat": "an e-mail that occurs earlier in the file",
+    "repeat": "an e-mail address that occurs earlier in the file",
 }
 """The checks by name, each with a description of the values that pass.
 
@@ -346,7 +346,7 @@ class CheckPolicy:
     """The level of each check: `error`, `warn` or `off`.
 
     Attributes:
-        levels: The levels by name of the check.
+        levels: Maps the name of each check to its level.
         missing: Checks that are off because a library is not installed.
     """
 

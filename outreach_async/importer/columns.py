@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from outreach_async.client import OutreachClient  # needed only by type checkers
 
 IGNORE: Final = "ignore"
-"""The code of a column to ignore. An empty code has the same meaning.
+"""The code that ignores a column. An empty code has the same meaning.
 
 Example:
     ```python
@@ -35,7 +35,7 @@ _MAX_PROPOSED: Final = 7
 _MAX_SIMILAR: Final = 3
 
 _MIN_SIMILARITY: Final = 0.6
-"""Minimum similarity of the names listed in an error. The similarity of 'company' and 'company_name' is 0.78."""
+"""Minimum similarity of the names that an error lists as similar. The similarity of 'company' and 'company_name' is 0.78."""
 _MIN_PROPOSED_SIMILARITY: Final = 0.8
 """Minimum similarity of a proposed field. 'adress' and 'adresse' have a similarity of 0.92, 'plan' and 'land' of 0.75."""
 
@@ -121,11 +121,11 @@ def map_columns(
 ) -> Columns:
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
-    A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches a field's code if
-    both differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name is compared in the same way
-    with the code, the label and the searchable names of each workspace field. Last, the name is compared with a table of common
-    column names in seven languages. If a name has several meanings ("Name"), the other columns determine the meaning. A name that
-    remains ambiguous is an error.
+    A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches the code of a
+    standard or custom field if they differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name
+    is compared in the same way with the code, the label and the searchable names of each workspace field. Last, the name is
+    compared with a table of common column names in seven languages. If a name has several meanings ("Name"), the other columns
+    determine the meaning. A name that remains ambiguous is an error.
 
     Args:
         headers: Column names.
@@ -176,8 +176,7 @@ class ColumnMapper:
         overrides: The caller's codes, by column name.
         export: The tool that wrote the file; `None` if the header was not recognised.
         export_codes: Codes of the tool's columns, by folded name.
-        workspace_tiers: Indexes of the workspace's fields, most specific first: pairs of a function that normalises names, and
-            the field codes by normalised name.
+        workspace_tiers: Lookup tables for the workspace's fields, as `_create_workspace_tiers` returns them.
     """
 
     overrides: Mapping[str, str | None]
@@ -207,7 +206,9 @@ class ColumnMapper:
         ]
 
     def decide(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column from its own name; `None` if the column is unknown or ambiguous.
+        """Return the code and the reason for a column; `None` if the column is unknown or ambiguous.
+
+        Only `decide_all` resolves ambiguous names, because it knows the other columns.
 
         Raises:
             InvalidRequest: The column's name matches two fields.
@@ -220,7 +221,7 @@ class ColumnMapper:
         return (code, "common name") if code else None
 
     def decide_known(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column, without using the workspace's fields; `None` if the column is unknown.
+        """Return the code and the reason for a column if they do not depend on the workspace's fields, else `None`.
 
         Raises:
             InvalidRequest: The column's name matches two fields.
@@ -289,9 +290,9 @@ def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
 
 @cache
 def _create_standard_tiers() -> tuple[_Tier, ...]:
-    """Return the indexes of standard fields, most specific first.
+    """Return the lookup tables for standard fields, from the strictest comparison of names to the loosest.
 
-    Each index is a pair of a function that normalises names, and the field codes by normalised name.
+    Each table consists of a function that normalises a name, and a mapping from normalised names to field codes.
     """
     return (
         (str.strip, _index_codes((code, code) for code in _STANDARD_CODES)),
@@ -300,9 +301,9 @@ def _create_standard_tiers() -> tuple[_Tier, ...]:
 
 
 def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
-    """Return the indexes of workspace fields, most specific first.
+    """Return the lookup tables for workspace fields, in the order of precedence.
 
-    Each index is a pair of a function that normalises names, and the field codes by normalised name.
+    Each table consists of a function that normalises a name, and a mapping from normalised names to field codes.
     """
     usable = [field for field in fields if _is_sendable(field.code)]
     names = [(fold_name(name), field.code) for field in usable for name in (field.code, field.label)]
@@ -421,7 +422,7 @@ class UnmappedColumns(InvalidRequest):
     """Columns of a file are unknown or ambiguous.
 
     Attributes:
-        columns: The first unknown or ambiguous columns.
+        columns: The first unknown or ambiguous columns, at most seven.
         count: Number of unknown or ambiguous columns.
         ambiguous: Number of ambiguous columns.
         any_known: Whether the file also has a known column.
@@ -486,7 +487,7 @@ async def columns_for(
     """Map each column to a field, as `map_columns` does.
 
     The client requests the workspace's fields only if a column, or the code of an override, cannot be mapped without them.
-    Without a client, nothing is requested.
+    If `client` is `None`, columns are mapped without the workspace's fields.
 
     Raises:
         InvalidRequest: A column is unknown or ambiguous, two columns map to one field, no column maps to `email`, or an override

@@ -45,7 +45,8 @@ def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
 def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
     """Yield, for each record, the numbers of its first and last line, and its cells or its error.
 
-    Lines are counted from 1. Empty lines are skipped. Parsing continues after an error, except after `UNCLOSED_MESSAGE`.
+    Lines are counted from 1. Empty lines are skipped. Parsing continues after an error. A cell with an unclosed quote
+    extends to the end of the input.
     """
     reader = csv.reader(lines, delimiter=delimiter, strict=True)  # else an unclosed quote would silently hide rows
     while True:

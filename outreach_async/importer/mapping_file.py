@@ -80,8 +80,8 @@ def mapping_text(columns: Columns, name: str) -> str:
     """
     lines = [f"# Fields for the columns of {_to_comment(name)}; read this file with --mapping."]
     if columns.export:
-        lines.append(f"# The header was recognised as an export of {columns.export}.")
-    lines += ["# Each code is a field of a contact, as listed by the command 'fields', or \"ignore\".", "", f"[{_TABLE}]"]
+        lines.append(f"# The file was recognised as an export from {columns.export}.")
+    lines += ["# Each value is a field code, as listed by the command 'fields', or \"ignore\".", "", f"[{_TABLE}]"]
     entries: dict[str, str] = {}
     for column, code, reason in columns.decisions():
         # A repeated name, such as a blank name, is written once: an override applies to every column with that name.
@@ -95,5 +95,5 @@ def _quote(value: str) -> str:
 
 
 def _to_comment(text: str) -> str:
-    """Replace line breaks and other control characters with blanks."""
+    """Replace line breaks and other control characters with spaces."""
     return "".join(char if char.isprintable() else " " for char in text)

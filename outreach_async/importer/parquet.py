@@ -100,7 +100,9 @@ _BUFFER_SIZE: Final = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class ParquetFile(File):
-    """A Parquet file. Its cells are strings: nulls are blank, times are ISO 8601. Nested columns must be ignored.
+    """A Parquet file. Its cells are strings: nulls are blank, times are ISO 8601.
+
+    Nested columns cannot be read; the column mapping must ignore them.
 
     Attributes:
         nested: Types of the nested columns, by index.
@@ -150,7 +152,7 @@ class ParquetFile(File):
         return super().column(at) if self.rejects or not is_unique else self._read_column(self.headers[at])
 
     def split(self) -> tuple[File, ...]:
-        """Return a file for each row group."""
+        """Return one `ParquetFile` for each row group. Each one reads only its own group."""
         return tuple(attrs.evolve(self, group=group) for group in range(len(self.group_sizes)))
 
     def _read_column(self, name: str) -> Iterator[str]:

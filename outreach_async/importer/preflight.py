@@ -48,8 +48,8 @@ _BUCKET_COUNT: Final = 256
 class EmailIndex:
     """Finds duplicate e-mails in a file. Each e-mail is stored as a hash of eight bytes.
 
-    In a file of a million rows, two different e-mails have the same hash with a probability of one in thirty million. The
-    duplicates are only reported; the import itself does not depend on them.
+    In a file of a million rows, the probability of a hash collision is about one in thirty million. The duplicates are only
+    reported; the import itself does not depend on them.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class EmailIndex:
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return the first `few` lines with a duplicate e-mail, each paired with the first line that has the same e-mail."""
+        """Return the first `few` lines whose e-mail occurs in an earlier line, each with the first line that has this e-mail."""
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -117,7 +117,7 @@ class Preflight:
     Attributes:
         rows: Number of rows.
         refused: Number of rows that can never be sent.
-        superseded: Number of rows superseded by another row with the same e-mail, according to `repeats`.
+        superseded: Number of rows superseded by another row with the same e-mail; 0 if `repeats` is `"serial"` or `"error"`.
         kinds: Findings by check.
         unit: Unit of the row numbers in the findings.
         lines: The number of each row. Empty if `repeats` is `"serial"`: messages then never mention the number of another row.
@@ -140,7 +140,7 @@ class Preflight:
         return RowNumber(self.unit, self.lines[index]) if index < len(self.lines) else None
 
     def counts(self) -> dict[str, int]:
-        """Return the number of findings by name of the check."""
+        """Return the number of findings of each check, by check name."""
         return {name: kind.count for name, kind in self.kinds.items()}
 
 

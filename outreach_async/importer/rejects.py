@@ -50,7 +50,7 @@ class Reject:
     message: str
 
     def format_cells(self, headers: Sequence[str]) -> list[str]:
-        """Return the cells of the row's line in a rejects file. Surplus cells are joined in the last column of the input."""
+        """Return the cells that a rejects file contains for the row. Surplus cells are joined in the last column of the input."""
         last = len(headers) - 1
         cells = [*self.cells[:last], ",".join(self.cells[last:])]
         return [*cells, *[""] * (len(headers) - len(cells)), str(self.line), self.code, self.field, self.message]
@@ -124,7 +124,7 @@ class RejectsFile:
 def is_reject(outcome: ContactOutcome) -> bool:
     """Return whether a row failed.
 
-    A row failed if it created no contact, or may not have created one. A row that another row superseded did not fail.
+    A row failed if its outcome is `rejected`, `not_applied` or `unknown`. A row that another row superseded did not fail.
 
     Example:
         ```python

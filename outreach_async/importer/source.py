@@ -222,7 +222,7 @@ def translate_read_errors(name: str) -> Iterator[None]:
     """Convert a read error to an `InvalidRequest` with a remedy.
 
     Raises:
-        InvalidRequest: The block raised a read error.
+        InvalidRequest: The `with` block raised a read error.
     """
     try:
         yield
@@ -300,7 +300,7 @@ def is_utf16_like(head: bytes) -> bool:
 
 
 def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
-    """Return an error that locates the first undecodable byte and contains a remedy. The file is read up to that byte."""
+    """Return an error that locates the first undecodable byte and suggests a remedy. The file is read up to that byte."""
     with source.open_unpacked() as file:
         fault = _find_fault(file, codec)
     if fault is None:  # the codec expects a byte order mark and finds none

@@ -42,7 +42,7 @@ class CellIssue(NamedTuple):
 
 
 _EXACT_DIGITS: Final = 15
-"""Maximum number of digits that a float and a spreadsheet preserve."""
+"""Maximum number of digits that both a float and a spreadsheet preserve."""
 
 _SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # the form that spreadsheets write
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
@@ -64,7 +64,7 @@ def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
 def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
     """Return an issue for a cell that the file stores as a whole number.
 
-    If the cell is a phone number or a postal code, leading zeros, a plus sign or digits may be lost.
+    Leading zeros, a plus sign or digits may be lost if the cell is a phone number or a postal code.
 
     Args:
         column: Index of the column.
@@ -110,7 +110,7 @@ _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "v
 """Fields of phone numbers and postal codes. A program that stores their values as numbers drops leading zeros and plus signs."""
 
 _MIN_PHONE_DIGITS: Final = 11
-"""Minimum digits of a whole number that may be a phone number. A spreadsheet shows such a number in a form such as 4.1E+11."""
+"""Minimum number of digits of a whole number that may be a phone number. A spreadsheet may show it in a form such as 4.1E+11."""
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 """Pattern for an e-mail address. No column name matches, so a first line with an address is a row and not a header."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
@@ -177,7 +177,8 @@ def build_row(record: Record, columns: Columns) -> Row:
 def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
     """Return whether an issue matters for a field.
 
-    A number matters if the field is a phone number or a postal code, or if the number is as long as a phone number.
+    An issue of kind `"number"` matters if the field is a phone number or a postal code, or if the number is as long as a phone
+    number.
     """
     return issue.kind != "number" or code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
 
@@ -215,7 +216,7 @@ class Row(Mapping[str, Any]):
 
     Attributes:
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
-        cells: The cells of the row, as the strings in the file.
+        cells: The cells of the row, as strings.
         members: The values by field code; blank cells are omitted.
         fault: The reason why the row cannot be sent: it cannot be read, or a check found an error. `None` for a valid row.
         warnings: Problems found while reading; the row can still be sent.
@@ -329,7 +330,7 @@ class File(ABC):
     Attributes:
         source: The bytes of the file.
         heading: The header.
-        notes: Remarks about the file for the user.
+        notes: Notes for the user on the file.
 
     Example:
         ```python
@@ -440,9 +441,9 @@ class File(ABC):
         return (cells[at] if at < len(cells) else "" for _, cells, _ in self.records())
 
     def split(self) -> tuple[File, ...]:
-        r"""Return files that together have the rows of this file, in order: one for each row group of a Parquet file.
+        r"""Return files that together contain the rows of this file, in order.
 
-        A file of any other format can only be read from its start, and is returned as it is.
+        A Parquet file is split into its row groups. A file of any other format can only be read from its start, and is not split.
 
         Example:
             ```python

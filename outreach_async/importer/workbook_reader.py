@@ -81,7 +81,7 @@ def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs 
 
 
 def processor_seconds(size: int) -> float:
-    """Return the processor time allowed to load `size` bytes, in seconds. A sheet of 100,000 people has 8 MB and takes 1.2 s."""
+    """Return the processor time limit for loading `size` bytes, in seconds. 100,000 contacts have 8 MB and take 1.2 s."""
     return 1 + size / 1e6
 
 
@@ -112,7 +112,7 @@ def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: 
 def read_workbook(
     file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
 ) -> dict[str, Any]:
-    """Write the non-blank rows of a sheet, and return the sheet's name, a note, and whether the file marks cells with errors.
+    """Write the non-blank rows of a sheet. Return its name, a note, and whether the file states which cells show an error.
 
     A row is `[line, cells, errors, numbers]`: the cells as strings, the indexes of cells that show an error, and the indexes of
     whole numbers whose format does not show leading zeros.
@@ -182,7 +182,7 @@ def _choose_sheet(book: Any, requested: str | None) -> tuple[str, str]:
     if name is None:
         raise UnreadableWorkbook(f"no visible sheet; {_suggest_sheets(names)}")
     others = [repr(other) for other in names if other != name]
-    return name, f"read sheet {name!r}; to read another sheet, pass --sheet: {', '.join(others)}" if others else ""
+    return name, f"sheet {name!r} was read; to read another, pass one of these as --sheet: {', '.join(others)}" if others else ""
 
 
 def _suggest_sheets(names: Sequence[str]) -> str:
@@ -190,7 +190,7 @@ def _suggest_sheets(names: Sequence[str]) -> str:
 
 
 def _convert_row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tuple[list[str], list[int], list[int]]:
-    """Return the cells of a row as strings, the indexes of errors, and the indexes of whole numbers."""
+    """Return the cells of a row as strings, the indexes of cells that show an error, and the indexes of whole numbers."""
     cells = [value if isinstance(value, str) else to_string(value) for value in values]
     errors, numbers = [], []
     for at, value in enumerate(values):
@@ -236,7 +236,7 @@ def to_string(value: Any) -> str:
 
 
 class CellMark(NamedTuple):
-    """The position of a cell that shows an error or leading zeros, and its minimum number of digits."""
+    """A cell that shows an error or leading zeros: its position, and the minimum number of digits that it shows."""
 
     row: int  # from 0
     column: int  # from 0
@@ -251,7 +251,7 @@ class _MarkReader:
         self._next = next(marks, None)
 
     def take_until(self, row: int) -> dict[int, int]:
-        """Consume the marks of the rows up to and including `row`, and return the width of each mark by column."""
+        """Return the `CellMark.width` of each marked cell in `row`, by column. The caller must pass every row, in order."""
         widths: dict[int, int] = {}
         while self._next is not None and self._next.row <= row:
             widths[self._next.column] = self._next.width

@@ -19,14 +19,14 @@ of a shell: give the full path of the command if it is not found, and set its va
 Tools
 -----
 `list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` return pages of 20 items. `audit` checks
-mailboxes and, with `campaigns`, campaigns too. The tool returns recommended actions, most urgent first; with `rule`, it returns
-the findings of a rule. `brief` lists changes and open tasks. With `--since last.json`, the changes are those since the last run
-of the command `brief --since last.json`; the tool only reads the file. `explain_rule` explains a rule, and `check_contacts`
-checks rows as an import does, without sending them.
+mailboxes and, with the argument `campaigns`, campaigns too. It returns recommended actions, most urgent first; with the argument
+`rule`, it returns the findings of that rule. `brief` lists changes and open tasks. With the option `--since last.json`, the
+changes are those since the last run of the command `brief --since last.json`; the tool reads this file, but does not update it.
+`explain_rule` explains a rule, and `check_contacts` checks rows as an import does, without sending them.
 
 The tools read only the workspaces of `--workspace` (or `OUTREACH_WORKSPACE`) and `--allow-writes`. The first workspace is the
-default. `campaign_steps`, however, accepts the id of any campaign, because the service requires no workspace to read steps. A
-call ends after 50 seconds, or after `--deadline`.
+default. `campaign_steps`, however, accepts the id of any campaign, because the service requires no workspace to read steps.
+`--deadline` sets the time limit of a call, 50 seconds by default.
 
 The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown), the
 last brief (`outreach://brief/latest`) and the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are two common

@@ -130,7 +130,7 @@ class AnswerWriter:
         return mask_string(text, self.secrets)
 
     def write(self, limit: int = MAX_TEXT, /, **members: Any) -> str:
-        """Return an answer as one JSON object that begins with `NOTICE`. `limit` is the maximum length of a string."""
+        """Return an answer as one JSON object that begins with `NOTICE`. `limit` is the maximum length of each string."""
         return self.mask(json.dumps({"notice": NOTICE, **clean_value(members, limit, self.mask)}, ensure_ascii=False))
 
     def write_document(self, text: str) -> str:
@@ -138,11 +138,11 @@ class AnswerWriter:
         return "\n".join([f"> {NOTICE}", "", *(clean_text(line, _MAX_LINE) for line in self.mask(text).splitlines()), ""])
 
     def write_error(self, text: str) -> str:
-        """Return an error message as one clean line. Anything that looks like an owner key is masked too."""
+        """Return an error message as one line. Secrets and everything that looks like an owner key are masked."""
         return clean_text(mask_keys(self.mask(text)), MAX_ERROR)
 
     def describe(self, error: OutreachError) -> str:
-        """Return the message of an error with a remedy."""
+        """Return an error's message and a remedy."""
         if isinstance(error, InvalidRequest):  # the message includes a remedy, and quotes only the arguments of the caller
             return self.write_error(str(error))
         return f"{self.write_error(str(error))}; {find_remedy(error)}. {QUOTED}"
@@ -160,6 +160,6 @@ def find_remedy(error: OutreachError) -> str:
         case RateLimited() | TransportError() | DeadlineExceeded():
             return "call the tool again later; if the error persists, check the service and the --base-url of this server"
         case UnexpectedResponse():
-            return "do not retry; tell the person who runs this server that the service does not follow its interface"
+            return "do not retry; tell the person who runs this server that a response does not match the service's documentation"
         case _:
             return "call the tool again later; if the error persists, ask the person who runs this server"

@@ -54,7 +54,7 @@ _CAMPAIGN_NEWS: Final = (
     *("new_contacts", "new_sent", "new_replies", "new_bounces"),
 )
 _MAX_PLACES: Final = 3
-"""Maximum number of domains, servers or workspaces in an action of an audit."""
+"""Maximum number of domains, servers or workspaces that an action of an audit lists."""
 
 
 class ReadTools:
@@ -65,7 +65,7 @@ class ReadTools:
         workspaces: Ids of the workspaces that the tools may read.
         deadline: Time limit of an audit, in seconds.
         clock: Function that returns the time of an audit, in Unix seconds.
-        read_earlier: Function that returns the earlier report that a brief compares with; `None` if there is none.
+        read_earlier: Function that returns either the earlier report that a brief compares with, or `None`.
     """
 
     def __init__(
@@ -125,7 +125,10 @@ class ReadTools:
         rule: str | None = None,
         page: PageNumber = 1,
     ) -> str:
-        """Audit workspaces, or return the findings of a rule or a further page from the last audit."""
+        """Audit workspaces, and return the actions or, with `rule`, the findings of the rule.
+
+        With `rule` or for a further page, the last audit is used if it covers the request.
+        """
         spaces = self._choose_workspaces(workspaces)
         if rule is not None:
             explain(rule)  # raises an error that suggests similar ids if the rule does not exist
@@ -177,7 +180,7 @@ class ReadTools:
         """Return the full report of the last audit as JSON.
 
         Raises:
-            InvalidRequest: There was no audit yet.
+            InvalidRequest: No audit has completed yet.
         """
         return self._answers.write(MAX_PROSE, report=self._require_report().to_dict())
 
@@ -185,7 +188,7 @@ class ReadTools:
         """Return the full report of the last audit as Markdown.
 
         Raises:
-            InvalidRequest: There was no audit yet.
+            InvalidRequest: No audit has completed yet.
         """
         return self._answers.write_document(write(self._require_report(), "markdown"))
 
@@ -193,15 +196,15 @@ class ReadTools:
         """Return the last brief as Markdown.
 
         Raises:
-            InvalidRequest: There was no brief yet.
+            InvalidRequest: No brief exists yet.
         """
         if self._brief is None:
-            raise InvalidRequest("brief: there was no brief yet; call the tool brief first")
+            raise InvalidRequest("brief: no brief exists yet; call the tool brief first")
         return self._answers.write_document(write_brief(self._brief, "markdown"))
 
     def _require_report(self) -> Report:
         if self._report is None:
-            raise InvalidRequest("report: there was no audit yet; call the tool audit first")
+            raise InvalidRequest("report: no audit has completed yet; call the tool audit first")
         return self._report
 
     def _choose_workspace(self, given: str | None) -> str:
@@ -315,7 +318,7 @@ def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:
 
 
 def _explain_columns(error: UnmappedColumns, given: Mapping[str, str]) -> str:
-    """Return the message for unknown columns. The remedy is a value for the argument `columns` of the tool."""
+    """Return the message for unknown columns. The message suggests a value for the tool's argument `columns`."""
     proposed = {**given, **{column.header: column.proposals[0] for column in error.columns}}
     return (
         f"columns: {error.count:,} unknown or ambiguous; "

@@ -79,7 +79,7 @@ _CAMPAIGN_REVIEW: Final = (
 
 
 class ToolServer(MCPServer[Any]):
-    """An MCP server with clean error messages: each `OutreachError` becomes a tool error with a remedy and without keys."""
+    """An MCP server with clean error messages: each `OutreachError` becomes a tool error with a remedy and masked secrets."""
 
     def __init__(self, *args: Any, answers: AnswerWriter, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -121,7 +121,7 @@ class ToolServer(MCPServer[Any]):
         """Reject unknown arguments, because the SDK ignores them: a misspelled `campaign` would create contacts in no campaign.
 
         Raises:
-            ToolError: The tool does not have an argument of this name.
+            ToolError: An argument is unknown.
         """
         known = list(self._tools[name].parameters["properties"]) if name in self._tools else list(arguments)
         for argument in arguments:
@@ -164,7 +164,7 @@ def create_server(
             no tool can create contacts.
         deadline: Time limit of a tool call, in seconds.
         clock: Function that returns the time of an audit, in Unix seconds.
-        read_earlier: Function that returns the earlier report that a brief compares with, or `None`. Every brief calls the
+        read_earlier: Function that returns either the earlier report that a brief compares with, or `None`. Every brief calls the
             function in a worker thread. The function may raise `InvalidRequest`.
 
     Raises:

@@ -73,7 +73,7 @@ class WriteTool:
         into = (
             f"campaign {clean_text(campaign)} of workspace {workspace}" if campaign else f"workspace {workspace}, in no campaign"
         )
-        existing = "are left unchanged" if duplicates == "skip" else "get only their missing fields"
+        existing = "are left unchanged" if duplicates == "skip" else "get values only for missing fields"
         count = "1 contact" if len(contacts) == 1 else f"{len(contacts)} contacts"
         head = f"Create {count} in {into}? Existing contacts {existing}."
         return Elicit(self._answers.mask("\n".join([head, *map(_describe_contact, contacts)])), Confirmation)
@@ -83,8 +83,8 @@ class WriteTool:
     ) -> CallToolResult:
         """Create the contacts, and return the outcome of each contact.
 
-        If the run stops early, because of an error that affects every contact or because the time limit has passed, the result
-        is an error that still contains the outcome of each contact.
+        The time limit, or an error that affects every contact, can stop the run early. The result is then an error, but still
+        contains the outcome of each contact.
         """
         half = self._deadline / 2
         run = self._client.contacts.create_many(
@@ -126,7 +126,7 @@ class WriteTool:
 
 
 async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], BulkStopped | None]:
-    """Return the outcomes of a run, and the error that stopped the run early; `None` if the run completed.
+    """Return the outcomes of a run, and the error that stopped it early. The error is `None` if the run completed.
 
     After `seconds`, no further contact is sent, because a person is waiting. Requests in flight still complete.
     """
@@ -185,8 +185,8 @@ def can_ask(context: Context) -> bool:
 def build_create_function(tool: WriteTool) -> Any:
     """Return the function that the SDK calls for the tool.
 
-    The SDK runs the resolvers first. `ask` returns the question or raises an error, and `require_approval` raises an error unless
-    the person has confirmed. The body of the function therefore runs only after a confirmation.
+    The SDK first calls two resolvers: `ask` returns the question or raises an error, and `require_approval` raises an error
+    unless the person has confirmed. The body of the function therefore runs only after a confirmation.
     """
 
     async def ask(

@@ -42,9 +42,9 @@ More processes do not raise the service's limit. Import in parts if one process 
 Capacity
 --------
 The duration of an import depends on the rate that the service permits for each workspace. The table lists the smallest number of
-workers that finish within 24 hours or, if that is impossible, that use the full rate. A worker imports one part at a time.
-Contacts are divided evenly among the workspaces. Each workspace has its own plan, and its own call of `import_part` or
-`create_many` with its own `journal`.
+workers that finishes within 24 hours. If no number does, it lists the smallest number that uses the full rate. A worker imports
+one part at a time. Contacts are divided evenly among the workspaces. Each workspace needs its own plan, and its own calls of
+`import_part` or `create_many` with its own `journal`.
 
     contacts     workspaces  permitted  workers  hosts  hours  objects  journals
     100,000               1       10/s        1      1    2.8   12,000    3.0 MB
@@ -56,11 +56,11 @@ Contacts are divided evenly among the workspaces. Each workspace has its own pla
     100,000,000       1,000       10/s      116      2     24  12,000,000  3,000 MB
     100,000,000      10,000       10/s      116      2     24  12,000,000  3,000 MB
 
-A host has four CPUs and 16 GB, of which 70 % are used. These values were measured: 1.3 ms of CPU time per row (the default
-transport on Dask, on a busy machine; half of that with aiohttp), and 100 MB per worker, for any number of rows. A journal on an
-object store takes 95 bytes per object and 19 bytes per row. An object contains up to 512 outcomes, and is written at most one
-second after the first of these outcomes. Another object is written before each window of rows: 64 to 1,000 rows, about two
-seconds of sending. Slow imports therefore write more objects per row. Each object is a paid request.
+The table assumes hosts with four CPUs and 16 GB, of which 70 % are used. These values were measured: 1.3 ms of CPU time per row
+(the default transport on Dask, on a busy machine; half of that with aiohttp), and 100 MB per worker, for any number of rows. A
+journal on an object store takes 95 bytes per object and 19 bytes per row. An object contains up to 512 outcomes, and
+is written at most one second after the first of these outcomes. Another object is written before each window of rows: 64 to
+1,000 rows, about two seconds of sending. Slow imports therefore write more objects per row. Object stores charge for each write.
 
 Plan
 ----
@@ -68,16 +68,16 @@ A row group of a Parquet file becomes a part, and so does a whole file of any ot
 Files are paths, or URLs of objects (`s3://bucket/key`, `gs://`, `az://`; extra `lake`; credentials come from the environment).
 Only S3 is tested, on a simulated server. Rows whose e-mail occurs more than once are moved to one more part, `repeats`. This part
 sends the rows in the order of the files, one at a time per e-mail. E-mails are compared as `create_many` compares them. No two
-parts share an e-mail, so a contact does not depend on which part runs first.
+parts share an e-mail, so the resulting contacts do not depend on which part runs first.
 
 The options of the import belong to the plan: the mapping of the columns, `duplicates`, `campaign`, `repeats` and others. With
-`repeats="error"`, a row is compared with the last 10,000 rows of the part `repeats`. To map columns by the labels of the
+`repeats="error"`, a row is compared with the previous 10,000 rows of the part `repeats`. To map columns by the labels of the
 workspace's fields, pass `fields=await client.workspaces.fields()`.
 
 A plan is a value without secrets, and can be pickled or stored as JSON. The plan records the size of each file, and its
 modification time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of a file on other
-machines must have the same modification time. Planning reads each file once, and JSON Lines twice; from a Parquet file, only the
-column of the e-mails is read. Planning needs less than 32 bytes of memory per row, in addition to the memory of pyarrow.
+machines must have the same modification time. Planning reads JSON Lines files twice, and all other files once. From a Parquet
+file, it reads only the e-mail column. Planning needs less than 32 bytes of memory per row, in addition to the memory of pyarrow.
 
 ```python
 from pathlib import Path
@@ -92,19 +92,19 @@ Path("people.csv").write_text("E-mail\nann@company.example\nbo@company.example\n
 try:
     part.require_unchanged()
 except ValueError as error:
-    print(error)  # -> ...people.csv: the file has changed since it was planned; ...
+    print(error)  # -> ...people.csv: the file has changed since the import was planned; ...
 ```
 
 Journals
 --------
-Each part has a journal in the folder that you pass, named after the part. The journal records which rows were sent. If a worker
+Each part has a journal, named after the part, in the folder that you pass. The journal records which rows were sent. If a worker
 dies, run its part again, on any machine that can access the same folder: the part resumes, rows that may have been sent are sent
 again, and their outcomes are uncertain. A finished part sends nothing and returns the same report. A journal of another plan is
 rejected, so use a new folder for a new plan. If a part runs twice at the same time, the second run fails, because the journal is
 in use. Run the part again, or ignore the failure.
 
 Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
-the same time, the later one takes it over, and the earlier one stops with a `JournalError`.
+the same time, the later run takes over the journal, and the earlier run stops with a `JournalError`.
 
 A journal protects a run only while the journal exists. If the journal is lost, the part starts with a new one, and reports
 contacts as certainly `skipped` although the earlier run created them. Store the folder where every worker can access it, and not
@@ -115,8 +115,8 @@ part twice at the same time.
 Results
 -------
 `import_part` returns when every row of the part has an outcome. Otherwise it raises: `BulkSuspended` if the service was down or
-throttling for too long (run the part again later), `BulkStopped` if the cause concerns every row (fix it first). The errors and
-the reports can be pickled. `merge_reports` accepts reports in any order, including several reports of one part. The import is
+throttling for too long (run the part again later), `BulkStopped` if an error affects every row (fix its cause first). The errors
+and the reports can be pickled. `merge_reports` accepts reports in any order, including several reports of one part. The import is
 complete if `report.rows == made.rows`. A report lists the first 100 failed rows of each part by file and line, and `failed_rows`
 lists all.
 
@@ -124,8 +124,8 @@ Rate and key
 ------------
 By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Parts
 can share a rate: `outreach_async.spread.dask` does so, and other tasks can pass `rate=RedisRate(...)` to `import_part`. Or divide
-the limit by the number of parts that run at the same time, and pass the quotient as `Connection(rate=...)`. `concurrency` also
-applies to each part.
+the limit by the number of parts that run at the same time, and pass the quotient as `Connection(rate=...)`.
+`Connection(concurrency=...)` also applies to each part separately.
 
 The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set the
 variable where the worker starts. Do not use an engine's option for environment variables, such as Ray's `runtime_env` or Spark's

@@ -106,7 +106,7 @@ class RatePlugin(SchedulerPlugin):
         scheduler.handlers["outreach_async_share"] = self.renew
 
     def set_limit(self, service: str, limit: float | None) -> None:
-        """Set the maximum rate of all tasks together. The learned rate does not change.
+        """Set the maximum rate of all tasks together. The learned limit does not change.
 
         Args:
             service: Name of the rate, which is the same for all imports into a workspace.
@@ -151,7 +151,7 @@ class LeasedRate:
         self._outcomes: Outcomes | None = None
 
     def on_start(self, outcomes: Outcomes) -> None:
-        """Store the outcomes of the run. `renew` calls their `drain` method to end the run."""
+        """Remember the `Outcomes` of the run, because `renew` ends the run with `Outcomes.drain`."""
         self._outcomes = outcomes
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
@@ -310,9 +310,10 @@ class DaskImport:
         """Yield the report of each part when the part finishes.
 
         Raises:
-            BulkSuspended: The service was down or throttling for too long, or the scheduler was lost; run the import again.
-            BulkStopped: An error of the service concerns every row; fix the cause and run the import again.
-            InvalidRequest: A file has changed since it was planned, or a worker has no owner key.
+            BulkSuspended: The service was down or throttling for too long, or the connection to the scheduler was lost; run the
+                import again.
+            BulkStopped: An error of the service affects every row; fix the cause and run the import again.
+            InvalidRequest: A file has changed since the import was planned, or a worker has no owner key.
             JournalError: A journal is damaged, or cannot be read or written.
             KilledWorker: A part was submitted 50 times, and each time Dask stopped retrying the part because its workers died.
         """
@@ -331,7 +332,7 @@ class DaskImport:
                 yield report
 
     def cancel(self) -> None:
-        r"""Cancel the unfinished parts. Their workers stop within a second, and record the outcomes of rows in flight.
+        r"""Cancel the unfinished parts. Their workers stop sending within a second, and record the outcomes of rows in flight.
 
         Example:
             ```python
@@ -347,7 +348,7 @@ class DaskImport:
             self._client.cancel(futures, reason="the import was cancelled")
 
     def _warn_without_workers(self) -> None:
-        """Log a warning if the scheduler has no workers. The warning is repeated only after the scheduler had workers again."""
+        """Log a warning if the scheduler has no workers. The warning is not repeated until the scheduler has had workers."""
         client: Any = self._client
         had_workers, self._has_workers = self._has_workers, client.scheduler_info(n_workers=0)["n_workers"] > 0
         if had_workers and not self._has_workers:
@@ -448,7 +449,7 @@ def create_many(
 
 
 def _open_client(cluster: Any) -> tuple[distributed.Client, bool]:
-    """Return a client of the cluster, and whether the import must close the client at the end."""
+    """Return a client of the cluster, and whether the import must close the client."""
     if isinstance(cluster, distributed.Client):
         if cluster.asynchronous:
             raise InvalidRequest("cluster: expected a synchronous Client, got an asynchronous one; pass the scheduler's address")

@@ -1,7 +1,7 @@
-"""Plan an import in parts: decide which rows of which files each part sends.
+"""Plan an import in parts: decide which rows of which files each part contains.
 
-Rows whose e-mails the service may treat as equal must be sent in order, and therefore by the same part. Planning reads the e-mail
-of every row, and moves the rows that share an e-mail to a separate part. All other rows can be sent in any order.
+Rows whose e-mails the service may treat as equal must be sent in order, and therefore belong to the same part. Planning reads the
+e-mail of every row, and moves the rows that share an e-mail to a separate part. All other rows can be sent in any order.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PlannedFile:
 
     Attributes:
         location: Absolute path, or URL of an object.
-        version: Version of the file when it was planned.
+        version: Version of the file when the import was planned.
         headers: Column names.
         codes: The field code of each column; `None` ignores the column.
     """
@@ -164,11 +164,11 @@ class Part:
             ```
         """
         if self.repeated:
-            return f"rows with repeated e-mails of {len(self.files)} files"
+            return f"rows with repeated e-mails from {len(self.files)} files"
         return f"{self.files[0].location}, piece {self.pieces[0].number}"
 
     def require_unchanged(self) -> None:
-        r"""Check that no file of the part has changed since it was planned.
+        r"""Check that no file of the part has changed since the import was planned.
 
         Raises:
             InvalidRequest: A file has changed, does not exist or cannot be read.
@@ -181,7 +181,7 @@ class Part:
             try:
                 part.require_unchanged()
             except InvalidRequest as error:
-                print(error)  # -> ...people.csv: the file has changed since it was planned; ...
+                print(error)  # -> ...people.csv: the file has changed since the import was planned; ...
             ```
         """
         for file in self.files:
@@ -191,7 +191,7 @@ class Part:
         r"""Yield the rows of the part in order, each with the location of its file.
 
         Raises:
-            InvalidRequest: When iterated: a file has changed since it was planned, or cannot be read.
+            InvalidRequest: When iterated: a file has changed since the import was planned, or cannot be read.
 
         Example:
             ```python
@@ -257,7 +257,7 @@ class ImportPlan:
 
     @property
     def repeated(self) -> int:
-        """Number of rows of all files that share their e-mail with another row."""
+        """Number of rows that share their e-mail with another row of the plan."""
         return sum(piece.repeated for piece in self.pieces)
 
     @property
@@ -331,7 +331,7 @@ class KeyIndex:
         self._positions[digest[0]].append(position)
 
     def mark_repeats(self, bits: bytearray) -> None:
-        """Set the bits at the positions of all rows that share their key with another row."""
+        """In `bits`, set the bit at the position of every row that shares its key with another row."""
         for hashes, positions in zip(self._hashes, self._positions, strict=True):
             first: dict[int, int] = {}
             for key, position in zip(hashes, positions, strict=True):
@@ -358,8 +358,8 @@ def plan(
     r"""Plan an import of files in parts that can be sent in any order and at the same time.
 
     Each row group of a Parquet file becomes a part, and so does each file of another format. Rows whose e-mails occur more than
-    once become one further part, which sends them in the order of the files. E-mails are compared as `create_many` compares them.
-    All files are read once; JSON Lines files twice. Planning needs at most 32 bytes of memory per row.
+    once become one further part, and are sent in the order of the files. E-mails are compared as `create_many` compares them.
+    JSON Lines files are read twice, and all other files once. Planning needs at most 32 bytes of memory per row.
 
     Args:
         files: Paths, or URLs of objects: `s3://bucket/key`, `gs://`, `az://` (extra `lake`).
@@ -369,7 +369,7 @@ def plan(
         duplicates: Policy for e-mails that are already in the workspace.
         strict_validation: Whether the service validates the standard fields.
         campaign: Id of the campaign to add the contacts to; `None` for no campaign.
-        repeats: Policy for rows of the files with the same e-mail, as for `create_many`.
+        repeats: Policy for rows with the same e-mail, as for `create_many`.
         format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
         encoding: Encoding of text files.
         sheet: Name of the sheet of workbooks.
@@ -463,7 +463,7 @@ class _IndexedPiece:
 
 
 def _end_of(pieces: list[_IndexedPiece]) -> int:
-    """Return the position at which the next piece starts: after the last row, rounded up to a multiple of eight."""
+    """Return the position at which the next piece starts: after the last row of `pieces`, rounded up to a multiple of eight."""
     return pieces[-1].first + pieces[-1].rows + 7 & ~7 if pieces else 0
 
 

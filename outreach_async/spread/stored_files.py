@@ -33,12 +33,12 @@ _MIN_BLOCK: Final = 1 << 16
 _MAX_BLOCK: Final = 1 << 23
 
 _memory_stores: dict[str, ObjectStore] = {}
-"""The stores of `memory://` URLs by bucket. The stores exist until the process exits."""
+"""Stores for `memory://` URLs, by bucket. They exist until the process exits."""
 
 
 @attrs.frozen
 class FileVersion:
-    """Metadata that identifies the content of a file without reading it.
+    """Metadata that identifies the content of a file, obtained without reading the content.
 
     Attributes:
         size: Size in bytes.
@@ -137,12 +137,14 @@ def require_version(location: str, version: FileVersion) -> None:
 
 
 def changed_error(location: str) -> InvalidRequest:
-    """Return the error for a file that has changed since it was planned."""
-    return InvalidRequest(f"{location}: the file has changed since it was planned; restore it, or plan again with other journals")
+    """Return the error for a file that has changed since the import was planned."""
+    return InvalidRequest(
+        f"{location}: the file has changed since the import was planned; restore the file, or plan again and use new journals"
+    )
 
 
 def open_location(location: str, version: FileVersion) -> ByteSource:
-    """Open a file that must have the given version.
+    """Check that a file still has the given version, and open it.
 
     Raises:
         InvalidRequest: The file has changed, or cannot be read.
@@ -184,7 +186,7 @@ class StoredObject:
         return io.BufferedReader(_ObjectReader(self._url, self._version))
 
     def lend_descriptor(self) -> AbstractContextManager[int]:
-        """Return a context manager that provides a file descriptor of a copy of the object for another process."""
+        """Copy the object to a temporary file. Return a context manager that yields the file's descriptor for another process."""
         with self.open() as reader:
             return StreamCopy(reader).lend_descriptor()
 
@@ -222,7 +224,7 @@ class _ObjectReader(io.RawIOBase):
         return len(found)
 
     def _fetch(self, count: int) -> None:
-        """Fetch the block at the current position, of at least `count` bytes."""
+        """Fetch a block of at least `count` bytes, starting at the current position."""
         is_sequential = self._position == self._block_start + len(self._block)
         self._block_size = min(2 * self._block_size, _MAX_BLOCK) if is_sequential else _MIN_BLOCK
         end = min(self._position + max(count, self._block_size), self._version.size)
@@ -235,10 +237,10 @@ class _ObjectReader(io.RawIOBase):
 
 @contextmanager
 def _translate_store_errors(url: str) -> Iterator[None]:
-    """Translate an error of obstore into `InvalidRequest`. Parts of the message that may contain secrets are removed.
+    """Translate an error of obstore into `InvalidRequest`. Text that may contain secrets is removed from the message.
 
     Raises:
-        InvalidRequest: The block raised an error of obstore.
+        InvalidRequest: The `with` block raised an error of obstore.
     """
     require_module("obstore", "outreach_async[lake]")
     from obstore.exceptions import BaseError, PreconditionError

@@ -1,4 +1,4 @@
-"""Import one part of a plan, and merge the reports of all parts. The functions do not depend on an engine, and can be pickled."""
+"""Import one part of a plan, and merge the reports of all parts. Any engine, such as Dask, can pickle and run the functions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Connection:
         rate: Maximum number of requests per second of each part; `None` to learn the rate. Divide the permitted rate by the
             number of parts that run at the same time.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Time limit for the attempts of a row, in seconds, without waits and outages; `None` for no limit.
+        deadline: Time limit for the attempts of a row, in seconds; `None` for no limit. Waits, and failures caused by an outage,
+            do not count.
         max_outage: Maximum time without a successful request, in seconds. After that time, the part is suspended.
 
     Raises:
@@ -126,7 +127,7 @@ class Connection:
 
 @attrs.frozen
 class FailedRow:
-    """A failed row. A failed row created no contact, or may not have created one.
+    """A row that was rejected, was not applied, or has an unknown outcome.
 
     Attributes:
         file: Location of the file.
@@ -176,7 +177,7 @@ class PartReport(BulkReport):
 
     @property
     def failed(self) -> int:
-        """Number of failed rows: rejected, not applied or unknown. Rows that another row superseded do not count."""
+        """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
         return _count_failed(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,7 +206,7 @@ class SpreadReport(BulkReport):
         repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
             `not_applied`.
         seconds: Total duration of all parts, in seconds. Parts that ran at the same time count separately.
-        failures: The failed rows that the reports of the parts list, in the order of the parts.
+        failures: The `failures` of all reports of parts, in the order of `parts`.
 
     Example:
         ```python
@@ -219,7 +220,7 @@ class SpreadReport(BulkReport):
 
     @property
     def failed(self) -> int:
-        """Number of failed rows: rejected, not applied or unknown. Rows that another row superseded do not count."""
+        """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
         return _count_failed(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -243,25 +244,25 @@ def import_part(
 ) -> PartReport:
     r"""Create the contacts of a part, in any process and any number of times. A finished part sends nothing again.
 
-    Any engine can run this function as a task: the function is synchronous, its arguments and result can be pickled, and its only
-    state is the journal. If a call raises, or its process or machine dies, call the function again: the part resumes with the
-    remaining rows. Do not call the function in a thread that runs an event loop.
+    Any engine, such as Dask, can run this function as a task: the function is synchronous, its arguments and result can be
+    pickled, and its only state is the journal. If a call raises, or its process or machine dies, call the function again: the
+    part resumes with the remaining rows. Do not call the function in a thread that runs an event loop.
 
     Args:
         part: The part.
         journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`). Pass the same value
             for all parts of a plan, on every worker. A missing folder is created, and each journal is named after its part.
         connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
-        earlier: Whether the journal is trusted, as for `create_many`. Pass `"unknown"` if the part may have run before, but its
-            journal is lost or damaged.
+        earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`), as for `create_many`. Pass `"unknown"` if the
+            part may have run before, but its journal is lost or damaged.
         rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
 
     Raises:
-        InvalidRequest: A file has changed since it was planned or cannot be read; there is no owner key in the environment; or
-            the journal belongs to another plan, or is in use by another worker.
+        InvalidRequest: A file has changed since the import was planned or cannot be read; there is no owner key in the
+            environment; or the journal belongs to another plan, or is in use by another worker.
         JournalError: The journal is damaged, cannot be read or written, or (at a URL) was taken over by another worker.
         BulkSuspended: The service was down or throttling for too long; run the part again later.
-        BulkStopped: An error of the service concerns every row, such as an unknown key; fix the cause and run the part again.
+        BulkStopped: An error of the service affects every row, such as an unknown key; fix the cause and run the part again.
 
     Example:
         ```python
@@ -291,9 +292,10 @@ def run_part(
         part: The part.
         journal: Folder or URL of the journals.
         connection: Settings for the connection to the service.
-        earlier: Whether the journal is trusted.
+        earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`).
         rate: A rate that parts share; `None` to use the rate of the connection.
-        on_start: Called with the outcomes of the run, in its event loop. The `drain` method of the outcomes ends the run.
+        on_start: Function that is called in the event loop when the run has started. Its argument is the `Outcomes` of the run,
+            whose `drain` method can be called to end the run early.
 
     Raises:
         BulkSuspended: The run was drained before every row had an outcome.
@@ -336,7 +338,7 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
         journal: Folder or URL of the journals, as for `import_part`.
 
     Raises:
-        InvalidRequest: There is no journal; or a file has changed since it was planned, or cannot be read.
+        InvalidRequest: There is no journal; or a file has changed since the import was planned, or cannot be read.
         JournalError: The journal is damaged or cannot be read.
 
     Example:
@@ -356,7 +358,7 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
 def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
     """Merge the reports of parts. The order of the reports does not matter, and a report may occur more than once.
 
-    No part is missing if the `rows` of the result equals the `rows` of the plan.
+    If the `rows` of the result equals the `rows` of the plan, no part is missing.
 
     Raises:
         InvalidRequest: Two reports of one part differ, because they come from different plans or different journals.

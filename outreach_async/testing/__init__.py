@@ -26,10 +26,9 @@ print(time.elapsed >= 600)  # -> True
 Virtual time jumps to the next timer as soon as every task waits. Use virtual time only with in-memory clients, because it does
 not wait for sockets or threads.
 
-The interface does not specify every rule that the service follows. Each unspecified rule is a knob of
-`outreach_async.fake.Behaviour`, whose values are the possible rules. Most code depends on one or two knobs. `pairwise()` returns
-about thirty behaviours, which cover every pair of values of any two knobs. `differing` returns the knobs of a behaviour that are
-not at their default:
+The interface does not specify every rule that the service follows. Each knob of `outreach_async.fake.Behaviour` selects the
+fake's interpretation of one such rule. Most code depends on one or two knobs. `pairwise()` returns about thirty behaviours, which
+cover every pair of values of any two knobs. `differing` returns the knobs of a behaviour that are not at their default:
 
 ```python
 from outreach_async.fake import FakeService

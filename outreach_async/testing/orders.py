@@ -109,7 +109,7 @@ def differing(behaviour: Behaviour) -> dict[str, Any]:
 # The arguments of `@pytest.mark.outreach(...)`.
 
 _PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
-"""The presets by name. `pairwise` is not a preset, because it means several behaviours."""
+"""The presets by name. `pairwise` is not a preset, because it stands for several behaviours."""
 
 
 class FakeConfigError(ValueError):
@@ -311,7 +311,7 @@ def format_row_id(number: int) -> str:
 
 
 def format_settings(behaviour: Behaviour) -> str:
-    """Return the knobs that are not at their default as keyword arguments, or `all defaults` if there are none."""
+    """Return keyword arguments for the knobs that are not at their default, or `all defaults` if there are none."""
     return ", ".join(f"{knob}={format_setting(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
 
 
@@ -353,9 +353,10 @@ _MAX_EXPLANATIONS: Final = 8
 
 
 def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
-    """Find the fewest knob values such that every failed behaviour has at least one of them, and no passed behaviour has any.
+    """Find the smallest sets of knob values that explain all failures.
 
-    If single values explain nothing, pairs of values are tried too.
+    Every failed behaviour has at least one value of the set; no passed behaviour has any. If single values explain nothing, pairs
+    of values are tried too.
 
     Args:
         failed: Behaviours under which a test failed; at least one.

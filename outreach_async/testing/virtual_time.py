@@ -60,8 +60,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 class VirtualTime:
     """A clock driven by an event loop. Pass the clock to `FakeService(clock=...)`, and its `options()` to `anyio.run`.
 
-    The client's waits then match the times that the service sends: rate limits, `Retry-After`, relative times. A clock can be
-    used for several calls of `anyio.run` in succession: each call starts at the time at which the previous call ended.
+    All times of the fake (rate limits, `Retry-After`, relative times) then advance with the client's waits. A clock can be used
+    for several calls of `anyio.run` in succession: each call starts at the time at which the previous call ended.
 
     Args:
         start: Start time as an ISO 8601 string; a string without a time zone is in UTC.

@@ -35,8 +35,8 @@ Your own client
 ---------------
 Pass a configured `httpx.AsyncClient` that has its own `base_url`. Authentication, event hooks, mounts and the mocks of your
 tests work as usual. The transport takes ownership of the `httpx.AsyncClient` and closes it. An `httpx.AsyncClient` adds CPU
-time, and its pool can lose connections when requests are cancelled. A transport made from a URL has neither disadvantage: no
-two exchanges share a connection at the same time.
+time, and its pool can lose connections when requests are cancelled. A transport made from a URL has neither disadvantage: it
+uses its own pool instead of an `httpx.AsyncClient`.
 
 ```python
 import anyio
@@ -59,12 +59,12 @@ anyio.run(main)
 
 If extra bytes follow a response, such as a second copy of it, the connection is closed and not used again. Unless the response
 was the first on its connection, it may belong to an earlier request, and `send` raises `TransportError` with `maybe_sent`.
-With your own client, two kinds of response skip this check: responses that an event hook or the authentication reads, and
-responses that your own transport wraps. With your own aiohttp session, a connection on which bytes arrived while it was idle may
-be used again. The next request then fails with the same error; a request without a body fails only if the event loop had already
-read those bytes. To exclude these cases, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
-`aiohttp.TCPConnector(force_close=True)`. No transport can recognise a copy that arrives after the next request was sent and
-separately from the response to that request.
+With your own `httpx.AsyncClient`, two kinds of response are not checked: responses that an event hook or the authentication
+reads, and responses that your own httpx transport wraps. With your own aiohttp session, a connection on which bytes arrived while
+it was idle may be used again. The next request then fails with the same error if it has a body, or if the event loop had already
+read those bytes. Otherwise, those bytes may be returned as its response. To exclude these cases, use each connection once:
+`httpx.Limits(max_keepalive_connections=0)` or `aiohttp.TCPConnector(force_close=True)`. No transport can recognise a copy that
+arrives after the next request was sent, unless the response to that request arrives together with the copy.
 
 respx works without configuration, because a client uses httpx by default:
 
@@ -107,7 +107,7 @@ Writing middleware
 Middleware is a transport that wraps another. `send` receives a `Request` and a `Progress` and returns a `Response` with any
 status. If no complete response arrives, `send` raises `TransportError`.
 
-`progress.sent` determines `maybe_sent` of every error, including when a client timeout has cancelled the transport. Set
+`progress.sent` determines `maybe_sent` of every error, even if a client timeout has cancelled the transport. Set
 `progress.sent` to `False` while it is certain that no byte has left, and to `True` before the first byte leaves. The initial
 value, `None`, counts as maybe sent. Errors raised by `send` lose their traceback frames, because tracebacks can show local
 variables. If such an error is not an `OutreachError`, a note states where it was raised. Three attributes are optional:

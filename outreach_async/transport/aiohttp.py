@@ -71,11 +71,11 @@ class AiohttpTransport:
         trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
         max_answer: Maximum size of a decoded response body, in bytes.
         middlewares: aiohttp client middlewares to run around every request. A session's own middlewares do not run: they are
-            replaced by the transport's own middleware, which stops aiohttp from silently sending a failed GET again. Pass the
-            session's middlewares here as well.
+            replaced by the transport's own middleware, which stops aiohttp from silently sending a failed GET again. To run the
+            session's middlewares, pass them here too.
 
     Attributes:
-        max_in_flight: The maximum number of concurrent exchanges; `None` for a session without an explicit value.
+        max_in_flight: The maximum number of concurrent exchanges; `None` for a session if no `max_in_flight` was passed.
         secrets: Passwords and authorization values of the base URL (also of a session), of the proxy and of the session's header
             fields. `OutreachClient` masks them in errors.
 

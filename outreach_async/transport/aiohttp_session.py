@@ -363,7 +363,7 @@ _USAGE_BY_PROTOCOL: Final[WeakKeyDictionary[Any, _ConnectionUsage]] = WeakKeyDic
 
 
 class Connector(aiohttp.TCPConnector):
-    """An aiohttp connector that reuses an idle connection only if no bytes have arrived on the connection."""
+    """An aiohttp connector that reuses an idle connection only if no bytes have arrived since its last response."""
 
     async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
         """Return a new connection, or an idle connection on which no bytes have arrived since its last response."""
@@ -395,7 +395,7 @@ def _reject_unexpected_bytes(protocol: Any) -> None:
 
 
 def _has_partial_head(protocol: Any) -> bool:
-    """Return whether aiohttp has read a part of another response head. Also true if aiohttp's private parser is missing.
+    """Return whether aiohttp has read a part of another response head. Also return `True` if aiohttp's private parser is missing.
 
     The check signals the end of input to the parser, which then returns an incomplete message, if there is one. The parser cannot
     be used afterwards. An idle connection does not need its parser, because each request creates a new parser.

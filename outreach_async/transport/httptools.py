@@ -39,14 +39,14 @@ _CONNECTION_ERRORS: Final = (
 class HttptoolsPool(Protocol):
     """Protocol that stands for `ProtocolPool` and `StreamPool` in type annotations.
 
-    With the classes themselves, type checkers would check asyncio in every program that uses `outreach_async`.
+    If annotations named the classes, type checkers would check asyncio in every program that uses `outreach_async`.
     """
 
     async def send(self, message: bytes, method: str, progress: Progress) -> Response:
         """Send a request and return the response."""
 
     def is_current(self) -> bool:
-        """Return `True` if the running event loop is the event loop of the pool; `False` if it is another one or unknown."""
+        """Return `True` if the running event loop is known to be the event loop of the pool, otherwise `False`."""
 
     async def aclose(self) -> None:
         """Close all connections."""

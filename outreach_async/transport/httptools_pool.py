@@ -117,7 +117,8 @@ class ProtocolConnection(asyncio.BufferedProtocol):
     """A connection on asyncio or uvloop, for one exchange at a time.
 
     The event loop calls methods of the connection as soon as bytes arrive. If the server closes an idle connection or sends bytes
-    on it, the connection is therefore closed at once. While the event loop is blocked, only `is_silent` detects these cases.
+    on it, the connection is therefore closed at once. If the event loop was blocked meanwhile, it has not called these methods
+    yet, and only `is_silent` detects these cases.
 
     Args:
         loop: The running event loop.
@@ -162,7 +163,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         )
 
     def require_open(self) -> asyncio.Transport:
-        """Return the transport of the open connection.
+        """Return the asyncio transport of the open connection.
 
         Raises:
             OSError: The server has closed the connection, or has sent unexpected bytes.
@@ -172,7 +173,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         return self._transport
 
     def start(self, message: bytes, method: str, progress: Progress) -> asyncio.Future[Response]:
-        """Send a request on the open connection. Return a future for the response. Pass the response to `finish`."""
+        """Send a request on the open connection. Return a future, whose result the caller must pass to `finish`."""
         transport = self._transport
         assert transport is not None, "the connection is not open yet"  # noqa: S101 - for the type checker
         self._exchanges += 1
@@ -224,7 +225,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self._reader = None
 
     def _end(self) -> None:
-        """End the running exchange, because the connection has ended. The end of the connection may also end the response."""
+        """End the running exchange, because the connection has ended. The exchange succeeds if this completes the body."""
         self.is_reusable = self._is_open = False
         if self._reader is None:
             return
@@ -246,7 +247,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport of the new connection."""
+        """Store the asyncio transport of the new connection."""
         self._transport = self._tcp = cast("asyncio.Transport", transport)  # with TLS, the transport is replaced
         connection = transport.get_extra_info("socket")
         self._is_open = connection is not None  # on uvloop, a connection that was reset as soon as it was made has no socket
@@ -535,7 +536,7 @@ class StreamPool:
         return await self._pool.run(exchange, progress)
 
     def is_current(self) -> bool:
-        """Return `False`, which makes the transport call `LoopLocal.get`. A check here would be no faster."""
+        """Always return `False`, so that `LoopLocal.get` checks the event loop. A check in this method would be no faster."""
         return False
 
     async def aclose(self) -> None:

@@ -1,8 +1,8 @@
 """Read HTTP/1.1 responses without I/O. Importing this module imports httptools, which parses with llhttp.
 
-llhttp parses heads and chunked bodies. It reports neither the end of a response nor the end of a connection, and has no setting
-for `HEAD`. This module therefore determines the length of a body itself. Only heads and chunked bodies are passed to llhttp, each
-head to a new parser.
+This module passes only heads and chunked bodies to llhttp, each head to a new parser. It determines the length of other bodies
+itself: httptools does not report at which byte a response ends, cannot be told that the connection has ended, and has no setting
+for `HEAD`.
 
 llhttp accepts more than a client should. This module also rejects HTTP/0.9 and HTTP/2.0, statuses below 100, transfer codings
 other than `chunked`, and heads and trailers of more than `MAX_HEAD` bytes. llhttp skips line breaks before a response. This
@@ -82,7 +82,7 @@ class ResponseReader:
         return None
 
     def finish(self) -> Response | None:
-        """Return the response whose body ends with the connection; `None` if the connection ended too early.
+        """Handle the end of the connection. Return the response if this completes its body, otherwise `None`.
 
         Raises:
             TransportError: The compressed body is incomplete.

@@ -91,7 +91,7 @@ class HttpxTransport:
         max_answer: Maximum size of a decoded response body, in bytes.
 
     Attributes:
-        max_in_flight: The maximum number of concurrent exchanges; `None` for a client without an explicit value.
+        max_in_flight: The maximum number of concurrent exchanges; `None` for a client if no `max_in_flight` was passed.
         secrets: Passwords and authorization values of the URL, the proxy and the client's header fields. `OutreachClient` masks
             them in errors. Values that a client's `auth` adds are unknown to the transport, and are not masked.
 

@@ -36,7 +36,7 @@ class HttpxSender:
 
     Attributes:
         base_url: The base URL without user and password.
-        secrets: Secrets of the base URL and of the proxy or client, which must not be shown.
+        secrets: Secrets of the base URL and of the proxy or client. `OutreachClient` masks them in errors.
     """
 
     def __init__(self, family: Family, max_in_flight: int | None, max_answer: int) -> None:
@@ -257,7 +257,7 @@ class _HttpxConnection:
             self._sockets.append(info["return_value"])
 
     def mark_open(self, network: Any) -> ConnectionMonitor | None:
-        """Stop tracing, because the connection is open and no more sockets are opened. Return the monitor of the connection."""
+        """Stop tracing new sockets, because the connection is open. Return the monitor of the connection."""
         self.extensions = {}
         if network is not None and (self._monitor is None or self._monitor.network is not network):
             self._monitor = ConnectionMonitor(network)

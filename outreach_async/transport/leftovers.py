@@ -69,10 +69,10 @@ class ConnectionMonitor:
     """Checks a connection of httpx or httpx2 for unexpected bytes.
 
     Args:
-        network: The `network_stream` of a response.
+        network: The `network_stream` of a response on the connection.
 
     Attributes:
-        network: The `network_stream` of the connection.
+        network: The `network_stream` passed as argument.
     """
 
     def __init__(self, network: Any) -> None:

@@ -33,8 +33,8 @@ class LoopLocal(Generic[T]):
 
     Sockets and locks work only in the event loop that made them. The previous event loop is assumed to have ended: if two event
     loops alternate, the value is made again each time. In a forked child, a value that the parent made is neither used nor
-    closed, because both processes would use the same connections. A value that was not made before the fork is made in the child
-    as usual.
+    closed, because both processes would use the same connections. If the parent made no value before the fork, the child makes
+    one as usual.
 
     Args:
         make: Function that makes the value.
@@ -166,7 +166,7 @@ class ConnectionPool:
     """A bounded pool of connections for one event loop. The most recently used connection is reused first.
 
     The libraries' own pools scan all connections for every request, and a request that is cancelled at the wrong moment can
-    permanently reduce their capacity. In this pool, one exchange at a time uses a connection. A connection is closed if an
+    permanently reduce their capacity. In this pool, each connection serves one exchange at a time. A connection is closed if an
     exchange ends without a complete response, or if the connection was idle for too long.
 
     Args:

@@ -12,7 +12,7 @@ from outreach_async.errors import TransportError
 MAX_ANSWER: Final = 16 * 1024 * 1024
 """Default maximum size of a decoded response body, in bytes: ten times the size of the largest page of mailboxes.
 
-The worst case is JSON that consists only of brackets: the parsed value takes about twenty times the memory of the body.
+JSON that consists only of brackets takes the most memory when parsed: about twenty times the size of the body.
 """
 
 ACCEPT_ENCODING: Final = "gzip, deflate"

@@ -1,9 +1,10 @@
 """Track whether a request was sent, and build errors that state whether it was sent.
 
-Every error is consistent with the `Progress` of its request. The request body proves whether the request was sent: the HTTP
-library receives an object that records when the bytes of the body are first requested. If the bytes were never requested, nothing
-was sent. This proof requires a body, and a head that is small enough for a single write. A longer head can be interrupted between
-two writes: some of its bytes are then sent although the body is never requested.
+An error has `maybe_sent=False` only if the `Progress` of its request states that nothing was sent. The request body proves
+whether the request was sent: the HTTP library receives an object that records when the bytes of the body are first requested. If
+the bytes were never requested, nothing was sent. This proof requires a body, and a head (request line and header fields) that is
+small enough for a single write. A longer head can be interrupted between two writes: some of its bytes are then sent although the
+body is never requested.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> No
     Args:
         progress: The progress of the request.
         request: The request.
-        proof: Whether the library requests the body before it sends anything. If true, and the request has a body and a small
-            head, this function does nothing, because the body itself records when its bytes are requested.
+        proof: Whether the library requests the body before it sends anything. If true, and the request has a body and a head
+            that is small enough for a single write, this function does nothing: the body records when its bytes are requested.
     """
     head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
     if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
@@ -46,7 +47,7 @@ def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> No
 
 
 def build_transport_error(reason: str, progress: Progress) -> TransportError:
-    """Return the error for an exchange that received no response."""
+    """Return the error for a request that received no complete response."""
     return TransportError(reason, maybe_sent=progress.sent is not False)
 
 
@@ -57,11 +58,11 @@ def build_closed_error(transport: object) -> InvalidRequest:
 
 
 def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return the header fields to send: the defaults, overridden by the request's fields, and fields that describe the body.
+    """Return the request's header fields, plus missing defaults. Set `accept-encoding` and, if needed, `content-length`.
 
     Raises:
-        InvalidRequest: The method or a header field is invalid. An HTTP library would change the invalid value, or show it in an
-            error.
+        InvalidRequest: The method or a header field is invalid. An HTTP library could change such a value, or raise an error that
+            contains it.
     """
     if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass a method such as 'GET'")
@@ -73,7 +74,7 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
 
 @lru_cache(32)
 def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Validate header fields, and return them by lower-case name. The result is cached, because requests share their fields."""
+    """Validate header fields, and return them by lower-case name. Results are cached, because most requests have equal fields."""
     checked = {}
     for name, value in items:
         if not HEADER_NAME.fullmatch(name):
@@ -92,10 +93,10 @@ def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def require_origin_form(target: str) -> str:
-    """Check that every HTTP library sends a request target unchanged, and return the target.
+    """Validate a request target, and return it. Every HTTP library sends a valid target unchanged.
 
     Raises:
-        InvalidRequest: The target is invalid, or an HTTP library would change the target.
+        InvalidRequest: The target is invalid.
     """
     if not _TARGET.fullmatch(target) or has_dot_segments(target):
         raise InvalidRequest(
@@ -106,7 +107,7 @@ def require_origin_form(target: str) -> str:
 
 
 def describe_cause(error: BaseException) -> str:
-    """Return the class and message of an error on one short line. If the message is empty, the message of its cause is used."""
+    """Return the class and message of an error on one short line. If the message is empty, the cause's message is used."""
     cause: BaseException | None = error
     text = ""
     while cause is not None and not text:

@@ -25,7 +25,7 @@ class TrustSettings:
         ssl_context: An SSL context made by the user, which overrides the other settings; `None` for no such context.
         file: File of trusted certificates, from `SSL_CERT_FILE`; `None` if not set.
         directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `None` if not set. Used only if `file` is `None`;
-            if both are `None`, the library's defaults are used.
+            if both are `None`, the defaults of the HTTP library are used.
     """
 
     ssl_context: ssl.SSLContext | None
@@ -66,7 +66,7 @@ class TrustSettings:
 
 @lru_cache(8)
 def _shared_context(library: str, file: str | None, directory: str | None, _version: object) -> ssl.SSLContext:
-    """Return a cached SSL context. `_version` is only a part of the cache key: it changes if the file is replaced."""
+    """Return a cached SSL context. `_version` is used only in the cache key: it changes if the file is replaced."""
     if file is not None:
         context = ssl.create_default_context(cafile=file)
     elif directory is not None:

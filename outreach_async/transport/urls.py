@@ -57,8 +57,7 @@ def parse_base_url(text: str) -> BaseUrl:
     """Parse and validate a base URL.
 
     Raises:
-        InvalidRequest: The URL is not a valid base URL. The message names the field and the remedy, and omits the URL, which may
-            contain a password.
+        InvalidRequest: The URL is not a valid base URL. The message omits the URL, which may contain a password.
     """
     parts = _split_url("base_url", text, ("http", "https"), "such as 'https://api.example'")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
@@ -108,7 +107,7 @@ def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], 
     """Return the URL of the proxy to use: the explicit URL, else the environment's if `trust_env` is true; `None` for no proxy.
 
     Raises:
-        InvalidRequest: The URL has no host, or a scheme that is not in `schemes`.
+        InvalidRequest: The proxy URL is invalid, or its scheme is not in `schemes`.
     """
     proxy = explicit
     if proxy is None and trust_env:
@@ -216,8 +215,8 @@ def reject_options(argument: str, **options: object) -> None:
 
 
 def find_library(value: object, name: str) -> str | None:
-    """Return the name of the library that defines the class `name`, if `value` is an instance of it; otherwise `None`.
+    """Return the library that defines the class called `name`, if `value` is an instance of that class; otherwise `None`.
 
-    The library is not imported.
+    This function imports no library.
     """
     return next((kind.__module__.partition(".")[0] for kind in type(value).__mro__ if kind.__name__ == name), None)

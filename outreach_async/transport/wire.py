@@ -32,8 +32,8 @@ class Request:
 
     Attributes:
         method: The HTTP method, upper case.
-        target: The request target of RFC 9112: percent-encoded path and query, starting with `/`. The path of the base URL, if
-            any, is prepended. The target is sent byte for byte: `%2F` in an id never becomes a slash.
+        target: The request target of RFC 9112: percent-encoded path and query, starting with `/`. The transport
+            prepends the path of the base URL, if any, and sends the target byte for byte: `%2F` in an id never becomes a slash.
         headers: Header fields by lower-case name.
         body: The complete body, UTF-8 JSON; empty if there is none.
 
@@ -83,8 +83,8 @@ class Progress:
     """Records whether a request was sent. The record remains readable after the transport was cancelled.
 
     Attributes:
-        sent: `None` (initially): unknown, which counts as maybe sent. `False`: no byte of the request has left. `True`: a byte
-            may have left.
+        sent: `None` (initially): unknown, which counts as maybe sent. `False`: no byte of the request was sent. `True`: a
+            byte may have been sent.
 
     Example:
         ```python
@@ -107,8 +107,8 @@ class Transport(Protocol):
     A transport never retries, follows no redirects, stores no cookies and has no timeout of its own: a timeout of the client
     reaches the transport as a cancellation. A transport stops reading a response that exceeds the transport's size limit. Three
     attributes are optional: `max_in_flight: int` limits the client's concurrency; `secrets: tuple[str, ...]` are strings to mask
-    in errors, such as a proxy password; `base_url: str` is the URL prepended to every target, for hooks. A transport that wraps
-    another should pass these attributes on.
+    in errors, such as a proxy password; `base_url: str`, the URL prepended to every target, is passed to hooks. A transport that
+    wraps another should pass these attributes on.
 
     Example:
         ```python

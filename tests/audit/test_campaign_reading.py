@@ -393,7 +393,7 @@ async def test_parts_with_and_without_campaigns_are_refused() -> None:
             for space, on in zip(worlds, (True, False), strict=True)
         ]
 
-    with pytest.raises(InvalidRequest, match="parts: expected campaigns in all parts or none, got both"):
+    with pytest.raises(InvalidRequest, match="parts: expected campaigns in all parts or in no part, got parts with and without"):
         merge(parts, workspaces=worlds)
 
 

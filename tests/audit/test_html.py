@@ -137,7 +137,7 @@ def test_tiles_count_mailboxes_by_their_worst_finding() -> None:
     text = page(found).text
 
     assert "2 to stop now 0 to fix 0 to review 0 with notes only 3 without findings" in text
-    assert "Mailboxes that must be stopped or fixed sent 2,000 of the 5,000 e-mails of the last 30 days (40.0 %)." in text
+    assert "2,000 of the 5,000 e-mails of the last 30 days (40.0 %) came from mailboxes that must be stopped or fixed." in text
 
 
 def test_implausible_volume_is_not_shown() -> None:

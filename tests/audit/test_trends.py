@@ -59,7 +59,7 @@ def test_a_line_without_a_latest_value_has_no_end_point() -> None:
 
 @pytest.mark.parametrize("form", ["terminal", "markdown", "html"])
 def test_a_history_over_other_workspaces_says_so(form: str) -> None:
-    assert "3 audits since 2026-02-28 08:00 UTC. 2 of them cover different workspaces." in " ".join(
+    assert "3 audits since 2026-02-28 08:00 UTC. 2 of them do not cover the same workspaces as this audit." in " ".join(
         write(with_history(40.0, 50.0, scope="other"), form).split()
     )
 

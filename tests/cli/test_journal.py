@@ -131,7 +131,7 @@ def test_the_report_adds_lines_and_emails_from_the_input(
     assert shell.json("report", journal, "--uncertain")[1]["uncertain_rows"] == [{"record": 2, "email": "", **UNCERTAIN}]
     moved.write_text("Mail\nc@c.example\n", encoding="utf-8")
     changed = shell("report", journal, "--uncertain", "--input", str(moved))
-    assert (changed.code, "--input: " in changed.err, "has changed since this run began" in changed.err) == (2, True, True)
+    assert (changed.code, "--input: " in changed.err, "has changed since the run began" in changed.err) == (2, True, True)
     unused = shell("report", journal, "--input", str(moved))
     assert (unused.code, "--input: requires --uncertain or --rejects" in unused.err) == (2, True)
 
@@ -204,7 +204,7 @@ def test_the_report_writes_rejects_while_the_file_is_unchanged(
     assert rejects.read_text(encoding="utf-8").count("rejected") == 2
     save_contacts(tmp_path, PEOPLE + "\n")
     changed = shell("report", journal, "--rejects", str(rejects))
-    assert (changed.code, "has changed since this run began" in changed.err) == (2, True)
+    assert (changed.code, "has changed since the run began" in changed.err) == (2, True)
 
 
 def test_rejects_need_a_journal_that_exists_and_a_folder_that_exists(

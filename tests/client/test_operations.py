@@ -123,7 +123,7 @@ WRONG_READS: list[tuple[Callable[[], object], str]] = [
     (lambda: list_campaigns("space_1", 0, DIALECT, keep=False)(1), "display: expected at least 1"),
     (lambda: list_mailboxes("space_1", 2001, DIALECT, keep=False)(1), "display: expected at most 2000, got 2001"),
     (lambda: list_mailboxes("", 1, DIALECT, keep=False)(1), "workspace: .*blank"),
-    (lambda: list_steps("space_1", DIALECT), r"campaign: .*workspace id.*in the campaign list"),
+    (lambda: list_steps("space_1", DIALECT), r"campaign: .*workspace id.*from the campaign list"),
     (lambda: list_fields("mailbox_1", DIALECT), "workspace: .*mailbox id.*OUTREACH_WORKSPACE"),
     (lambda: creation(key=None), "owner_key: .*got None; pass an owner key or set OUTREACH_OWNER_KEY"),
     (lambda: creation(workspace=None), "workspace: .*got None; pass a workspace id or set OUTREACH_WORKSPACE"),

@@ -181,9 +181,9 @@ async def test_a_failing_rate_is_logged_once_and_once_when_it_is_back(
         await anyio.sleep(10)
     assert rate_records(caplog) == [
         ("WARNING", "rate: renewing the share failed; nothing is sent after the last share expires: TransportError: no server"),
-        ("INFO", "rate: the share was renewed again"),
+        ("INFO", "rate: renewing the share works again"),
         ("WARNING", "rate: renewing the share failed; nothing is sent after the last share expires: ValueError"),
-        ("INFO", "rate: the share was renewed again"),
+        ("INFO", "rate: renewing the share works again"),
     ]
 
 

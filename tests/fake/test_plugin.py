@@ -227,7 +227,7 @@ def test_too_late(request):
         passed=1,
         failed=1,
     )
-    assert "behaviour='pairwise': expected the fixture as an argument of the test" in output
+    assert "behaviour='pairwise': expected outreach_fake as an argument of the test" in output
 
 
 # Results of tests.

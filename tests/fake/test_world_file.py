@@ -136,7 +136,7 @@ def test_a_dumped_world_is_readable_and_ends_with_a_newline() -> None:
 BAD: list[tuple[Any, str]] = [
     ("{", r"\$: Expecting property name"),
     ('{"workspaces": [NaN', r"\$: NaN is not valid JSON"),
-    ({"version": 2}, r"\$: version: expected 1, got 2; use a release that reads this version"),
+    ({"version": 2}, r"\$: version: expected 1, got 2; use a release that reads the file's version"),
     ({"workspace": []}, r"\$: a world has no field 'workspace'; did you mean workspaces\?"),
     ({"workspaces": {}}, r"\$\.workspaces: expected `array`, got `object`"),
     ({"workspaces": "x"}, r"\$\.workspaces: expected `array`, got `str`"),

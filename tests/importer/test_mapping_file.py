@@ -43,10 +43,10 @@ def test_a_saved_mapping_of_an_export_maps_the_same(key: str, tmp_path: Path) ->
 def test_a_saved_mapping_describes_itself_and_the_reason_for_each_column() -> None:
     text = mapping_text(map_columns(EXPORTS["hubspot"][1].split(",")), "peo\nple.csv")
     assert "columns of peo ple.csv; read" in text
-    assert "# The header was recognised as an export of HubSpot." in text
+    assert "# The file was recognised as an export from HubSpot." in text
     assert '"Record ID" = "ignore" # HubSpot: a HubSpot ID' in text
     assert '"First Name" = "first_name" # HubSpot column' in text
-    assert "export of" not in mapping_text(map_columns(["email"]), "x")
+    assert "export from" not in mapping_text(map_columns(["email"]), "x")
 
 
 def test_unnamed_columns_are_saved_once() -> None:

@@ -150,7 +150,7 @@ def test_the_first_visible_sheet_is_read_and_the_others_are_named() -> None:
     file, _ = read_sheet(content)
     assert (file.headers, file.notes) == (
         HEADER,
-        ("read sheet 'People'; to read another sheet, pass --sheet: 'Notes', 'Old & new'",),
+        ("sheet 'People' was read; to read another, pass one of these as --sheet: 'Notes', 'Old & new'",),
     )
     assert read_sheet(content, sheet="Old & new")[0].notes == ()
     assert open_file(io.BytesIO(content), sheet="Notes").headers == ("x",)

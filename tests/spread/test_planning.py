@@ -174,7 +174,7 @@ def test_repeats_within_a_file_and_across_files_are_one_part(tmp_path: Path) -> 
         ("a.csv", 4),
         ("b.csv", 2),
     ]
-    assert (part.id, part.repeated, part.describe()) == ("repeats", True, "rows with repeated e-mails of 2 files")
+    assert (part.id, part.repeated, part.describe()) == ("repeats", True, "rows with repeated e-mails from 2 files")
 
 
 def test_rows_without_an_email_stay_in_the_part_of_their_file(tmp_path: Path) -> None:
@@ -239,7 +239,9 @@ def test_a_changed_file_is_refused(content: str, tmp_path: Path) -> None:
     (part,) = plan([path]).parts
     path.write_text(content, encoding="utf-8")
     os.utime(path, ns=(0, part.files[0].version.size))
-    with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed since it was planned; restore it, or plan again"):
+    with pytest.raises(
+        InvalidRequest, match=r"a.csv: the file has changed since the import was planned; restore the file, or plan again"
+    ):
         part.require_unchanged()
     with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed"):
         list(part.read_rows())

@@ -107,7 +107,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_refused() -> None:
     rows = part.read_rows()
     next(rows)
     put(url, CSV)
-    with pytest.raises(InvalidRequest, match=r"memory://changes/a.csv: the file has changed since it was planned"):
+    with pytest.raises(InvalidRequest, match=r"memory://changes/a.csv: the file has changed since the import was planned"):
         list(rows)
     with pytest.raises(InvalidRequest, match="the file has changed"):
         part.require_unchanged()

@@ -106,7 +106,7 @@ def test_a_part_of_a_changed_file_is_refused_before_anything_is_sent(
     path = Path(made.files[0].location)
     path.write_text(path.read_text(encoding="utf-8") + "cy@x.example,Wien\n", encoding="utf-8")
     for part in made.parts:
-        with pytest.raises(InvalidRequest, match=r"people.csv: the file has changed since it was planned"):
+        with pytest.raises(InvalidRequest, match=r"people.csv: the file has changed since the import was planned"):
             import_part(part, tmp_path, connection)
     assert service.requests == 0
 

@@ -152,7 +152,7 @@ _HEAD_SIZE: Final = 4096
 
 
 def has_format(form: str, path: Path) -> bool:
-    """Return whether the first bytes of a file are those of a report in this format.
+    """Return whether a file starts like a report in the format `form`.
 
     Raises:
         OSError: The file cannot be read.
@@ -161,7 +161,7 @@ def has_format(form: str, path: Path) -> bool:
 
 
 def has_brief_format(form: str, path: Path) -> bool:
-    """Return whether the first bytes of a file are those of a brief in this format.
+    """Return whether a file starts like a brief in the format `form`.
 
     Raises:
         OSError: The file cannot be read.

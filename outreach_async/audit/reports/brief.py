@@ -1,7 +1,7 @@
 """Build a daily brief: a one-page summary of the changes since the last brief, and of the open tasks.
 
 A brief summarizes a report and compares it with an earlier report. All findings of a rule become one task with a remedy.
-`build_brief` and `build_baseline` are pure functions: read and write the files as you like.
+`build_brief` and `build_baseline` are pure functions; the caller loads and saves the reports.
 
 ```python
 import json
@@ -72,7 +72,7 @@ BRIEF_VERSION: Final = 1
 """Version of the JSON format of briefs."""
 
 _FIGURES: Final = ("contacts", "sent", "replies_num", "bounces_num")
-"""Fields of a campaign whose increase a brief shows."""
+"""Fields of a campaign. A brief shows the increase of each field."""
 
 
 @attrs.frozen(kw_only=True)
@@ -303,7 +303,7 @@ def _build_workspace(workspace: str, report: Report, earlier: Report | None) -> 
 
 
 def _reading_errors(report: Report) -> dict[str, str]:
-    """Return the first reading error of each workspace, by workspace id, without errors about single mailboxes."""
+    """Return the message of each workspace's first reading error, by workspace id. Errors about single mailboxes are ignored."""
     errors = [finding for finding in report.findings if finding.rule in INCOMPLETE and not finding.mailbox]
     return {finding.workspace: finding.message for finding in reversed(errors)}
 

@@ -45,7 +45,7 @@ def format_score(score: float, before: float | None) -> str:
 
 
 def format_brief_changes(brief: Brief) -> str:
-    """Return the time of the brief and the number of changed findings, in one or two sentences."""
+    """Return the numbers of new, resolved and unchanged findings; for a first brief, the time of the audit instead."""
     if brief.since is None:
         return f"Audited {format_time(brief.at)}. There is no earlier brief to compare with."
     resolved = sum(task.findings for task in brief.resolved)
@@ -61,14 +61,17 @@ def format_span(seconds: float) -> str:
 
 
 def format_news(task: Task) -> str:
-    """Return the numbers of new and worse findings of a task, such as `5 new, 1 worse`; `new` if all are new; empty if none."""
+    """Return the numbers of new and worse findings of a task, such as `5 new, 1 worse`.
+
+    The result is `new` if all findings are new, and empty if no finding is new or worse.
+    """
     if task.new == task.findings:
         return "new"
     return ", ".join(f"{count:,} {word}" for word, count in (("new", task.new), ("worse", task.worse)) if count)
 
 
 def split_urgent(brief: Brief) -> tuple[Sequence[Task], Sequence[Task]]:
-    """Split the tasks into urgent and less urgent tasks. If no task is an error or worse, all tasks are urgent."""
+    """Return the urgent tasks and the others. Tasks of severity `error` or worse are urgent; if there are none, all tasks are."""
     urgent = sum(task.severity.reaches(Severity.ERROR) for task in brief.tasks) or len(brief.tasks)
     return brief.tasks[:urgent], brief.tasks[urgent:]
 

@@ -55,7 +55,8 @@ class Span:
 
     Attributes:
         text: Content of the span, without control characters.
-        style: `code` for names and DNS records, `strong`, `soft`, a severity, or `score` and a tone; empty for plain text.
+        style: `code` for names and DNS records, `strong`, `soft`, a severity, or a score's tone, such as `score good`; empty for
+            plain text.
     """
 
     text: str
@@ -114,7 +115,7 @@ def build_document(report: Report, *, max_domains: int | None = None) -> Iterato
 
     Args:
         report: The report of an audit.
-        max_domains: Maximum number of domains in the table of domains; `None` for all domains with errors.
+        max_domains: Maximum number of domains in the table of domains; `None` for no limit.
     """
     view = build_overview(report)
     yield Title(1, [Span("Mailbox audit")])
@@ -150,7 +151,7 @@ def _counts_line(view: Overview) -> Line:
 
 
 def _join(lines: Iterable[Line]) -> Iterator[Span]:
-    """Yield the spans of several lines, separated by commas."""
+    """Yield the spans of several lines, with a comma between the lines."""
     for place, line in enumerate(lines):
         if place:
             yield Span(", ")

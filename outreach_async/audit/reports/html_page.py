@@ -267,8 +267,8 @@ def _build_table(rows: Sequence[T], most: int, **filters: tuple[str, Mapping[str
     Args:
         rows: All rows.
         most: Maximum number of rows to show.
-        filters: The filters by name. Each has a label, and either a mapping of values to option labels or a function that returns
-            the value of a row.
+        filters: The filters by name. Each has a label and either a mapping of values to option labels, or a function that returns
+            the value of a row. With a function, the options are the values of the shown rows.
     """
     shown = rows[:most]
     return _Table(
@@ -331,9 +331,9 @@ def _policy_facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "Policy", f"{used.name} {used.fingerprint}".strip()
     yield "Rules turned off", ", ".join(f"{rule} {rule_title(rule)}" for rule in used.off)
     yield "Thresholds changed", ", ".join(changed)
-    points = "A mailbox has 100 points, minus 40 for each critical finding, 20 for an error and 8 for a warning."
-    groups = "A group has the mean score of its mailboxes, weighted by the e-mails sent."
+    points = "A mailbox has 100 points, minus 40 for each critical finding, 20 for each error and 8 for each warning."
+    groups = "The score of a group is the mean score of its mailboxes, weighted by the e-mails sent."
     yield (
         "Scores",
-        f"{points} {groups} With a critical finding, the score of the domain and the overall score are at most 40.",
+        f"{points} {groups} A critical finding limits the score of its domain and the overall score to 40.",
     )

@@ -89,7 +89,7 @@ def group_kind(finding: Finding) -> str:
 
 
 def group_key(finding: Finding) -> Hashable:
-    """Return the key of a finding's group. A campaign is identified by its id, because several may have the same name."""
+    """Return the key of a finding's group. A campaign is identified by its id, because its name may not be unique."""
     return group_name(finding) if finding.campaign is None else (finding.workspace, finding.campaign)
 
 
@@ -240,8 +240,8 @@ class MailboxHealth:
         boxes: Number of mailboxes by the severity of their worst finding.
         clean: Number of mailboxes without findings.
         bands: Number of mailboxes with a score in each range of `SCORE_BANDS`.
-        summary: One sentence with the share of all e-mails that were sent by mailboxes with a finding of severity `error` or
-            worse; `None` if the share is zero or above 100 %.
+        summary: One sentence that states which share of the e-mails came from mailboxes with a finding of severity `error` or
+            worse. `None` if this share is zero or above 100 %.
     """
 
     boxes: Mapping[Severity, int]
@@ -271,5 +271,5 @@ def build_health(report: Report) -> MailboxHealth:
     total, part, summary = sum(score.sent_30days for score in report.scores.workspaces.values()), sum(unsafe), None
     if 0 < part <= total:
         share = f"{part:,.0f} of the {total:,.0f} e-mails of the last 30 days ({100 * part / total:.1f} %)"
-        summary = f"Mailboxes that must be stopped or fixed sent {share}."
+        summary = f"{share} came from mailboxes that must be stopped or fixed."
     return MailboxHealth(boxes=boxes, clean=clean, bands=bands, summary=summary)

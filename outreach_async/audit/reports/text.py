@@ -1,7 +1,7 @@
 """Render a report or a brief as plain text, on a rich console, or as Markdown.
 
 The Markdown source is readable too, for chats and issue trackers that show the source. Importing this module does not import
-rich (extra `cli`); only a console that renders a `StyledReport` needs rich.
+rich (extra `cli`); rich is needed only to render a `StyledReport` on a console.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _hard_breaks(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _markdown_start(line: Line) -> str:
-    """Return a line as Markdown that is safe at the start of a paragraph or list item."""
+    """Return a line as Markdown. Escape its start if Markdown would render the line as a list, a heading or a quotation."""
     text = _markdown_line(line).strip()
     if text[:1] in _SPECIAL_STARTS:
         return f"\\{text}"

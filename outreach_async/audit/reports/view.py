@@ -33,7 +33,7 @@ FAIR_SCORE: Final = 60
 """Lowest score that counts as fair; a lower score is critical."""
 
 AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
-"""The rules that report mailboxes without SPF, DKIM and DMARC."""
+"""Ids of the rules that report missing SPF, DKIM and DMARC."""
 
 _COUNT_NAMES: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Errors", Severity.WARNING: "Warnings"}
 
@@ -67,8 +67,8 @@ class Authentication:
 
     Attributes:
         name: Name of the mechanism: SPF, DKIM or DMARC.
-        status: `yes` if all mailboxes have the mechanism, `some` or `no` if only some or no mailboxes do; `-` if unknown.
-        share: Share of mailboxes that have the mechanism, from 0 to 1; empty if unknown.
+        status: `yes` if all mailboxes have the mechanism, `some` if only some have it, `no` if none has it; `-` if unknown.
+        share: Share of mailboxes that have the mechanism, as a string from `0.000` to `1.000`; empty if unknown.
         detail: Number of mailboxes that have the mechanism, such as `3 of 10`; empty unless the status is `some`.
     """
 
@@ -171,7 +171,8 @@ class Trends:
     """The history of an audit, prepared for display.
 
     Attributes:
-        summary: Number of audits, time of the first audit, and number of audits that cover different workspaces, as sentences.
+        summary: Number of audits, time of the first audit, and number of audits that do not cover the same workspaces as
+            the latest audit, as sentences.
         trends: Trends of the score, of the findings by severity, and of the number of mailboxes.
     """
 
@@ -191,7 +192,7 @@ class Overview:
         counts: Number of findings by severity.
         audited_at: Time of the audit.
         unread: Workspace id and message of each error while reading a workspace, at most 10.
-        unread_names: Id of the workspace for each reading error that is not in `unread`.
+        unread_names: Workspace id of each reading error that is not in `unread`.
         changes: Changes since an earlier audit; `None` if the report was not compared.
         campaigns: The campaigns; `None` if the audit did not read campaigns.
         trends: History of the audit; `None` if no earlier audit is known.
@@ -321,7 +322,7 @@ def score_tone(score: float | None, severity: Severity | None = None) -> str:
 
     Args:
         score: The score, from 0 to 100.
-        severity: The worst severity; with a critical finding, the tone is `critical`.
+        severity: Worst severity of the findings; if it is critical, the tone is `critical`.
     """
     if score is None:
         return "info"
@@ -385,7 +386,7 @@ def _build_issue(findings: Sequence[Finding]) -> Issue:
 
 
 def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
-    """Return a function that computes the authentication of a domain from its name and its number of checked mailboxes."""
+    """Return a function that builds the `Authentication` list of a domain from its name and its number of checked mailboxes."""
     counts = Counter((finding.domain, finding.rule) for finding in report.findings)
 
     def describe(domain: str, mailboxes: int) -> list[Authentication]:
@@ -407,12 +408,13 @@ def _describe_authentication(name: str, having: int, mailboxes: int) -> Authenti
 
 
 def build_trends(report: Report) -> Trends | None:
-    """Return the trends over the history of a report, up to the report itself; `None` if the report has no history."""
+    """Return the trends over the history of a report and the report itself; `None` if the report has no history."""
     if not report.history:
         return None
     points = [*report.history, HistoryPoint.of(report)][-MAX_POINTS:]
     others = sum(point.scope != points[-1].scope for point in points)
-    scope = f" {format_count(others, 'of them covers', 'of them cover')} different workspaces." if others else ""
+    differ = format_count(others, "of them does not cover", "of them do not cover")
+    scope = f" {differ} the same workspaces as this audit." if others else ""
     counts = [Trend(name, [point.counts.get(severity, 0) for point in points]) for severity, name in _COUNT_NAMES.items()]
     return Trends(
         summary=f"{format_count(len(points), 'audit')} since {format_time(points[0].at)}.{scope}",

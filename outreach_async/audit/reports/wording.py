@@ -41,7 +41,7 @@ def format_figure(value: Number | None) -> str:
 
 
 def format_time(at: float) -> str:
-    """Format a time in UTC, such as `2026-03-02 08:00 UTC`.
+    """Format a time in UTC, such as `2026-03-02 08:00 UTC`; `an unknown time` if the time is unknown.
 
     Args:
         at: The time in Unix seconds; 0 if unknown.

@@ -11,8 +11,8 @@ A `Journal` is one SQLite file on a local disk. The file is locked during the ru
 
 Objects
 -------
-A journal on a disk is lost with its machine. If a lost run is repeated elsewhere without its journal, contacts that the lost run
-created are reported as `skipped`, and nothing shows that this is wrong. If machines may be lost, pass a URL, or an
+A journal on a disk is lost with its machine. If the run is then repeated elsewhere without the journal, contacts that the first
+run created are reported as `skipped`, and nothing shows that this is wrong. If machines may be lost, pass a URL, or an
 `ObjectJournal` for more options. The journal is then a log of objects, with about 20 bytes per row (about 30 at ten rows per
 second). Any machine can read the log and resume the run:
 
@@ -56,10 +56,10 @@ completed but not yet written. After a crash, these rows are sent again.
 
 There is no lock, because a lost machine cannot release a lock. A process that resumes a run takes the run over. If the earlier
 process is still running, its next write fails with JournalError, and it sends nothing more. Until then, it sends only rows that
-it had marked, and the new process counts these rows as possibly sent. If the last write started more than 5 seconds ago, the
-earlier process must write before it sends a request. A process that was suspended for longer therefore sends nothing when it
-continues, and a process whose writes take longer sends nothing until they are faster. Resume a run only if its process has ended,
-or should end.
+it had marked, and the new process counts these rows as possibly sent. If a process started its last write more than 5 seconds
+ago, it writes again before it sends a request. This write fails if the run was taken over. A process that was suspended for more
+than 5 seconds therefore sends nothing after a takeover. A process whose writes take longer than 5 seconds sends nothing until
+they are faster. Resume a run only if its process has ended, or if you want the process to end.
 
 An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
 generation of objects, and the damaged objects are kept. The last object is an exception: if it is deleted, nothing shows that it

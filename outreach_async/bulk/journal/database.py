@@ -42,10 +42,10 @@ STATEMENTS: Final[Mapping[str, str]] = {
 
 
 class Transaction:
-    """A transaction of a journal's writer, which records its changes.
+    """A transaction of a journal's writer, with a list of the changes made in it.
 
     Attributes:
-        changes: The changes that the transaction has made so far, in order.
+        changes: The changes made so far, in order.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -77,7 +77,7 @@ class Database(ABC):
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Run the block in a transaction. After the commit, its changes are durable.
+        """Run the `with` block in a transaction. After the commit, its changes are durable.
 
         If the block raises an exception, its changes are rolled back.
         """
@@ -94,19 +94,19 @@ class Database(ABC):
 
     @contextmanager
     def first_transaction(self) -> Iterator[Transaction]:
-        """Run the block in the first transaction of a run."""
+        """Run the `with` block in the first transaction of a run."""
         with self.transaction() as transaction:
             yield transaction
 
     @contextmanager
     def mark_transaction(self) -> Iterator[Transaction]:
-        """Run the block in a transaction that marks rows. The mark must not be lost, because the marked rows are sent next."""
+        """Run the `with` block in a transaction that marks rows. The mark must not be lost: the marked rows are sent next."""
         with self.transaction() as transaction:
             yield transaction
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """Provide the connection for a block, and convert exceptions of the block to JournalError.
+        """Provide the connection for a `with` block, and convert exceptions of the block to JournalError.
 
         Raises:
             JournalError: This block or an earlier block failed.
@@ -139,7 +139,7 @@ class Database(ABC):
 
 
 class FileDatabase(Database):
-    """The SQLite file of a journal.
+    """The SQLite file of a journal. "The log" is SQLite's write-ahead log; a checkpoint moves its contents into the file.
 
     Args:
         path: Path of the journal.
@@ -176,7 +176,7 @@ class FileDatabase(Database):
 
     @contextmanager
     def first_transaction(self) -> Iterator[Transaction]:
-        """Run the block in the first transaction of a run. Afterwards, the journal's file itself records that a log is open.
+        """Run the `with` block in the first transaction of a run, and record in the journal's file that a log is open.
 
         Raises:
             JournalError: A program that reads the journal prevents the log from being moved into the file.
@@ -187,7 +187,7 @@ class FileDatabase(Database):
 
     @contextmanager
     def mark_transaction(self) -> Iterator[Transaction]:
-        """Run the block in a transaction, and move its changes into the file, so that they survive the loss of the log.
+        """Run the `with` block in a transaction, and move its changes into the file, so that they survive the loss of the log.
 
         Raises:
             JournalError: A program that reads the journal prevents the log from being moved into the file.
@@ -197,7 +197,7 @@ class FileDatabase(Database):
         self.move_log()
 
     def move_log(self) -> None:
-        """Move the contents of the log into the file, so that they survive the loss of the log.
+        """Checkpoint the log: move its contents into the file, so that they survive the loss of the log.
 
         Raises:
             JournalError: A program that reads the journal blocks the move for more than 10 seconds.
@@ -205,7 +205,9 @@ class FileDatabase(Database):
         with self.connection() as db:
             # FULL waits for readers of an older state, up to 10 seconds; PASSIVE never waits, and is usually enough.
             if not (_checkpoint_log(db, "PASSIVE") or _checkpoint_log(db, "FULL")):
-                raise sqlite3.OperationalError("the log cannot be checkpointed, because another program is reading the journal")
+                raise sqlite3.OperationalError(
+                    "the write-ahead log cannot be checkpointed, because another program is reading the journal"
+                )
 
     def close(self) -> None:
         """Close the connection; later calls raise JournalError.
@@ -226,10 +228,10 @@ class FileDatabase(Database):
         self._lock.release()
 
     def _close_log(self) -> bool:
-        """Move the log into the file, then record in the file that no log is open. Return whether both steps succeeded.
+        """Checkpoint the log, then record in the file that no log is open. Return whether both steps succeeded.
 
-        Two steps are necessary. With a single step, a process that is killed in between could leave a file that lacks pages of
-        the log, although it records that no log is open.
+        Two steps are necessary. If one step did both, a process that is killed during this step could leave a file that lacks
+        pages of the log, but records that no log is open.
         """
         if not self._log["open"]:
             return True
@@ -243,7 +245,7 @@ class FileDatabase(Database):
 
 
 def _close_keeping_log(path: str, db: sqlite3.Connection) -> None:
-    """Close a connection without removing the log, as if the process had been killed."""
+    """Close a connection without removing the write-ahead log, as if the process had been killed."""
     with ExitStack() as stack:
         with suppress(sqlite3.Error):
             reader = stack.enter_context(closing(connect(path, "mode=ro")))
@@ -253,6 +255,6 @@ def _close_keeping_log(path: str, db: sqlite3.Connection) -> None:
 
 
 def _checkpoint_log(db: sqlite3.Connection, mode: str) -> bool:
-    """Move the log into the file, and return whether the whole log was moved."""
+    """Checkpoint the write-ahead log, and return whether the whole log was moved into the file."""
     busy, logged, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     return bool(not busy and logged == moved)

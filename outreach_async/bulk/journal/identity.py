@@ -28,7 +28,7 @@ END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 
 @attrs.frozen
 class Identity:
-    """The identity of a run. A run is resumed only with the identity that it was started with.
+    """The identity of a run. A run can be resumed only with a matching identity; see `require_same_run`.
 
     Attributes:
         workspace: Workspace id.

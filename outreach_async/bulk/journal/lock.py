@@ -164,7 +164,7 @@ def _in_use_error(path: str) -> InvalidRequest:
 
 @contextmanager
 def translate_os_errors(path: str) -> Iterator[None]:
-    """Convert an `OSError` that the block raises into an error that names the journal and the remedy."""
+    """Convert an `OSError` of the `with` block into an error that names the journal and the remedy."""
     try:
         yield
     except BlockingIOError:

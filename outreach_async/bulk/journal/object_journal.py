@@ -1,4 +1,4 @@
-"""A journal in an object store or a shared folder. It remains available if the machine of its run is lost."""
+"""A journal in an object store or a shared folder. It survives the loss of the machine that writes it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,10 @@ class ObjectDatabase(Database):
             raise self._log.damaged(str(error)) from error
 
     def take_over(self) -> None:
-        """Write an object, so that the next write of any earlier writer fails. Objects written meanwhile are applied first."""
+        """Write an object, so that the next write of any earlier writer fails.
+
+        If an earlier writer creates the object with this number first, this method applies its changes and tries the next number.
+        """
         while True:
             try:
                 self.write_heartbeat()
@@ -139,7 +142,7 @@ class ObjectDatabase(Database):
 
     @property
     def heartbeat_due(self) -> float | None:
-        """The current time if the last write started too long ago or a write has failed; otherwise `None`."""
+        """The current time if the last write started more than 5 seconds ago, or if a write has failed; otherwise `None`."""
         now = self._clock()
         return now if self._failure is not None or now - self.last_write > _HEARTBEAT_INTERVAL else None
 

@@ -1,8 +1,9 @@
 """Store a journal as numbered objects, in a folder or an object store.
 
 Each object contains the changes of one transaction. The writer only creates objects, and never replaces an object. If two
-writers create an object with the same number, one of them fails: this stops a run that another run has taken over. Each object
-contains a checksum and the digest of the previous object, so a missing, torn, changed or foreign object is detected.
+writers create an object with the same number, only one of them succeeds. A run whose journal was taken over is stopped in this
+way. Each object contains a checksum and the digest of the previous object, so a missing, torn, changed or foreign object is
+detected.
 
 Object names are `GENERATION-NUMBER`. Only the last generation is read: to replace a damaged journal, the writer starts a new
 generation.
@@ -447,7 +448,7 @@ class ObjectLog:
         )
 
     def set_aside(self) -> None:
-        """Start a new generation. First stop the writer of the damaged generation, which may still be running.
+        """Stop the writer of the damaged generation, which may still be running, and start a new generation.
 
         Raises:
             OSError: The object that stops the writer cannot be written.

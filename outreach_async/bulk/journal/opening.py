@@ -33,8 +33,8 @@ class LockedJournal:
         lock: The lock on the journal's file.
         metadata: The run's metadata in the journal.
         created: Whether the journal is new.
-        damage: If this journal replaces a damaged one, the reason and the new name of the damaged file, as `reason` and `kept`;
-            otherwise `None`.
+        damage: A mapping if this journal replaces a damaged or empty one: `reason` states what was wrong, and `kept` is the new
+            name of the old file. Otherwise `None`.
     """
 
     lock: JournalLock
@@ -50,8 +50,8 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
         path: Path of the journal.
         metadata: The run's metadata for a new journal.
         resume: Whether an existing journal is accepted, so that its run is resumed.
-        earlier: How to treat rows of an earlier run. `unknown` implies `resume`: a damaged or empty journal is renamed, and a new
-            one is created.
+        earlier: With `unknown`, an existing journal is accepted even if `resume` is false, and a damaged or empty journal is
+            renamed and replaced.
         link: Function that creates a hard link to a file, as `os.link` does; it fails if the new name exists.
 
     Raises:

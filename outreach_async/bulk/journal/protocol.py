@@ -40,17 +40,17 @@ class JournalWriter(Protocol):
 
     @property
     def finished(self) -> bool:
-        """True if every row of the input has its outcome."""
+        """True if every row of the input has an outcome."""
 
     @property
     def is_settled(self) -> bool:
-        """True if the run is finished, and the rows of the input need not be compared with the marked rows."""
+        """True if nothing is left to do: the run is finished, and no input row needs to be compared with the marked rows."""
 
     @property
     def heartbeat_due(self) -> float | None:
         """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`.
 
-        Another run may take over a journal without a lock while this process is suspended. Writing a heartbeat, or any other
+        While this process is suspended, another run may take over a journal that has no lock. Writing a heartbeat, or any other
         change, detects the takeover.
         """
 
@@ -123,14 +123,14 @@ class JournalWriter(Protocol):
         """
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows of a complete spool: the content to send, or the index of the row that is sent instead.
+        """Return rows of a complete spool, each with the content to send or the index of the row that is sent instead.
 
         Args:
             first: Index of the first row.
             rows: Maximum number of rows.
-            policy: `first` and `last` send one row per e-mail. `coalesce` merges later rows with the same e-mail into the
-                first row, by the rules of the run's `duplicates` option, and sends the merged row. The remaining policies send
-                every row.
+            policy: With `first` and `last`, one row per e-mail is sent. `coalesce` merges later rows with the same e-mail into
+                the first row, by the rules of the run's `duplicates` option, and sends the merged row. The remaining policies
+                send every row.
         """
 
     def close(self) -> None:
@@ -219,7 +219,8 @@ class JournalStore(Protocol):
                 and replaced.
 
         Raises:
-            InvalidRequest: The journal exists although `resume` is false, belongs to another run, or cannot be used here.
+            InvalidRequest: The journal exists although `resume` is false, belongs to another run, is in use, or has an
+                unsupported location or format.
             JournalError: The journal is damaged, or cannot be read or written.
         """
 

@@ -4,11 +4,12 @@ Every row is checked against its checksum, and the tables against the totals tha
 
 If there is a write-ahead log beside the file, the file is being written, or its writer was killed. SQLite then reads the
 file and the log under locks, and opens the log's index read-only, so that it neither creates nor repairs an index. A file without
-a log is complete, and is read as immutable; if a writer changed the file meanwhile, the query runs again. This module itself
-never opens the file or the index: closing the descriptor would drop the locks of a writer in the same process.
+a log is read as immutable; if a writer changed the file meanwhile, the query runs again. This module itself never opens the file
+or the index: closing the descriptor would drop the locks of a writer in the same process.
 
-SQLite treats a missing log as an empty one, and applies an old log to a newer file. Therefore the file itself states whether a
-log is open, and how many commits the file contains. A log with fewer commits than the file, or of another run, is not read.
+SQLite treats a missing log as an empty one, and applies an old log to a newer file. Therefore the file itself records whether a
+log is open, and how many commits the file contains. If the file records an open log that is missing, the journal is
+reported as damaged. A log with fewer commits than the file, or of another run, is ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 T = TypeVar("T")
 
 _PAGE_SIZE: Final = 2_000
-"""Number of rows per query. Queries are kept short, because the run cannot clear its log while a query reads the journal."""
+"""Number of rows per query. Queries are kept short, because a query can prevent the run from moving its log into the file."""
 
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
@@ -264,7 +265,7 @@ class JournalReader(ABC):
             ```python
             rows = [{"email": "ann@company.example"}]
             async with client.contacts.create_many(rows, journal="run.db"):
-                pass  # left before its end
+                pass  # leave before the run ends
             await client.contacts.create_many(rows, journal="run.db", resume=True)
             print([(kind, details) for at, kind, details in Journal("run.db").events()])
             # -> [('resumed', {'after': 'interrupted'})]
@@ -351,7 +352,7 @@ def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
 
     Args:
         path: Path of the journal.
-        query: Function that queries the connection; raises CorruptContentError if the content is inconsistent.
+        query: Function that queries the connection, and raises CorruptContentError if the content is inconsistent.
 
     Raises:
         InvalidRequest: There is no journal.
@@ -365,7 +366,7 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: st
 
     Args:
         path: Path of the journal.
-        query: Function that queries the connection; raises CorruptContentError if the content is inconsistent.
+        query: Function that queries the connection, and raises CorruptContentError if the content is inconsistent.
         mode: URI parameters for opening a journal that has a log.
 
     Returns:

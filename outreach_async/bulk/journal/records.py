@@ -36,7 +36,7 @@ TABLES: Final = (
     "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
 )
 """Statements that create the tables. Every row has a checksum of its other columns; in the table
-`error`, the digest is the checksum. A row of the table `spool` without a key is never a repeat of another row."""
+`error`, the digest is the checksum. In the table `spool`, a row without a key is never a repeat of another row."""
 
 SET_METADATA: Final = (
     "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
@@ -52,7 +52,7 @@ DECODING_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, Recursio
 
 
 class CorruptContentError(ValueError):
-    """The content of a journal is inconsistent. No writer leaves a journal in this state."""
+    """The content of a journal is inconsistent: it was damaged or changed after it was written."""
 
 
 def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
@@ -137,7 +137,7 @@ def require_checksums(rows: str, checksums: str) -> None:
     """Check the checksums of a page of outcomes.
 
     Args:
-        rows: The outcomes without their checksums, as a JSON array of arrays that SQLite has encoded.
+        rows: The outcomes without their checksums, as a JSON array of arrays, encoded by SQLite.
         checksums: Their checksums, as a JSON array.
 
     Raises:
@@ -154,7 +154,7 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> Co
     """Convert a stored list back to the outcome of a row.
 
     Args:
-        row: The list [index, status, id, attempts, possible, error, repeats]; its checksum has been checked.
+        row: The list [index, status, id, attempts, possible, error, repeats]. The caller must already have checked its checksum.
         error: The stored string of the outcome's error; `None` if the outcome has no error.
         contact: The contact of the outcome, which is not part of the list.
 

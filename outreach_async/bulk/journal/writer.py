@@ -1,4 +1,4 @@
-"""The single writer of a run's journal. Every method is synchronous: its changes are on the disk when it returns."""
+"""The single writer of a run's journal. Its methods are synchronous. When a method returns, its changes are durable."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class DatabaseWriter:
         self.spooled: int | None = metadata["spooled"]
 
     def start(self, earlier: Earlier, damage: Mapping[str, Any] | None = None) -> None:
-        """Set the state to `running` before anything is sent. A finished run stays finished.
+        """Set the state to `running`; a finished run stays finished. Call this method before any row is sent.
 
-        In this state, marked rows count as possibly sent if the process is killed.
+        If the process is killed in this state, every marked row without an outcome counts as possibly sent.
 
         Args:
             earlier: With `unknown`, every row without an outcome counts as possibly sent.
@@ -131,11 +131,11 @@ class DatabaseWriter:
     def mark(self, window: MarkedWindow) -> None:
         """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged.
 
-        When this method returns, the mark is durable. In a journal file, the mark also survives the loss of the log.
+        When this method returns, the mark is durable. In a journal file, the mark also survives the loss of the write-ahead log.
 
         Raises:
             InvalidRequest: The window was marked with other rows, or does not follow the previous one.
-            JournalError: The mark cannot be written, or a program that reads the journal blocks it for more than 10 seconds.
+            JournalError: The mark cannot be written, or a program that reads the journal delays the mark by more than 10 seconds.
         """
         if window.rows < 1 or window.first > self.hwm:
             raise InvalidRequest(
@@ -182,7 +182,7 @@ class DatabaseWriter:
         self._totals = totals
 
     def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Record an event, with its kind and its details as JSON values."""
+        """Record an event; `data` contains its details as JSON values."""
         with self._database.transaction() as transaction:
             self._add_event(transaction, kind, data)
 
@@ -204,7 +204,7 @@ class DatabaseWriter:
         if state == "finished" and (missing := self.hwm - self._totals.rows):
             raise InvalidRequest(
                 f"journal: expected an outcome for every marked row, got none for {missing} rows;"
-                " record every outcome before the end"
+                " record every outcome before you end the run"
             )
         totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
         with self._database.transaction() as transaction:
@@ -229,7 +229,7 @@ class DatabaseWriter:
             transaction.apply("spool", to_json([(*row, checksum(row)) for row in columns]))
 
     def end_spool(self, rows: int) -> None:
-        """Record that the spool contains the whole input, which has this number of rows.
+        """Record that the spool contains the whole input, and that the input has `rows` rows.
 
         Raises:
             InvalidRequest: Rows are missing from the spool.
@@ -237,7 +237,7 @@ class DatabaseWriter:
         with self._database.connection() as db:
             (stored,) = db.execute("SELECT count(*) FROM spool WHERE seq < ?", (rows,)).fetchone()
         if stored != rows:
-            raise InvalidRequest(f"journal: expected {rows} spooled rows, got {stored}; spool every row before the end")
+            raise InvalidRequest(f"journal: expected {rows} spooled rows, got {stored}; spool every row before you end the spool")
         with self._database.transaction() as transaction:
             transaction.apply("truncate spool", rows)
             transaction.set_metadata("spooled", rows)

@@ -132,7 +132,7 @@ def change_mailbox(context: ActionContext, body: schemas.MailboxChange) -> schem
     """Change fields of a mailbox."""
     if "mailbox" in body.fields:
         message = "fields: expected names of mailbox fields, got 'mailbox'"
-        raise Problem(400, message, "fields.mailbox", "pass the mailbox's id in the key id, next to fields")
+        raise Problem(400, message, "fields.mailbox", "pass the mailbox's id as id, next to fields")
     context.service.set_mailbox(body.id, **body.fields)
     return schemas.CreatedIds(ids=[body.id])
 
@@ -217,7 +217,7 @@ def get_behaviour(context: ActionContext, _: Any = None) -> schemas.BehaviourSta
 
 
 def put_behaviour(context: ActionContext, body: schemas.NewBehaviour) -> schemas.BehaviourState:
-    """Reset every knob of the behaviour to a preset, and then set the given knobs."""
+    """Reset every knob of the behaviour to its value in a preset, and then set the given knobs."""
     preset: Behaviour = getattr(Behaviour, body.preset)()  # type: ignore[attr-defined]  # its members are created at run time
     context.service.behaviour = schemas.set_knobs(preset, body)
     return get_behaviour(context)
@@ -264,7 +264,7 @@ def find_member_at_fault(body: Struct, message: str) -> str | None:
 
 
 def _find_quoted(value: Any, message: str) -> str | None:
-    """Return the path of the first key or string in `value` that a message quotes; `None` if the message quotes none."""
+    """Return the path of the first key or string in `value` that `message` quotes; `None` if there is none."""
     if isinstance(value, str):
         return "" if repr(value) in message else None
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -136,9 +136,9 @@ class ControlRoute:
 
     Attributes:
         method: HTTP method.
-        path: Path after the prefix.
+        path: Path after `PREFIX`.
         handler: Function that performs the operation.
-        response_type: Type of the response body, for the OpenAPI document. The handler may also return the body as JSON in bytes.
+        response_type: Type of the response body, for the OpenAPI document. The handler may instead return encoded JSON as bytes.
         request_type: Type of the request body; for GET, of the query parameters.
         status: HTTP status of a successful response.
     """
@@ -216,7 +216,7 @@ def find_route(method: str, path: str) -> ControlRoute:
 
     Args:
         method: HTTP method.
-        path: Path after the prefix; a trailing slash is ignored.
+        path: Path after `PREFIX`; a trailing slash is ignored.
 
     Raises:
         Problem: 404 for an unknown path, 405 for a path that does not allow the method.
@@ -234,7 +234,8 @@ class ControlPlane:
     """A fake with its control plane, for `server.serve` and `asgi.asgi_app`.
 
     Args:
-        service: The fake. Until the first `checkpoint`, `reset` restores the fake's state at the creation of the control plane.
+        service: The fake. Until the first `checkpoint`, `reset` restores the state that the fake had when the control plane was
+            created.
         hosts: Host names that the control plane accepts, besides `localhost` and IP addresses.
 
     Attributes:
@@ -251,7 +252,7 @@ class ControlPlane:
         return self.exchange_at(request, f"http://{request.headers.get('host', '')}")
 
     def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
-        """Handle a request like `exchange`, but with the given base URL, not the URL from the `host` header."""
+        """Like `exchange`, but with the given base URL instead of the URL from the `host` header."""
         path, _, query = request.target.partition("?")
         if path != PREFIX and not path.startswith(f"{PREFIX}/"):
             return self.service.exchange(request)

@@ -1,4 +1,4 @@
-"""The request and response bodies of the control plane. Parsing is strict: an error names the invalid key and a remedy.
+"""The request and response bodies of the control plane. If a request is invalid, the error names the invalid key and a remedy.
 
 The bodies are msgspec structs, not attrs classes as elsewhere. msgspec parses them strictly, reports which key is invalid,
 rejects unknown keys, and generates the schemas of the OpenAPI document from the structs.
@@ -28,7 +28,7 @@ from outreach_async.fake.error_responses import mask_keys
 from outreach_async.fake.faults import Fault
 
 UNCHANGED: Final = "nothing was changed; correct the request and send it again"
-"""The remedy in the error for a request that is valid but cannot be carried out."""
+"""The remedy in the error for a well-formed request that cannot be carried out."""
 
 
 @attrs.define
@@ -195,14 +195,20 @@ class ContactsBody(RequestBody):
 
 
 class ScriptedActionsBody(RequestBody):
-    """A contact's reactions to an e-mail that has not been sent yet, such as a click. Omitted reactions do not happen."""
+    """A contact's reactions, such as a click, to an e-mail that has not been sent yet.
+
+    Omitted reactions do not happen, except that a click, reply or unsubscribe implies an open.
+    """
 
     contact: _NonBlankString
     """The contact's e-mail address or id."""
     step: Annotated[int, msgspec.Meta(ge=1)] = 1
     campaign: str | None = None
     opens_after: _SpanOrSeconds | None = None
-    """Time from sending to the open: seconds, or a string such as `90s`, `2h` or `1d12h`. All `_after` keys have this format."""
+    """Time from sending the e-mail to opening it: seconds, or a string such as `90s`, `2h` or `1d12h`.
+
+    All `_after` keys have this format.
+    """
     clicks_after: _SpanOrSeconds | None = None
     replies_after: _SpanOrSeconds | None = None
     unsubscribes_after: _SpanOrSeconds | None = None
@@ -226,7 +232,10 @@ class FaultRuleBody(RequestBody):
     """A string that the request's target or body must contain."""
     times: Annotated[int, msgspec.Meta(ge=1)] | None = None
     p: _Probability | None = None
-    """Probability that the fault fires on a matching request. The draws depend only on the seed and the request's number."""
+    """Probability that the fault fires on a matching request.
+
+    Random draws depend only on the seed, the rule and the request's number.
+    """
 
 
 class AdvanceBody(RequestBody):
@@ -358,7 +367,7 @@ _OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
 
 
 def _to_json_type(annotation: Any) -> Any:
-    """Return a knob's type without functions, which JSON cannot express."""
+    """Return the part of a knob's type that JSON can express: all alternatives except functions."""
     if get_origin(annotation) is Literal:
         return annotation
     kinds = get_args(annotation) or (annotation,)
@@ -378,7 +387,7 @@ def set_knobs(behaviour: Behaviour, body: Knobs) -> Behaviour:
     """Return a copy of a behaviour with the given knobs set.
 
     Raises:
-        Problem: A knob does not accept its value.
+        Problem: A knob does not accept the given value.
     """
     for name, value in _given_members(body).items():
         if name == "preset":

@@ -77,8 +77,9 @@ Listener = Callable[[Activity], object]
 class MailboxPool:
     """A campaign's mailboxes on one day, ordered by remaining capacity.
 
-    Capacity only shrinks within a day, so a capacity in the heap may be too high but is never too low. The top entry is compared
-    with its mailbox's current capacity, and replaced if it is outdated. The first top entry that is up to date is the maximum.
+    Capacity only shrinks within a day, so a capacity in the pool's heap may be too high but is never too low. `choose` compares
+    the heap's top entry with its mailbox's current capacity, and updates or removes the entry if it is outdated. The first top
+    entry that is up to date is the maximum.
     """
 
     def __init__(self, mailboxes: Sequence[str], remaining_capacity: Callable[[str], int]) -> None:
@@ -237,7 +238,7 @@ class SimulationEngine:
         self._record_activity(event, flow)
 
     def _record_activity(self, event: FutureEvent, flow: CampaignFlow) -> None:
-        """Store the time of an event as the last activity, and pass the event to the listeners."""
+        """Store the time of an event as the last activity of its campaign and mailbox, and pass the event to the listeners."""
         at = event.at / SECOND_US
         flow.last_activity = self.simulation.stats[event.mailbox].last_activity = at
         if self.listeners:

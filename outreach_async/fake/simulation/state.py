@@ -1,11 +1,11 @@
 """The state of the simulation: events, counts per mailbox and day, and queues of campaigns. Copies are cheap (copy on write).
 
-Responses to e-mails are drawn at random. Every random number is a hash of names that identify its purpose, so it does not depend
+Reactions to e-mails are drawn at random. Every random number is a hash of names that identify its purpose, so it does not depend
 on the order of calls, the size of time steps, or other contacts.
 
-A mailbox is seeded with its statistics on one day, the seeded day. As time passes, seeded e-mails drop out of the 30-day and
+A mailbox is seeded with its statistics as of one day, the seeded day. As time passes, seeded e-mails drop out of the 30-day and
 90-day windows. E-mails of the seeded day drop out on a single day. E-mails of the 29 days before it drop out evenly over 29 days,
-and e-mails of the 60 days before these drop out evenly over 60 days. Opens and bounces are counted on the day on which their
+and e-mails of the preceding 60 days drop out evenly over 60 days. Opens and bounces are counted on the day on which their
 e-mail was sent, so that no share exceeds 100 %.
 """
 
@@ -62,7 +62,7 @@ class FutureEvent(NamedTuple):
             which does not change when other contacts are added; for any other contact, it is the value of `contact`.
         end_step: Index of the first step that the contact does not reach.
         mailbox: For an e-mail that is due, id of the mailbox that sent the contact's first e-mail; empty if there was none. For a
-            response, id of the mailbox that sent the e-mail.
+            reaction, id of the mailbox that sent the e-mail.
         template: Index of the e-mail's template in its step.
         day: UTC day on which the e-mail was sent, in days since 1970.
     """
@@ -80,16 +80,16 @@ class FutureEvent(NamedTuple):
 
 
 Draw = Callable[[str], float]
-"""A function from a name such as `open delay` to a random number in [0, 1). The same name gives the same number."""
+"""A function that returns a random number in [0, 1) for a name such as `open delay`. The same name gives the same number."""
 
 ResponsePlan = tuple[tuple[int, int], ...]
-"""The responses to an e-mail: the kind of event of each response, and the microseconds from sending to the event."""
+"""The reactions to an e-mail: the kind of event of each reaction, and the microseconds from sending to the event."""
 
 
 def draw_responses(rates: Rates, draw_number: Draw) -> ResponsePlan:
-    """Draw the responses of a recipient to an e-mail at random.
+    """Draw the reactions of a recipient to an e-mail at random.
 
-    A bounced e-mail is never opened, and an unopened e-mail gets no other response.
+    A bounced e-mail is never opened, and an unopened e-mail gets no other reaction.
     """
     if draw_number("bounce") < rates.bounce:
         return ((EventKind.BOUNCE, _interpolate(MINUTE_US, 30 * MINUTE_US, draw_number("bounce delay"))),)
@@ -173,14 +173,17 @@ class SeededStats:
         return today + month + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
 
     def bounced_after(self, days: int) -> int:
-        """Return how many seeded bounces are still in the 30-day window, in proportion to the seeded e-mails in the window."""
+        """Return how many seeded bounces are still in the 30-day window `days` days after the seeded day.
+
+        The number decreases in proportion to the seeded e-mails in the window.
+        """
         if not self.sent_30days:
             return self.bounced_30days if days == 0 else 0
         return self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
 
 
 def _share_or_none(value: Any, of: int) -> Share | None:
-    """Return a seeded rate as a `Share`; `None` if it is invalid. A plain percentage becomes a share of the total `of`."""
+    """Return a seeded rate as a `Share`, or `None` if the rate is invalid. For a percentage, `of` is the `whole` of the share."""
     if isinstance(value, Share):
         return value if 0 <= value.part <= value.whole else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100  # noqa: PLR2004 - a percentage
@@ -338,7 +341,7 @@ class CampaignFlow:
         )
 
     def sent(self, step: int) -> int:
-        """Return the number of e-mails sent for the step with this index."""
+        """Return the number of e-mails sent for the step with the given index."""
         return sum(part[0] for part in self.counts[step])
 
     def total(self, place: int) -> int:
@@ -397,7 +400,7 @@ def _name_in_round(contact: str, number: int) -> str:
 
 
 def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
-    """Assign a path through the steps to each seeded contact, so that `lefts[step]` contacts are left to send to in each step.
+    """Assign a path through the steps to each seeded contact, so that each step is on the paths of `lefts[step]` contacts.
 
     Returns:
         For each contact, its first step and the first step that it does not reach.
@@ -423,7 +426,7 @@ class Simulation:
         heap: Future events, as a heap.
         flows: Queue and counts of each campaign, by campaign id.
         stats: Counts by mailbox id. Mailboxes that have only their seeded statistics may be missing.
-        scripts: Scripted responses to e-mails.
+        scripts: Scripted reactions to e-mails.
         wake: Time at which to send queued e-mails, in Unix microseconds; `None` if no time is scheduled.
     """
 
@@ -433,7 +436,7 @@ class Simulation:
     scripts: dict[ScriptKey, ResponsePlan] = attrs.Factory(dict)
     wake: int | None = None
     _owned_ids: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
-    """Ids of the flows and statistics that are not shared with a copy. Only these may be changed in place."""
+    """Ids of the campaigns and mailboxes whose flow or statistics are not shared with a copy, and may be changed in place."""
 
     def copy(self) -> Simulation:
         """Return a copy. Flows and statistics are shared until the copy or the original changes them."""
@@ -452,7 +455,7 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a mailbox's statistics for a day, for the caller to change. Shared statistics are duplicated first."""
+        """Return a mailbox's statistics for a day. The caller may change them: shared statistics are duplicated first."""
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
             ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
@@ -491,7 +494,7 @@ class Simulation:
         self.wake = at if self.wake is None else min(self.wake, at)
 
     def schedule_pending(self, campaigns: dict[str, Campaign], seed: int) -> None:
-        """Schedule the first event of every contact that has no scheduled event yet."""
+        """Schedule the first event of every contact whose first event has not been scheduled yet."""
         for id_ in [id_ for id_, flow in self.flows.items() if flow.pending_joins or not flow.started]:
             for event in self.mutable_flow(id_).start_pending(campaigns[id_], seed):
                 heapq.heappush(self.heap, event)

@@ -60,9 +60,9 @@ class ExportFormat:
         known_from: Source of the column names.
         marks: Columns that identify the tool.
         least: Minimum number of `marks` that a header must contain for the tool to be recognised.
-        fields: Columns that map to a field, by field code, in order of preference.
-        workspace: Columns that map to a workspace field, by a possible name of the field.
-        misleading: Columns whose name has another meaning in this tool, with that meaning.
+        fields: For each field code, the columns that map to the field, in order of preference.
+        workspace: For each possible name of a workspace field, the columns that map to the field.
+        misleading: Columns that are ignored because their name has a different meaning in this tool, with that meaning.
         left_out: Columns that are ignored, with a description of their content.
         left_out_like: Regular expressions for more columns that are ignored, with a description of their content.
     """
@@ -82,7 +82,7 @@ class ExportFormat:
 
         Args:
             headers: Column names.
-            taken: Codes that other columns already map to.
+            taken: Codes to leave out, because other columns already map to them.
         """
         folded = _fold_names(headers)
         matches: dict[str, str] = {}
@@ -93,7 +93,7 @@ class ExportFormat:
         return matches
 
     def workspace_names(self, header: str) -> tuple[str, ...]:
-        """Return the names that a workspace may give to the field of a column."""
+        """Return the possible names of the workspace field for a column; empty if the column maps to no workspace field."""
         return tuple(name for name, columns in self.workspace.items() if fold_column_name(header) in columns)
 
     def find_ignore_reason(self, header: str) -> str | None:
@@ -136,7 +136,7 @@ class HeaderLanguage:
     Attributes:
         name: English name of the language.
         source: The programs that write these column names.
-        unsourced: Column names without a source.
+        unsourced: Column names that this project added.
         fields: Maps the code of each field to its column names.
     """
 
@@ -154,8 +154,8 @@ class NeighbourRule:
         field: Code of the field that the name refers to if the rule applies.
         reason: Human-readable reason for this meaning.
         beside: Folded column names. The rule applies only if the file has one of these columns, or if `beside` is empty.
-        present: Codes that other columns must map to for the rule to apply.
-        absent: Codes that no other column may map to for the rule to apply.
+        present: The rule applies only if other columns map to all of these codes.
+        absent: The rule applies only if no other column maps to any of these codes.
     """
 
     field: str
