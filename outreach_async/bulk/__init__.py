@@ -156,7 +156,7 @@ from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, Order
 from outreach_async.bulk.pipeline import Outcomes
 from outreach_async.bulk.progress import BulkProgress
 from outreach_async.bulk.rows import Repeats
-from outreach_async.bulk.run import BulkRun
+from outreach_async.bulk.bulk_run import BulkRun
 
 __all__ = [
     "ArrowStream",
