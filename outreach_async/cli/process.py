@@ -18,7 +18,7 @@ import anyio
 import click
 from anyio.abc import TaskGroup, TaskStatus
 
-from outreach_async.cli.messages import find_remedy, to_printable, translate_arguments
+from outreach_async.cli.messages import count_noun, find_remedy, to_printable, translate_arguments
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, iterate_linked_errors
 from outreach_async.retry import explain_status, is_refusal
 from outreach_async.secret import mask_keys
@@ -224,7 +224,7 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
         comments += [f"or {', '.join(column.proposals[1:])}"] if len(column.proposals) > 1 else []
         yield f"  {column.option()}" + (f"  # {'; '.join(comments)}" if comments else "")
     if error.count > len(error.columns):
-        yield f"  ... and {error.count - len(error.columns):,} more columns"
+        yield f"  ... and {count_noun(error.count - len(error.columns), 'more column')}"
     if unknown and error.ambiguous:
         yield "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown"
     if error.any_known:

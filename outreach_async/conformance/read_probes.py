@@ -391,7 +391,7 @@ def interpret_refusal(response: Response) -> KnobFinding:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     document = parse_document(response)
     if isinstance(document, dict):
-        how = f"a refusal with {response.status} is a JSON object with {', '.join(sorted(document)[:8])}"
+        how = f"a refusal with {response.status} is a JSON object with {', '.join(sorted(document)[:8]) or 'no keys'}"
         if isinstance(document.get("error"), dict):
             return observed("nested" if response.status >= 400 else "200_with_error", how)  # noqa: PLR2004 - where refusals begin
         if isinstance(document.get("message"), str):

@@ -460,7 +460,8 @@ def _create_unmapped_error(
             proposals = (IGNORE, *proposals)
         columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None))
         taken |= {proposals[0]} - {IGNORE}  # so that all options can be pasted together
-    parts = [*map(str, columns), f"{len(unmapped) - len(columns):,} more columns"][: len(unmapped)]
+    others = len(unmapped) - len(columns)
+    parts = [*map(str, columns), f"{others:,} more column{'s' if others > 1 else ''}"][: len(unmapped)]
     message = "; ".join(parts)
     if len(unmapped) > ambiguous_count:
         message += f"; or ignore {'the unknown ones' if ambiguous_count else 'all of them'} with --ignore-unknown"

@@ -133,10 +133,11 @@ def test_the_options_of_an_error_can_be_pasted(
     assert service.contacts("space_1")[0]["fields"] == {"title": "CEO", "company_name": "Acme"}
 
 
-def test_hundreds_of_unknown_columns_print_ten_lines(shell: Shell, tmp_path: Path) -> None:
-    path = save_contacts(tmp_path, ",".join(["email", *(f"Odd {number}" for number in range(299))]) + "\n")
+@pytest.mark.parametrize(("count", "more"), [(299, "292 more columns"), (8, "1 more column")])
+def test_hundreds_of_unknown_columns_print_ten_lines(shell: Shell, tmp_path: Path, count: int, more: str) -> None:
+    path = save_contacts(tmp_path, ",".join(["email", *(f"Odd {number}" for number in range(count))]) + "\n")
     lines = shell("import", path, "--dry-run").err.splitlines()
-    assert (len(lines), max(map(len, lines)) <= 80, lines[8]) == (10, True, "  ... and 292 more columns")
+    assert (len(lines), max(map(len, lines)) <= 80, lines[8]) == (10, True, f"  ... and {more}")
 
 
 def test_a_file_without_a_known_column_is_told_about_its_header(shell: Shell, tmp_path: Path) -> None:

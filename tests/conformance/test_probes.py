@@ -424,6 +424,12 @@ def test_a_refused_list_reveals_nothing_about_paging() -> None:
     assert found["list_date"].is_observed
 
 
+def test_a_refusal_without_any_key_is_described() -> None:
+    altered = Altered(service(), lambda request, response: answer({}, 400) if "conformance" in request.target else response)
+    found = run_directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
+    assert found.explanation == "a refusal with 400 is a JSON object with no keys, which matches no value of the knob"
+
+
 def test_reasons_contain_no_secret() -> None:
     altered = Altered(service(), lambda request, response: answer({KEY: 1}, 400) if "conformance" in request.target else response)
     found = run_directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]

@@ -10,15 +10,21 @@ from typing import Any
 import pytest
 import trio.testing
 
-import outreach_async.client
+import outreach_async
 import outreach_async.fake.server
 import outreach_async.fake.transport
 import outreach_async.testing.orders
 
 pytest_plugins = ["pytester"]
 
-# An inner suite unloads the modules it has imported first. These are slow to import, so import them here.
-LOADED = [outreach_async.client, outreach_async.fake.server, outreach_async.fake.transport, trio.testing]
+# An inner suite unloads the modules that it was the first to import. Import them here: the next suite would import other classes
+# of the same names, and some are slow to import.
+LOADED = [
+    *(getattr(outreach_async, name) for name in outreach_async.__all__),
+    outreach_async.fake.server,
+    outreach_async.fake.transport,
+    trio.testing,
+]
 
 HEAD = """
 import anyio

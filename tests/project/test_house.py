@@ -38,7 +38,6 @@ REPEATED_CLASS_NAMES = dict.fromkeys(
     "_Body": "private in adapters that never import each other",
 }
 REPEATED_MODULE_NAMES = {
-    "run": "a bulk run, and an audit's run",
     "transport": "the package of transports, and the fake's transport",
 }
 """Module names used more than once, with both meanings. No module imports two modules of one name."""

@@ -42,7 +42,7 @@ Source = Literal["list", "stream", "spool"]
 
 JournalKind = Literal["file", "folder", "s3"]
 
-_EARLY: Final = ("httpx", "obstore.store", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk.run")
+_EARLY: Final = ("httpx", "obstore.store", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk.bulk_run")
 """Modules that a run imports only when it needs them. They are imported before the fork, so that no process has to."""
 
 _UNREADABLE, _REFUSED, _REPEATED = 0.02, 0.02, 0.02
