@@ -124,7 +124,7 @@ DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {
 """The outcome that the service reports for a duplicate, by `duplicates` option."""
 
 FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
-"""The outcomes of failed rows: no contact was created or changed, or it is unknown whether one was."""
+"""The outcomes of failed rows: the row was refused or not sent, or its effect is unknown."""
 
 ID_PREFIXES: Final[dict[str, str]] = {
     "workspace": "space_",

@@ -180,7 +180,7 @@ async def audit_part(
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces of this part; a duplicate is read once.
         at: Time of the audit, in Unix seconds; the same for all parts. The ages of mailboxes are computed from this time.
-        salt: Key of the digests of mailboxes; the same for all parts. Keep the salt secret: anyone who knows the salt can test
+        salt: Key for the mailbox digests; the same for all parts. Keep the salt secret: anyone who knows the salt can test
             whether a part contains an address.
         policy: The policy to apply; the same for all parts. By default, all rules with their default thresholds.
         campaigns: Whether to check the campaigns of the workspaces as well; the same for all parts.

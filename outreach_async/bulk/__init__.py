@@ -31,7 +31,7 @@ is the service's status (`added`, `skipped`, `overwriten` as spelled on the wire
 
 Among HTTP statuses, only a 4xx other than 408, 425 and 499 proves that a request had no effect. A request whose response was lost
 is retried. The retry cannot create a second contact, but it may report `skipped` for the contact that the lost attempt created.
-Therefore, `possible` contains every outcome that is consistent with the evidence, and `certain` is true if there is only one.
+Therefore, `possible` contains every outcome that is consistent with what is known, and `certain` is true if there is only one.
 
 ```python
 import anyio

@@ -31,7 +31,7 @@ class BulkProgress:
     Attributes:
         rows: Number of rows with an outcome, including outcomes from earlier processes of a resumed run.
         total: Number of rows in the input; `None` if unknown.
-        rate: Recent rows per second; at most the client's rate limit.
+        rate: Recent rate, in rows per second; at most the client's rate limit.
         state: `running`; `throttled` while the service's limits delay requests; `paused` while nothing is sent, because the
             service is down or has requested a delay.
         resumes: Seconds until the pause ends; 0.0 if the run is not paused.

@@ -7,7 +7,7 @@ Run it as a test suite, with pytest 8 or later:
 By default, the suite only reads. With `--allow-writes space_...`, which repeats the workspace id, it also creates contacts with
 the owner key in `OUTREACH_OWNER_KEY`.
 
-The suite has a test for each rule that the interface states and that can be observed. It reads up to 100 campaigns, the steps of
+The suite has a test for each rule that the interface states and that can be tested. It reads up to 100 campaigns, the steps of
 ten of these campaigns, and up to 8,000 mailboxes. To check `total_found` for lists of any length, the suite also reads the last
 page of each list and the page after the last page. A percentage below 0 or above 100 is a violation.
 

@@ -39,8 +39,8 @@ class Workspace:
     Attributes:
         id: The workspace's id, which starts with `space_`.
         custom_fields: Labels of the custom fields, by code.
-        extra_fields: Labels of further standard fields of the workspace, by code.
-        campaign_headers: Columns of the campaign list, as saved in the user's settings.
+        extra_fields: Labels of fields that are neither standard nor custom, by code.
+        campaign_headers: Columns of the campaign list that are saved in the user's settings.
         mailbox_headers: Columns of the mailbox list.
         codes: Every field code that a contact can have, mapped to itself, so that all records share the same strings.
     """

@@ -335,5 +335,5 @@ def _policy_facts(report: Report) -> Iterator[tuple[str, str]]:
     groups = "The score of a group is the mean score of its mailboxes, weighted by the e-mails sent."
     yield (
         "Scores",
-        f"{points} {groups} A critical finding limits the score of its domain and the overall score to 40.",
+        f"{points} {groups} A critical finding limits the overall score, and the score of its domain if it has one, to 40.",
     )

@@ -116,7 +116,7 @@ class JournalWriter(Protocol):
         """
 
     def end_spool(self, rows: int) -> None:
-        """Record that the spool contains the whole input, which has this number of rows.
+        """Record that the spool contains the whole input, and that the input has `rows` rows.
 
         Raises:
             InvalidRequest: Rows are missing from the spool.

@@ -111,7 +111,7 @@ class DatabaseWriter:
 
     @property
     def is_settled(self) -> bool:
-        """True if the run is finished, and the rows of the input need not be compared with the marked rows.
+        """True if nothing is left to do: the run is finished, and no input row needs to be compared with the marked rows.
 
         No comparison is needed if the spool contains the rows, or if the recorded run and this run both have a fingerprint:
         the two fingerprints were compared when the journal was opened.

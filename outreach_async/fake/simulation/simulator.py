@@ -329,16 +329,16 @@ class SimulationControl:
         bounces_after: Span | None = None,
         interested: bool = False,
     ) -> None:
-        """Script the reactions of a contact to an e-mail that has not been sent yet. Omitted reactions do not happen.
+        """Script the reactions of a contact to an e-mail that has not been sent yet.
 
-        A click, reply or unsubscribe requires an open. If `opens_after` is omitted, the open happens together with the first of
-        these reactions.
+        Omitted reactions do not happen, except that a click, reply or unsubscribe implies an open. If `opens_after` is omitted,
+        the open happens together with the first of these reactions.
 
         Args:
             contact: The contact's e-mail address, even if the contact is not stored yet; or the id of a stored contact.
             step: `order` of the step, counted from 1.
             campaign: Campaign id; `None` for any campaign.
-            opens_after: Time from sending to the open: `"2h"`, `"1d12h"`, seconds or a timedelta.
+            opens_after: Time from sending the e-mail to opening it: `"2h"`, `"1d12h"`, seconds or a timedelta.
             clicks_after: Time from sending to the click, in the same format.
             replies_after: Time from sending to the reply, which ends the contact's path through the campaign.
             unsubscribes_after: Time from sending to the unsubscribe, which also ends the path.
