@@ -86,7 +86,10 @@ def replace_settings(
 
 
 def _build_request_defaults(headers: Mapping[str, str], owner_key: object, transport: Transport) -> RequestDefaults:
-    """Return the defaults of the client's requests. The client's errors mask the owner key, because `request()` may send it."""
+    """Return the defaults of the client's requests.
+
+    The owner key is one of the secrets to mask in errors: `request()` may send the key, and a response may repeat it.
+    """
     defaults = RequestDefaults.from_headers(headers)
     secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
     if isinstance(owner_key, Secret) and OWNER_KEY.fullmatch(owner_key.reveal()):  # another string could be a common word

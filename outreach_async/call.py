@@ -118,7 +118,7 @@ class Throttle(Protocol):
         """Record a successful attempt. `budget_spent` is the amount that the call's retries took from the retry budget."""
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
-        """Record a failed attempt, and return the decision whether to retry."""
+        """Record a failed attempt, and return whether to retry."""
 
 
 class ClientThrottle:
@@ -160,7 +160,7 @@ class ClientThrottle:
         self._budget.refund(budget_spent or 1)
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
-        """Pass the failure to the limiter, charge the retry budget for a retry, and return the decision whether to retry."""
+        """Pass the failure to the limiter, charge the retry budget for a retry, and return whether to retry."""
         self._limiter.on_failure(attempt)
         if isinstance(attempt.error, DeadlineExceeded) or attempt.counted_failures + 1 >= self._policy.attempts:
             return RetryDecision.GIVE_UP
@@ -182,7 +182,7 @@ class CallOptions:
     Attributes:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run or audit, only
-            failed attempts that count against the call use up the deadline; waits do not.
+            failed attempts that count towards the call's maximum number of attempts use up the deadline; waits do not.
     """
 
     timeout: float | None
@@ -210,9 +210,9 @@ class Call(Generic[T]):
         in_flight: Whether the throttle counts an attempt of this call as in flight.
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
-        counted_failures: Number of failed attempts that count against the call. Within a bulk run or audit, failures attributed
-            to the service do not count.
-        time_left: Seconds of the deadline that are left after subtracting the durations of the counted failures.
+        counted_failures: Number of failed attempts that count towards the call's maximum number of attempts. Within a bulk run
+            or audit, failures attributed to the service do not count.
+        time_left: The call's `deadline` minus the durations of the counted failures, in seconds; infinite without a deadline.
         budget_spent: Total amount that the call's retries have taken from the retry budget.
         maybe_applied_earlier: Whether the service may have applied an attempt before the current one, including attempts of an
             earlier process.
@@ -280,7 +280,7 @@ class Call(Generic[T]):
 
     @property
     def maybe_applied(self) -> bool:
-        """True if the service may have applied, or may still apply, an attempt of the call, including the current attempt."""
+        """True if the service may have applied, or may still apply, the request of an attempt, including the current one."""
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:

@@ -36,7 +36,7 @@ _LARGE_BODY: Final = 2**20
 _MIN_BYTES_PER_COMMA: Final = 16
 """Minimum ratio of bytes to commas at which a large page is decoded item by item.
 
-The ratio limits the number of items, because each item takes 64 bytes of memory.
+Each item takes 64 bytes of memory. The ratio limits the number of items, and thus the memory, in proportion to the page's size.
 """
 
 _MAX_FAULTS: Final = 10_000
@@ -51,9 +51,9 @@ encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 _TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
-"""Names of found types in fault messages, by msgspec's name. Types that are not listed keep msgspec's name."""
+"""Names that fault messages use for types of received data, by msgspec's name. Types that are not listed keep msgspec's name."""
 _EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
-"""Names of expected types in fault messages, by msgspec's name. Types that are not listed keep msgspec's name."""
+"""Names that fault messages use for expected types, by msgspec's name. Types that are not listed keep msgspec's name."""
 
 
 class _PartialObject(msgspec.Struct):
@@ -79,7 +79,7 @@ class DecodeError(ValueError):
         self.value = value
 
     def __reduce__(self) -> tuple[type[DecodeError], tuple[list[str], dict[str, Any] | None]]:
-        """Return the data for pickling: the faults and the value. By default, unpickling would pass the message to `__init__`."""
+        """Return the data for pickling: the faults and the value. By default, unpickling passes the message to `__init__`."""
         return DecodeError, (self.faults, self.value)
 
 

@@ -16,7 +16,9 @@ OptionalString: TypeAlias = str | Unset | None
 
 @attrs.frozen(kw_only=True)
 class CreateContactResponse(ResponseModel):
-    """The service's response to a create request (section "Create contact"). `CreatedContact` adds data about the call.
+    """The service's response to a create request (section "Create contact" of the service's API documentation).
+
+    `CreatedContact` adds data about the call.
 
     Attributes:
         status: The outcome that the service reported.
@@ -32,7 +34,7 @@ class CreateContactResponse(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class CreatedContact(CreateContactResponse):
-    """The result of creating a contact (section "Create contact").
+    """The result of creating a contact (section "Create contact" of the service's API documentation).
 
     Attributes:
         status: The status in the last response: `added`, `skipped`, `overwriten`, `updated_missing_fields` or an unknown string.
@@ -78,7 +80,7 @@ _CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome
 
 
 standard_values: Final = attrgetter(*STANDARD_FIELDS)
-"""Return the values of the 35 standard fields of a contact, in the interface's order."""
+"""Return the values of the 35 standard fields of a contact, in the order of the service's API documentation."""
 
 
 def _copy_mapping(value: Any) -> Any:
@@ -98,10 +100,10 @@ class NewContact:
         first_name: First name. The attribute names of the standard fields are also their wire names.
         state: State, as a two-letter abbreviation or a full name.
         country: Country, as a two-letter abbreviation or a full name.
-        timezone: A time zone that the service accepts; its API documentation does not list the valid values.
+        timezone: A time zone that the service accepts; the service's API documentation does not list the valid values.
         stack_overflow: Profile URL or handle on Stack Overflow.
-        job_start_date: A date; the interface does not list the accepted formats.
-        graduation_date: A date; the interface does not list the accepted formats.
+        job_start_date: A date; the service's API documentation does not list the accepted formats.
+        graduation_date: A date; the service's API documentation does not list the accepted formats.
         custom: Custom variables by code, such as `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.
         extra: Values of fields that are neither standard nor custom, by code; `client.workspaces.fields()` lists the codes.
 

@@ -79,7 +79,7 @@ class OutreachError(Exception):
         self.maybe_applied = maybe_sent
 
     def __reduce__(self) -> tuple[Callable[..., OutreachError], tuple[Any, ...]]:
-        """Return the data for pickling: the message and all attributes. By default, `__init__` would get only the message."""
+        """Return the data for pickling: the message and all attributes."""
         return _rebuild_error, (type(self), str(self), vars(self).copy())
 
 

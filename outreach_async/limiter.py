@@ -109,7 +109,7 @@ class RetryAfterGate:
         self.reason = ""
 
     def close(self, attempt: FailedAttempt, seconds: float) -> None:
-        """Close the gate until at least `seconds` after the attempt ended, because the service asked to wait."""
+        """Close the gate until at least `seconds` after the attempt ended, because the service asked the client to wait."""
         until = attempt.ended + seconds
         if until > self.opens_at:
             self.opens_at = until
@@ -281,7 +281,7 @@ class RateLimiter:
         return True
 
     async def wait(self, take: Callable[[float], float]) -> None:
-        """Wait in the client's queue; see `FifoWaiters.wait`. To start an attempt, `take` must call `start_if_due`."""
+        """Wait in the client's queue; see `FifoWaiters.wait`. The callback `take` starts an attempt with `start_if_due`."""
         await self._waiters.wait(take)
 
     def start_if_due(self, now: float) -> float:
@@ -409,7 +409,10 @@ class RateLimiter:
             self._meter.restart(now, self.gate.opens_at)
 
     def _exclude_time(self, since: float, until: float) -> None:
-        """Exclude a period in which nothing is sent from the growth of the learned limit. Overlaps are excluded only once."""
+        """Record a period in which nothing is sent, so that the learned limit does not grow during this period.
+
+        If periods overlap, the overlap counts only once.
+        """
         since = max(since, self._excluded_until)
         if until > since:
             self._cubic.exclude_time(until - since)

@@ -54,7 +54,7 @@ class ResponseModel:
 
 @attrs.frozen(kw_only=True)
 class Campaign(ResponseModel):
-    """A campaign in the campaign list (section "Campaign").
+    """A campaign in the campaign list (section "Campaign" of the service's API documentation).
 
     Attributes:
         id: Id of the campaign; starts with `camp_`.
@@ -127,7 +127,9 @@ class Campaign(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class Mailbox(ResponseModel):
-    """A synced sending account (section "Mailbox"). The interface states only the fields' names and types; units are inferred.
+    """A synced sending account (section "Mailbox" of the service's API documentation).
+
+    The documentation states only the names and types of the fields; the units are inferred.
 
     Attributes:
         id: Id of the mailbox; starts with `mailbox_`.
@@ -202,7 +204,7 @@ class Mailbox(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class Template(ResponseModel):
-    """One variant of a step's e-mail (section "Template").
+    """One variant of a step's e-mail (section "Template" of the service's API documentation).
 
     Attributes:
         id: Id of the template; starts with `temp_`, or with `personalized_step_` for a personalized template.
@@ -253,7 +255,7 @@ class Template(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class Step(ResponseModel):
-    """One step of a campaign (section "Step").
+    """One step of a campaign (section "Step" of the service's API documentation).
 
     Attributes:
         id: Id of the step; starts with `step_`.
@@ -289,7 +291,7 @@ class Step(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class WorkspaceField(ResponseModel):
-    """A field available to the contacts of a workspace (section "Workspace field").
+    """A field available to the contacts of a workspace (section "Workspace field" of the service's API documentation).
 
     Attributes:
         label: Display name.
@@ -367,7 +369,7 @@ class Page(ResponseModel, Generic[T]):
 
 @attrs.frozen(kw_only=True)
 class CampaignSteps(ResponseModel):
-    """The steps of a campaign (section "List steps of a campaign").
+    """The steps of a campaign (section "List steps of a campaign" of the service's API documentation).
 
     Attributes:
         status: Always `ok`.
@@ -403,7 +405,7 @@ class CampaignSteps(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class WorkspaceFields(ResponseModel):
-    """The fields of a workspace (section "List fields of a workspace").
+    """The fields of a workspace (section "List fields of a workspace" of the service's API documentation).
 
     Attributes:
         status: Always `ok`.

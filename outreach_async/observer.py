@@ -79,7 +79,10 @@ class Observer:
         self._emit(event(call=self._calls[call].number, operation=call.operation.name, **fields))
 
     def on_call_executed(self, call: Call[Any]) -> None:
-        """Emit the start of a call on its first execution. A call is executed again after each attempt that times out."""
+        """Emit a `CallStarted` event on the first execution of a call.
+
+        A call is executed again after each attempt that times out.
+        """
         if call not in self._calls:
             self._calls[call] = _ObservedCall(_next_call(), call.now())
             request, secrets = call.operation.request, call.operation.secrets
@@ -88,11 +91,11 @@ class Observer:
             self._emit_of(call, events.CallStarted, **fields)
 
     def on_attempt_started(self, call: Call[Any]) -> None:
-        """Emit the start of an attempt."""
+        """Emit an `AttemptStarted` event."""
         self._emit_of(call, events.AttemptStarted, attempt=call.attempts + 1)
 
     def on_attempt_ended(self, call: Call[Any], result: Response | OutreachError | None) -> None:
-        """Emit the end of an attempt. `result` is its response or its error, or `None` if the attempt was cancelled."""
+        """Emit an `AttemptEnded` event. `result` is the attempt's response or error, or `None` if the attempt was cancelled."""
         now = call.now()
         if result is None:  # cancelled by its own time limit or from outside
             fields: dict[str, Any] = {"error": events.TIMEOUT if call.attempt_deadline(call.started) <= now else events.CANCELLED}
@@ -111,11 +114,11 @@ class Observer:
         self._emit_of(call, events.RetryScheduled, attempt=call.attempts, wait=wait, **fields)
 
     def on_call_ended(self, call: Call[Any], error: Exception | None = None) -> None:
-        """Emit the end of a call, with the data of its last response or of its error."""
+        """Emit a `CallEnded` event, with the data of the call's last response or of its error."""
         self._end_call(call, self._calls[call].response_fields if error is None else _build_error_fields(error))
 
     def on_call_discarded(self, call: Call[Any]) -> None:
-        """Emit the end of a call that will not be continued, unless its end was already emitted."""
+        """Emit a `CallEnded` event for a call that will not be continued, unless the event was already emitted."""
         if call in self._calls:
             self._end_call(call, {"error": events.CANCELLED})
 
@@ -125,16 +128,16 @@ class Observer:
         del self._calls[call]
 
     def on_row(self, run: int, outcome: ContactOutcome) -> None:
-        """Emit a row's outcome, without the contact and its id."""
+        """Emit a `RowEnded` event with a row's outcome, without the contact and its id."""
         fields = {name: getattr(outcome, name) for name in ("index", "status", "certain", "attempts")}
         self._emit(events.RowEnded(run=run, **fields, **_build_error_fields(outcome.error)))
 
     def on_run_state(self, fields: dict[str, Any], failure: Exception | None) -> None:
-        """Emit a change of a run's state, and the error that ended the run, if any."""
+        """Emit a `BulkStateChanged` event, with the error that ended the run, if any."""
         self._emit(events.BulkStateChanged(**fields, **_build_error_fields(failure)))
 
     def on_rate(self, run: int, limit: float) -> None:
-        """Emit the current rate limit of a throttled run, in requests per second."""
+        """Emit a `BulkRateChanged` event with the current rate limit of a throttled run, in requests per second."""
         self._emit(events.BulkRateChanged(run=run, limit=limit))
 
 

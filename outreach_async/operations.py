@@ -78,7 +78,11 @@ class RequestDefaults:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
-        """Return the library's header fields, overridden by `headers` (by lower-case name), and the secrets in `headers`."""
+        """Return the library's header fields, overridden by `headers`, together with the secrets in `headers`.
+
+        Args:
+            headers: The client's header fields, by lower-case name.
+        """
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
         return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 

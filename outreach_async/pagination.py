@@ -107,7 +107,7 @@ class PageCursor(Generic[T]):
 
     @property
     def missing(self) -> int:
-        """Number of items that the walk missed: the largest `total_found` of any page, minus the number of items found."""
+        """Number of items that the walk over the pages missed: the largest `total_found` of any page, minus the items found."""
         # Deletions move items onto pages that were already visited. Only the largest count includes items missed in this way.
         return 0 if self.first > 1 or self._items_left == 0 else max(0, int(self._max_total) - len(self._seen_ids))
 
@@ -178,7 +178,10 @@ class PageCursor(Generic[T]):
         self._max_total = max(self._max_total, page.total_found)
 
     def _is_explained_by_insertions(self) -> bool:
-        """Return whether insertions explain a page without new items: each insertion moves at most one item to the next page."""
+        """Return whether items inserted during the walk can explain a page that contains only items of earlier pages.
+
+        Each insertion moves at most one item to the next page.
+        """
         return self.repeats - self._pass_repeats <= (self.total_found or 0) - (self._pass_total or 0)
 
     def _advance(self, *, useful: bool, repeated: bool) -> None:
@@ -193,7 +196,10 @@ class PageCursor(Generic[T]):
             self.done = True
 
     def _should_visit_page_0(self, *, repeated: bool) -> bool:
-        """Return whether to go back to page 0: the list's last page has no new item, or has an item of an earlier page."""
+        """Return whether to go back to page 0.
+
+        This is necessary if the list's last page contains no new item, or contains an item of an earlier page.
+        """
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
         return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
@@ -224,7 +230,7 @@ class Pager(Generic[T]):
     max_items: int | None = None
 
     def __await__(self) -> Generator[Any, Any, Page[T]]:
-        """Fetch the first page."""
+        """Fetch the page at which an iteration starts."""
         return self.fetch(self.first).__await__()
 
     def __aiter__(self) -> AsyncIterator[T]:
@@ -349,7 +355,7 @@ class _PendingPage(Generic[T]):
 
 
 class _ItemIterator(AsyncIterator[T]):
-    """An iterator over the items of all pages. Callers that stop early need not close the iterator, unlike an async generator."""
+    """An iterator over the items of all pages. Unlike an async generator, it need not be closed if the caller stops early."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager

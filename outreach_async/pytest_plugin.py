@@ -41,8 +41,9 @@ The marker, with all its arguments:
     )
 
 You can also put the marker on classes and modules; each argument is taken from the closest marker. With `behaviour="pairwise"`, a
-test runs about thirty times, to cover every pair of values of any two settings. The summary names the settings that explain the
-failures, including alternatives: `those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` sets the default
+test runs about thirty times, to cover every pair of values of any two settings. If only some of these runs fail, the summary
+names the settings that explain the failures. An example is
+`failed under 13 of 28 behaviours: those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` sets the default
 behaviour.
 
 `outreach_virtual_time` requires tests that run through anyio's plugin: `@pytest.mark.anyio`, or `anyio_mode = auto`.
@@ -237,7 +238,7 @@ def outreach_url(request: pytest.FixtureRequest, outreach_fake: FakeService) -> 
     from outreach_async.fake.server import serve
 
     if "outreach_virtual_time" in request.fixturenames:
-        fault = "outreach_url cannot be used with outreach_virtual_time: sockets take real time"
+        fault = "outreach_url cannot be used with outreach_virtual_time: socket I/O does not follow virtual time"
         pytest.fail(f"{fault}; use outreach_client instead of outreach_url, or omit outreach_virtual_time", pytrace=False)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(outreach_fake)) as url:
         yield url

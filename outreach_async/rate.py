@@ -29,7 +29,7 @@ from typing import Final
 import attrs
 
 _BURST_TIME: Final = 0.1
-"""The token bucket holds the tokens of this many seconds, but at least one token."""
+"""Capacity of the token bucket, as the number of seconds in which an empty bucket fills up. The minimum capacity is one token."""
 
 TOLERANCE: Final = 0.01
 """Seconds by which an attempt may start ahead of schedule, too few for a service to notice. A timer that is late by less than
@@ -128,7 +128,7 @@ class SlowStart:
 _MIN_UNIX_TIME: Final = 1e8
 """`Reset` values of at least this number, about three years in seconds, are read as Unix time."""
 _LIMIT_LIFETIME: Final = 60.0
-"""Assumed time from a reset to the next one, in seconds, if no response states a quota in that time."""
+"""Assumed number of seconds from one reset of the quota to the next. A response that states a quota replaces this assumption."""
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)")
 _PARAMETER: Final = re.compile(r"\b(limit|remaining|reset|q|r|t)\s*=\s*([0-9]{1,15})")
 _LONG_NAMES: Final = {"q": "limit", "r": "remaining", "t": "reset"}
@@ -181,7 +181,10 @@ def _parse_fields(headers: Mapping[str, str]) -> dict[str, float]:
 
 
 def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> float:
-    """Return the Unix time of a response, by the service's own clock if possible: a reset in Unix time refers to that clock."""
+    """Return the Unix time of a response.
+
+    The time is on the service's own clock if possible, because a `Reset` value in Unix time refers to that clock.
+    """
     from email.utils import parsedate_to_datetime  # slow to import, and needed only for a reset in Unix time
 
     try:
@@ -194,8 +197,8 @@ class QuotaTracker:
     """Tracks the number of attempts that the quota still allows.
 
     Attempts in flight are subtracted from the quota's `remaining`, because the service may not have counted them yet. As a
-    result, the client may briefly send too few requests, but never too many. A quota is ignored if the quota of an attempt that
-    started later was already applied.
+    result, the client may briefly send too few requests, but never too many. The quota that a response states is ignored if the
+    quota from the response to a later attempt was already applied.
     """
 
     __slots__ = ("_applied_at", "_left", "_limit", "_resets_at")
@@ -227,7 +230,7 @@ class QuotaTracker:
 
 
 BETA: Final = 0.7
-"""Fraction of the achieved rate to which a cut lowers the limit of a single client."""
+"""A cut lowers the limit of a single client to this fraction of the achieved rate."""
 FLOOR: Final = 0.1
 """Minimum limit in requests per second. A service that allows less is expected to send `Retry-After`."""
 SPACING: Final = 0.5
@@ -236,25 +239,26 @@ SPACING: Final = 0.5
 _DEFAULT_RATE: Final = 1.0
 """Assumed rate in requests per second if no request has succeeded yet."""
 _RECOVERY_TIME: Final = 7.2
-"""Seconds that the limit normally takes to return to the old rate after a cut. At 500 requests per second, this
+"""Seconds that the limit normally takes after a cut to return to the rate before the cut. At 500 requests per second, this
 time corresponds to the factor C = 0.4 of TCP CUBIC."""
 _MIN_RECOVERY_REQUESTS: Final = 20.0
 """Minimum number of requests in a recovery. About one request per recovery is refused, so longer recoveries mean
 fewer refusals."""
 _RECOVERY_PER_RETRY_AFTER: Final = 40.0
-"""Minimum ratio of a recovery's length to the refusal's `Retry-After`. It limits the fraction of time spent waiting."""
+"""Minimum length of a recovery, as a multiple of the refusal's `Retry-After`. The minimum limits the fraction of time spent
+waiting."""
 _MAX_RECOVERY_TIME: Final = 60.0
 """Maximum length of a recovery in seconds."""
 _FIRST_RECOVERY_TIME: Final = 1.0
 """Length of the recovery after the first cut, in seconds. The length is short, because the rate at that cut is only a guess."""
 _MAX_RECOVERY_GROWTH: Final = 2.7
-"""Maximum ratio of a recovery's length to the length of the previous recovery. The third recovery is the first that can reach the
-normal length."""
+"""Maximum ratio of a recovery's length to the length of the previous recovery. The first recovery takes
+1 s, so the third is the first that can reach the normal length of 7.2 s."""
 _MAX_LAG: Final = 1.25
-"""A cut applies to the current limit or to this multiple of the achieved rate, whichever is smaller. The multiple is more than
-1, because the achieved rate is an average and lags behind a rising limit."""
+"""A cut lowers the limit to a fraction of the current limit, or of this multiple of the achieved rate, whichever is smaller. The
+multiple is more than 1, because the achieved rate is an average and lags behind a rising limit."""
 _PROBING_FACTOR: Final = 30.0
-"""Above the old rate, the limit rises this many times as fast as on the plain cubic curve."""
+"""Above the rate before the last cut, the limit rises this many times as fast as on the plain cubic curve."""
 _MAX_LEAD: Final = 2.0
 """Maximum ratio of the limit to the achieved rate while the limit rises."""
 _INITIAL_LEAD: Final = 10.0
@@ -380,12 +384,15 @@ class CubicLimit:
             lead = max(lead, _INITIAL_LEAD)
             if now - self._cut_at < SPACING:
                 self._peak = max(self._peak, achieved)  # includes answers to requests in flight at the first cut
-        x = (now - self._since) / self._recovery_time - 1  # -1 at the cut, 0 where the old rate is reached
+        x = (now - self._since) / self._recovery_time - 1  # -1 at the cut, 0 where the limit is back at `_peak`
         rise = (1 - self._beta) * x**3 * (_PROBING_FACTOR if x > 0 else 1)
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:
-        """Return whether the service refuses everything: too many cuts in a row, or several cuts before any success."""
+        """Return whether the service refuses everything.
+
+        This is assumed if the limit was cut too often in a row, or several times before any success.
+        """
         return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
 
     def exclude_time(self, seconds: float) -> None:

@@ -28,8 +28,8 @@ from outreach_async.validation import require_rate, require_seconds, type_name
 _DEFAULT_TIMEOUT: Final = 1.0
 """Default timeout of a report in seconds.
 
-The timeout plus the time between two reports is less than the lifetime of a share. Therefore, if the server hangs, a client
-continues with half of its last share before that share expires.
+For a client that sends requests, this timeout plus the time between two reports is less than the lifetime of a share. Therefore,
+if the server hangs, a report times out before the client's share expires, and the client continues with half of that share.
 """
 _ATTEMPTS: Final = 2
 """Number of attempts to run the script. The second attempt uses a new connection, because a restarted server has
@@ -56,9 +56,10 @@ class _LastShare:
 class RedisRate:
     """A rate that clients share over a Redis server (extra `redis`), in any number of processes and hosts.
 
-    All clients that use the same server and key share the rate. The server must be Redis 5 or newer, or compatible with it. The
-    key expires ten minutes after the last report. A `RedisRate` has one connection. It is opened on first use, and reopened if it
-    is lost. A forked process opens its own connection.
+    All clients that use the same server and key share the rate. Each client regularly reports its usage to the server, and
+    receives a share of the rate that is valid for a short time. The server must be Redis 5 or newer, or compatible with it. The
+    key expires ten minutes after the last report of any client. A `RedisRate` has one connection. It is opened on first use, and
+    reopened if it is lost. A forked process opens its own connection.
 
     While the server is unreachable, a client sends at most half of what its last share allowed. A warning is logged when the
     server becomes unreachable, and an info record when it is reachable again. A client that has not received a share sends
@@ -69,8 +70,9 @@ class RedisRate:
         key: Redis key under which the state of the rate is stored.
         limit: Maximum rate of all clients together, in requests per second; `None` for no maximum. With or
             without a maximum, the service's own limit is learned from its refusals.
-        timeout: Timeout of a report in seconds; after the timeout, the server counts as unreachable. With a timeout above 1.0, a
-            client pauses while the server hangs, because the client's last share expires before the timeout.
+        timeout: Time limit in seconds for sending a report and receiving a share; after this time, the server counts as
+            unreachable. With a timeout above 1.0, a client pauses while the server hangs, because the client's last share expires
+            before the timeout.
 
     Raises:
         InvalidRequest: An argument is invalid, or redis-py is not installed.
@@ -169,7 +171,8 @@ class RedisRate:
         last = self._clients.get(usage.client)
         if last is None:
             raise TransportError(
-                f"rate: Redis server unreachable before the first share ({reason}); check the URL and the server",
+                f"rate: Redis server unreachable ({reason}), and this client has not received a share of the rate yet; "
+                "check the URL and the server",
                 maybe_sent=False,
             )
         if last.fallback is None:

@@ -88,7 +88,7 @@ class Campaigns(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Pager[Campaign]:
-        """List campaigns (section "List campaigns").
+        """List campaigns (section "List campaigns" of the service's API documentation).
 
         Await the result for one page, or iterate over the result for all campaigns of all pages.
 
@@ -120,7 +120,9 @@ class Campaigns(_Resource):
 
     @drop_frames_async
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
-        """Return the steps of a campaign, with statistics per template (section "List steps of a campaign").
+        """Return the steps of a campaign, with statistics per template.
+
+        See the section "List steps of a campaign" of the service's API documentation.
 
         Args:
             campaign: Id of the campaign.
@@ -155,7 +157,7 @@ class Mailboxes(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Pager[Mailbox]:
-        """List mailboxes (section "List mailboxes").
+        """List mailboxes (section "List mailboxes" of the service's API documentation).
 
         Await the result for one page, or iterate over the result for all mailboxes of all pages.
 
@@ -193,7 +195,9 @@ class Workspaces(_Resource):
     async def fields(
         self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET
     ) -> list[WorkspaceField]:
-        """Return all fields that contacts of the workspace can have (section "List fields of a workspace").
+        """Return all fields that contacts of the workspace can have.
+
+        See the section "List fields of a workspace" of the service's API documentation.
 
         Args:
             workspace: Id of the workspace; defaults to the client's workspace.
@@ -236,7 +240,7 @@ class Contacts(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> CreatedContact:
-        """Create one contact (section "Create contact").
+        """Create one contact (section "Create contact" of the service's API documentation).
 
         The request is retried after a lost response. A retry cannot create a second contact, because the service detects
         duplicates by e-mail and workspace. After a retry, it can be unknown which attempt or client created the contact. In that
@@ -295,7 +299,7 @@ class Contacts(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> BulkRun:
-        """Create any number of contacts concurrently (section "Create contact").
+        """Create any number of contacts concurrently (section "Create contact" of the service's API documentation).
 
         Use the result as `async with client.contacts.create_many(rows) as outcomes: async for outcome in outcomes: ...`, or await
         the result for a `BulkReport`. Rows are read on demand. A row that fails is reported as an outcome, never as an exception.
@@ -321,8 +325,9 @@ class Contacts(_Resource):
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
             resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
                 is an error.
-            earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`). `"unknown"` continues even if the journal is
-                damaged, empty or lost, and implies `resume`. Every row without an outcome then counts as possibly sent.
+            earlier: Whether the journal shows every row that an earlier run may have sent (`"known"`) or not (`"unknown"`).
+                `"unknown"` continues even if the journal is damaged, empty or lost, and implies `resume`. Every row without an
+                outcome then counts as possibly sent.
             spool: Save all rows in the journal before the first row is sent. A resumed run then does not read `rows`.
             total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.
             stop_after_rejects: Stop the run if the first `stop_after_rejects` outcomes are all rejections; `None` never stops

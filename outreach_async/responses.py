@@ -23,7 +23,8 @@ MASK: Final = "***"
 _MAX_REASON_LENGTH: Final = 200
 _MAX_FAULTS_LENGTH: Final = 1000
 _MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
-"""Maximum number of response bytes that an error uses. Masking a megabyte would block the event loop for up to a second."""
+"""Maximum number of bytes of a response body, or of another string, that are inspected to build an error. Masking a megabyte
+would block the event loop for up to a second."""
 _MAX_BYTES_PER_CHARACTER: Final = 64
 """Maximum size of an encoded character of a secret, in bytes: the longest HTML entity, with its ampersand escaped four times."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
@@ -111,7 +112,10 @@ def _mask_string_beginning(text: str, secrets: Secrets) -> str:
 
 
 def _cut_for_masking(text: str, secrets: Secrets) -> str:
-    """Return the part of a string that `_mask_beginning` reads, and one more character so that it detects the cut."""
+    """Return the part of a string that `_mask_beginning` reads, plus one character.
+
+    The additional character shows `_mask_beginning` that the string is longer.
+    """
     return text[: _MAX_INSPECTED_BYTES + _masking_margin(secrets) + 1]
 
 
@@ -156,8 +160,8 @@ def _one_of(forms: Iterable[str]) -> str:
 def _escaped_pattern(character: str) -> str:
     """Return a pattern that matches a character itself, or its escapes in JSON and Python, including nested escapes.
 
-    For a backslash, the pattern matches only its escapes, such as two backslashes. No alternative may be a prefix of another,
-    because matching could then take exponential time.
+    For a backslash, the pattern matches only its escapes, such as two backslashes. No alternative may be a prefix of another;
+    otherwise, matching could take exponential time.
     """
     return _one_of([*_escape_patterns(character), re.escape(character) if character != "\\" else r"\\\\"])
 
@@ -211,8 +215,9 @@ def _entity_names() -> Mapping[str, tuple[str, ...]]:
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
     """Return the base64 characters of a text that follows `before` other bytes, without those that also encode other bytes.
 
-    The characters are the second item of the result. The first item is true if the text shares a character with the preceding
-    bytes, and the third item is true if it shares one with the following bytes.
+    Returns:
+        A tuple of three items: whether the text shares a character with the preceding bytes, the characters, and whether the
+        text shares a character with the following bytes.
     """
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
@@ -274,7 +279,7 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
         operation: The operation's name.
         response: The response.
         secrets: Strings to mask.
-        now: Current time in Unix seconds, for a `Retry-After` that is a date if the response has no `Date`.
+        now: Current time in Unix seconds. It is used if `Retry-After` is a date and the response has no `Date`.
     """
     attributes = _error_attributes(operation, response, secrets)
     text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"

@@ -59,9 +59,12 @@ class RetryPolicy:
 class Idempotency(Enum):
     """The condition under which an operation may be retried."""
 
-    SAFE = "always: a read, which changes nothing"
-    IDEMPOTENT = "always: a create request; after a lost response, the outcome of the next attempt is ambiguous"
-    UNKNOWN = "only if no byte was sent: an operation unknown to the library"
+    SAFE = "may be retried even if the request was sent: a read, which changes nothing"
+    IDEMPOTENT = (
+        "may be retried even if the request was sent: a create request; after a lost response, the outcome of the next attempt "
+        "may be ambiguous"
+    )
+    UNKNOWN = "may be retried only if no byte was sent: an operation unknown to the library"
 
 
 class FailureKind(Enum):
@@ -76,8 +79,8 @@ class FailureKind(Enum):
 class RetryDecision(Enum):
     """A throttle's decision after a failed attempt."""
 
-    RETRY = "retry; the service or the network failed, and the failure does not count against the call"
-    RETRY_COUNTED = "retry; the failure counts against the call"
+    RETRY = "retry; the service or the network failed; the failure does not count towards the call's maximum number of attempts"
+    RETRY_COUNTED = "retry; the failure counts towards the call's maximum number of attempts"
     GIVE_UP = "do not retry: the error is final, the call has used up its attempts, or the retry budget is empty"
     STOP_RUN = "the run is over"
 
@@ -91,11 +94,12 @@ class FailedAttempt:
         kind: Kind of failure, which defines what is known about the request.
         started: Time at which the attempt started.
         ended: Time at which the attempt failed.
-        counted_failures: Number of earlier failures counted against the call.
+        counted_failures: Number of earlier failures that count towards the call's maximum number of attempts.
         retry_after: Number of seconds that the service asked the client to wait; `None` if it did not ask.
         can_retry: False if the call ends regardless of the throttle's decision. A throttle must then not charge the
             retry budget.
-        can_wait: True for a read with a deadline. While the service throttles it, such a read is retried until the deadline.
+        can_wait: True for a read with a deadline. While the service throttles such a read, the read is retried until
+            its deadline.
         earlier_failures: Number of earlier failures of the call, counted or not.
         first_failed_at: Time of the first failure of the call.
     """
@@ -211,7 +215,7 @@ def is_retryable(failure_kind: FailureKind, idempotency: Idempotency) -> bool:
 
 
 def backoff_delay(policy: RetryPolicy, attempts: int) -> float:
-    """Return the wait in seconds after this many failed attempts, by exponential backoff with full jitter."""
+    """Return the wait in seconds after `attempts` failed attempts, by exponential backoff with full jitter."""
     # The exponent is limited because a row of a bulk run can have any number of attempts, and 2.0**1024 overflows.
     ceiling = min(policy.backoff_cap, policy.backoff * 2.0 ** min(attempts - 1, 60))
     return policy.jitter() * ceiling

@@ -56,7 +56,7 @@ def reveal(value: T | Secret) -> T | str:
 
 
 def mask_keys(text: str) -> str:
-    """Return a string with every owner key masked, because a message may quote a key that was passed as the wrong argument."""
+    """Return a string with every owner key masked, because a message may quote a key passed in place of another argument."""
     return _KEY_IN_TEXT.sub("key_***", text)
 
 

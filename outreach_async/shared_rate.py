@@ -1,4 +1,4 @@
-"""Share one rate among several clients: the protocol, the rule that divides a rate, and its use within one process.
+"""Share one rate among several clients: the protocol, the rule that divides the rate, and `SharedRate` for a single process.
 
 A service limits all clients of a key together. Clients that learn the limit independently starve one another. With a `Rate`,
 clients report their usage and receive shares of one common rate:
@@ -57,7 +57,8 @@ LIFETIME: Final = 1.5
 _INITIAL_RATE: Final = 10.0
 """Initial rate of all clients together, in requests per second, if no limit is configured."""
 _SEARCH_FACTOR: Final = 1.5
-"""Ratio of the rate to the achieved rate while the limit is unknown. The rate grows tenfold in about five seconds."""
+"""Ratio of the allowed rate to the achieved rate while the limit is unknown. The allowed rate can grow tenfold in about five
+seconds."""
 _BETA: Final = 0.8
 """After a refusal, the limit is lowered to this fraction of the achieved rate. In simulations with 2 to 8 clients, the
 fraction that a single client uses (0.7) left more of the rate unused, and caused as many refusals."""
@@ -68,9 +69,11 @@ _DEMAND_DECAY: Final = 1.0
 _MIN_PERIOD: Final = 0.1
 """Minimum period in seconds for calculating a client's demand. Requests in a shorter period do not indicate a rate."""
 _HEADROOM: Final = 1.25
-"""Ratio of share to demand for a client that needs less than an equal share. The headroom makes a rising demand visible."""
+"""Ratio of share to demand for a client whose demand is less than the maximum share (see `water_level`). The client can
+thus send more requests than before, so its next report shows whether its demand has risen."""
 _IDLE_SHARE: Final = 1.0
-"""Minimum share in requests per second, unless an equal share is smaller. An idle client can thus send a request at once."""
+"""Minimum share of a client, in requests per second. It lets an idle client send a request at once. A client's share is smaller
+only if no client's share reaches this minimum."""
 
 
 def _require(*, positive: bool) -> Any:
@@ -188,9 +191,9 @@ class _ClientState:
 class RateCoordinator:
     """Divides one rate among clients, without waiting or I/O. `redis_rate.lua` implements the same rule.
 
-    The rate is the smaller of `limit` and a limit that the coordinator learns from the reports of all clients. The algorithm
-    is that of a single client. Until the first refusal, the rate is `limit`, or a multiple of the achieved rate if there is no
-    `limit`.
+    The rate is the smaller of `limit` and a limit that the coordinator learns from the reports of all clients. It learns
+    this limit with `CubicLimit`, like a client that does not share its rate. Until the first refusal, the rate is `limit`, or a
+    multiple of the achieved rate if there is no `limit`.
 
     Args:
         limit: Maximum rate of all clients together, in requests per second; `None` for no maximum.
@@ -218,7 +221,7 @@ class RateCoordinator:
         return min(unlimited, learned)
 
     def step(self, usage: RateUsage, clock: float) -> RateShare:
-        """Record a report at the time `clock`, in seconds, and return the client's next share."""
+        """Record a report received at `clock`, a time in seconds, and return the client's next share."""
         # The time of the rule is the sum of the clock's steps forward, because a clock may be set back.
         elapsed = 0.0 if self._clock is None else max(0.0, clock - self._clock)
         self._clock = clock
@@ -336,19 +339,20 @@ class SharedRate:
 # Renewal of a client's share.
 
 _INTERVAL: Final = 0.25
-"""Seconds between two reports of a client that sends requests."""
+"""Seconds between two usage reports from a client that sends requests."""
 _IDLE_INTERVAL: Final = 0.5
-"""Seconds between two reports of an idle client. Its share is renewed, so its next request need not wait for a share."""
+"""Seconds between two usage reports from an idle client. Each report renews the client's share, so the client's next request need
+not wait for a share."""
 
 
 class RatePoller:
-    """Renews a client's share in a background task: reports the client's usage to a rate, and applies the returned share.
+    """Renews a client's share in a background task: reports the client's usage to a `Rate`, and applies the returned share.
 
     Requests never wait for a report. If reports fail or hang, the client's last share expires, and the client sends nothing until
     a report succeeds.
 
     Args:
-        rate: The rate.
+        rate: The `Rate` that receives the reports and returns the shares.
         limiter: The client's limiter, which counts the usage and obeys the share.
     """
 
@@ -410,7 +414,7 @@ class RatePoller:
         )
 
     async def _report(self, usage: RateUsage, now: float) -> None:
-        """Report the usage at the time `now` and apply the share.
+        """Report the usage up to the time `now`, and apply the share that the rate returns.
 
         A failure is logged, and the last share stays valid until it expires.
         """
@@ -425,7 +429,7 @@ class RatePoller:
                 text = (
                     f"{type(error).__name__}: {error}" if isinstance(error, OutreachError | TypeError) else type(error).__name__
                 )
-                LOGGER.warning("rate: renewing the share failed; nothing is sent after the last share expires: %s", text)
+                LOGGER.warning("rate: renewing the share failed (%s); nothing is sent after the last share expires", text)
             return
         if self._is_failing:
             self._is_failing = False

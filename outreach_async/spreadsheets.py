@@ -8,12 +8,13 @@ from typing import Final
 _FORMULA: Final = r"['\"]*[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]"
 """Pattern for the start of a cell that a spreadsheet evaluates as a formula.
 
-The last four characters are full-width forms, which East Asian versions of spreadsheet programs also accept. Leading
-apostrophes are included because `unescape_formula` must not remove an apostrophe of the original string. Quotes are
-included because a program that reads the file may remove them.
+The last four characters are full-width forms, which East Asian versions of spreadsheet programs also accept. The pattern
+also matches a formula after leading apostrophes or quotation marks. A cell such as `'=1` gets another apostrophe, which
+`unescape_formula` removes instead of the original one. A program that reads the file may remove leading quotation marks, which
+would leave a formula.
 """
 _CELL_START: Final = r"(?<![^,;|\t\n])"
-"""Pattern for the positions at which a cell may start: the start of a string, and after every possible delimiter."""
+"""Pattern for the positions where a cell may start: the start of the string, and the position after each possible delimiter."""
 _UNESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}(?={_FORMULA})")
 _ESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}'(?={_FORMULA})")
 

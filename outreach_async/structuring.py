@@ -1,6 +1,7 @@
-"""A strict cattrs converter that reports every fault and keeps unknown fields. `configure_converter` registers the hooks.
+"""A strict cattrs converter that reports all faults at once and keeps unknown fields. `configure_converter` registers the hooks.
 
-In a list, only the faults of the first 20 faulty items are reported, which limits the cost of decoding a response.
+There is one exception: in a list, only the faults of the first 20 faulty items are reported. This limits the cost of decoding a
+response.
 """
 
 from __future__ import annotations

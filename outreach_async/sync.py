@@ -218,7 +218,7 @@ class SyncPager(Generic[Item]):
             yield from self._loop.run(self._pager.next_items, cursor)
 
     def page(self) -> Page[Item]:
-        """Fetch the first page, as awaiting a `Pager` does.
+        """Fetch the page at which an iteration starts, as awaiting a `Pager` does.
 
         Example:
             ```python

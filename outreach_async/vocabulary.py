@@ -177,7 +177,7 @@ STANDARD_FIELDS: Final[tuple[str, ...]] = (
     "school",
     "degree",
 )
-"""The 35 optional fields of a new contact, in the interface's order."""
+"""The 35 optional fields of a new contact, in the order of the service's API documentation."""
 
 RESERVED_FIELDS: Final[frozenset[str]] = frozenset({"owner_key", "workspace", "email", "upload_options", *STANDARD_FIELDS})
 """Keys of a create request's body that `extra` may not contain."""

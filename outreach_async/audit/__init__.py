@@ -32,9 +32,9 @@ A finding has a severity (`critical`, `error`, `warning`, `info`), a message wit
 `confidence` is `low` if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore
 depends on the lower bound of its 95 % confidence interval. A mailbox starts with 100 points, and each rule that applies deducts
 40, 20, 8 or 0 points, depending on the severity. `report.scores` contains the mean scores by workspace and by domain, weighted
-by the e-mails sent. A critical finding limits the overall score, and the score of its domain if it has one, to 40. The exit code
-`report.exit_code("warning")` is 0 for clean, 1 for findings of this severity or worse, 3 for incomplete, 77 for access denied.
-To check a single mailbox, call `check(mailbox)`.
+by the e-mails sent. A critical finding limits the overall score to 40. If the finding is about a domain or one of its mailboxes,
+the domain's score is also limited to 40. The exit code `report.exit_code("warning")` is 0 for clean, 1 for findings of this
+severity or worse, 3 for incomplete, 77 for access denied. To check a single mailbox, call `check(mailbox)`.
 
 Policies
 --------

@@ -216,7 +216,10 @@ class StepCase:
 
     @property
     def will_send(self) -> bool:
-        """True if the step may still send e-mails: the campaign is a draft, contacts are left, or their number is unknown."""
+        """True if the step may still send e-mails.
+
+        The campaign is then a draft, or contacts still have to go through the step, or the number of these contacts is unknown.
+        """
         left = figure_or_none(self.step.left_to_send)
         return self.of.campaign.status == DRAFT or left is None or left > 0
 
@@ -290,7 +293,7 @@ def check_end(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
 
 def check_stale_draft(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
     """Return a `Sign` if a draft is old and has had no recent activity."""
-    return _check_stale(case, DRAFT, "it is still a draft", thresholds["days"])
+    return _check_stale(case, DRAFT, "the campaign is still a draft", thresholds["days"])
 
 
 def check_paused(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
@@ -383,7 +386,7 @@ def _name_order(order: object) -> str:
 
 
 def check_known_states(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the campaign's status or the type of a step is a value that the interface does not list."""
+    """Return a `Sign` if the campaign's status or the type of a step is a value that is not in the API documentation."""
     unknown = [] if case.campaign.status in set(CampaignStatus) else [f"its status is {quote(case.campaign.status)}"]
     steps = case.steps or ()
     types = dict.fromkeys(step.type for step in steps if step.type not in set(StepType))
@@ -401,7 +404,7 @@ def check_live_templates(case: StepCase, _thresholds: Thresholds) -> Sign | None
 
 
 def check_step_status(case: StepCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a live campaign has a step that is not live, although contacts are left for the step."""
+    """Return a `Sign` if a live campaign has a step that is not live, although contacts still have to go through the step."""
     left = figure_or_none(case.step.left_to_send)
     if case.of.campaign.status != _LIVE or case.step.status == _LIVE_STEP or not left:
         return None

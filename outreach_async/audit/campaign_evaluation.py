@@ -33,7 +33,10 @@ _PLACEHOLDER_RULE: Final = "OA222"
 _VARIANT_RULE: Final = "OA230"
 _COMPARISON_IDS: Final = frozenset(rule.id for rule in COMPARISON_RULES)
 _MIN_AGE: Final = 30 * DAY
-"""Minimum age, in seconds, of a mailbox or campaign that the workspace rules count, because `sent_30days` covers 30 days."""
+"""Minimum age, in seconds, of the mailboxes and campaigns in `WorkspaceFacts`.
+
+The minimum is 30 days, because `sent_30days` covers 30 days.
+"""
 
 
 def check_campaign(
@@ -48,7 +51,7 @@ def check_campaign(
     """Check one campaign and its steps against every rule about campaigns and steps.
 
     Args:
-        campaign: The campaign (section "Campaign" of the service's interface).
+        campaign: The campaign (section "Campaign" of the API documentation).
         steps: The steps of the campaign; if omitted, rules about steps and about e-mails sent do not apply.
         fields: The fields of the workspace; if omitted, placeholders are not checked.
         policy: The policy to apply; by default, all rules with their default thresholds.
@@ -161,7 +164,7 @@ def _build_row(case: CampaignCase, workspace: str) -> CampaignRow:
 
 
 def _mark(row: CampaignRow, findings: Iterable[Finding]) -> CampaignRow:
-    """Return a copy of a row with the worst severity and the rule ids of its findings."""
+    """Return a copy of a row, completed with the worst severity and the rule ids of its findings."""
     known = list(findings)
     severity = min((finding.severity for finding in known), key=lambda severity: severity.rank, default=None)
     return attrs.evolve(row, severity=severity, rules=list(dict.fromkeys(finding.rule for finding in known)))
@@ -264,7 +267,10 @@ def compare_campaigns(
 
 
 def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
-    """Return a copy of a row with the `planned_end` of the earlier row, unless contacts were added since the earlier report."""
+    """Return a copy of a row with its `planned_end`: that of the earlier row, or otherwise the row's own `end`.
+
+    The row's own `end` is used if there is no earlier `planned_end`, or if contacts were added since the earlier report.
+    """
     if before is None or before.planned_end is None or (row.contacts or 0) > (before.contacts or 0):
         return attrs.evolve(row, planned_end=row.end)
     return attrs.evolve(row, planned_end=before.planned_end)

@@ -119,14 +119,16 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         severity=Severity.INFO,
         wording="status is live, e-mails were sent, and left_to_send of every step is 0",
         applies=conditions.check_end,
-        source="section Step of the service's interface: left_to_send counts the contacts that still have to go through a step",
+        source='section "Step" of the API documentation: left_to_send is the number of contacts that still have to go through '
+        "the step",
         remedy="Add contacts, or pause the campaign.",
     ),
     CampaignRule(
         id="OA205",
         title="Stale draft",
         severity=Severity.INFO,
-        wording="status is draft, and created and last_activity are certainly more than {days} days ago",
+        wording="status is draft, the campaign was created more than {days} days ago, and last_activity is unknown or certainly "
+        "more than {days} days ago",
         thresholds=MappingProxyType({"days": 30}),
         applies=conditions.check_stale_draft,
         source="our own threshold: contacts and offers that are a month old need a review before use",
@@ -136,7 +138,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         id="OA206",
         title="Paused for long",
         severity=Severity.INFO,
-        wording="status is paused, e-mails are left to send, and created and last_activity are certainly over {days} days ago",
+        wording="status is paused, e-mails are left to send, the campaign was created more than {days} days ago, and "
+        "last_activity is unknown or certainly more than {days} days ago",
         thresholds=MappingProxyType({"days": 30}),
         applies=conditions.check_paused,
         source="our own threshold: follow-ups after a month without contact read like new e-mails",
@@ -150,8 +153,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         "is {warning:.1%} or more; error if {error:.1%} or more, critical if {critical:.1%} or more",
         thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_campaign_bounces,
-        source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
-        "WarmySender: sample of 50 e-mails or more",
+        source="Amazon SES recommends a bounce rate below 2 %, reviews accounts from 5 % and may pause them from 10 % (AWS "
+        "reputation metrics); WarmySender: sample of 50 e-mails or more",
         remedy="Pause the campaign, verify the addresses of its remaining contacts, and remove those that fail.",
     ),
     CampaignRule(
@@ -182,18 +185,19 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         id="OA213",
         title="Impossible figures of a campaign",
         severity=Severity.ERROR,
-        wording="bounces_num is above the e-mails sent, or a figure is negative, not a number or implausibly large",
+        wording="bounces_num is above the number of e-mails sent, or a figure is negative, not a number or implausibly large",
         applies=conditions.check_campaign_figures,
-        source="sections Campaign, Step and Template of the service's interface: these fields are counts, percentages and times",
+        source='sections "Campaign", "Step" and "Template" of the API documentation: these fields are counts, percentages and '
+        "times",
         remedy="Do not rely on the figures of this campaign; report the figures named in the message to the service's support.",
     ),
     CampaignRule(
         id="OA290",
         title="Unknown campaign status or step type",
         severity=Severity.INFO,
-        wording="the campaign's status or a step's type is a value that is not in the service's interface",
+        wording="the campaign's status or a step's type has a value that is not in the API documentation",
         applies=conditions.check_known_states,
-        source="the service's interface shows the statuses draft, live and paused, and the type auto_email",
+        source="the API documentation shows the statuses draft, live and paused, and the type auto_email",
         remedy="Inspect the campaign in the service; if the value is normal, turn this rule off in the policy.",
     ),
 )
@@ -220,20 +224,20 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="Step without live templates",
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
-        wording="a live step has no live template, and either contacts are left for the step or the campaign is a draft; warning "
-        "unless the campaign is live",
+        wording="a live step has no live template, and either contacts still have to go through the step or the campaign is a "
+        "draft; the severity is warning unless the campaign is live",
         applies=conditions.check_live_templates,
         source="the service sends live templates only; contacts wait at a step without one",
-        remedy="Make a template of the step live, or delete the step.",
+        remedy="Make one of the step's templates live, or delete the step.",
     ),
     StepRule(
         id="OA221",
         title="Step not live",
         severity=Severity.WARNING,
-        wording="the campaign is live, contacts are left for the step, and the step's status is not live",
+        wording="the campaign is live, contacts still have to go through the step, and the step's status is not live",
         applies=conditions.check_step_status,
-        source="section Step of the service's interface: live means running",
-        remedy="Make the step live, or delete it; until then its contacts wait.",
+        source='section "Step" of the API documentation: live means running',
+        remedy="Make the step live, or delete it; until then, its contacts wait.",
     ),
     StepRule(
         id="OA222",
@@ -241,18 +245,19 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
         wording="a live template has a placeholder in double curly braces that is not the code of a field of the workspace, and "
-        "either contacts are left for the step or the campaign is a draft; warning unless the placeholder resembles a code",
+        "either contacts still have to go through the step or the campaign is a draft; the severity is warning unless the "
+        "placeholder resembles a code",
         applies=conditions.check_placeholders,
-        source="section Workspace field of the service's interface lists every field and variable of a workspace",
-        remedy="Correct the placeholder, or create the field; until then recipients may read the placeholder itself.",
+        source='section "Workspace field" of the API documentation lists every field and variable of a workspace',
+        remedy="Correct the placeholder, or create the field; until then, recipients may see the placeholder itself.",
     ),
     StepRule(
         id="OA230",
         title="A variant gets more replies",
         severity=Severity.INFO,
-        wording="contacts are left, and the evidence (e-value) that a live variant gets more replies than another is at least "
-        "{odds} times the number of pairs of variants; two variants are not compared if their numbers of e-mails sent "
-        "differ by more than {difference:.1%}",
+        wording="contacts still have to go through the step, and the evidence (e-value) that a live variant gets more replies "
+        "than another is at least {odds} times the number of pairs of variants; two variants are not compared if their numbers "
+        "of e-mails sent differ by more than {difference:.1%}",
         thresholds=MappingProxyType({"odds": 20, "difference": 0.10}),
         applies=conditions.check_variants,
         source="without a real difference, at most 5 % of all tests reach an e-value of 20, no matter how often they are checked "
@@ -267,12 +272,13 @@ WORKSPACE_RULES: Final[tuple[WorkspaceRule, ...]] = (
         id="OA240",
         title="Unused daily limits",
         severity=Severity.WARNING,
-        wording="sent_30days of the workspace's mailboxes is below {share:.1%} of their daily_limit x 22 working days, and its "
-        "live campaigns have at least {days} times the sum of daily_limit left to send; mailboxes and campaigns younger than 30 "
-        "days do not count",
+        wording="in 30 days, the workspace's mailboxes sent less than {share:.1%} of what their daily limits allow in 22 working "
+        "days, and sending the remaining e-mails of the live campaigns takes at least {days} days at these limits; mailboxes and "
+        "campaigns younger than 30 days do not count",
         thresholds=MappingProxyType({"share": 0.30, "days": 5}),
         applies=conditions.check_unused_limits,
-        source="our own thresholds: usage is below a third of the limits, although the remaining e-mails fill a working week",
+        source="our own thresholds: usage is below a third of the limits, although sending the remaining e-mails takes a working "
+        "week or more",
         remedy="Add the idle mailboxes to the live campaigns, and check the sending times of their schedules.",
     ),
 )
@@ -290,8 +296,8 @@ CAMPAIGN_UNDECODABLE: Final = Rule(
     id="OA912",
     title="Campaign not readable",
     severity=Severity.ERROR,
-    wording="a campaign does not match the service's interface",
-    source="section Campaign of the service's interface",
+    wording="a campaign does not match the API documentation",
+    source='section "Campaign" of the API documentation',
     remedy="Inspect the campaign in the service, and report the fields named in the message to the service's support.",
 )
 CAMPAIGNS_MISSING: Final = Rule(
@@ -299,7 +305,7 @@ CAMPAIGNS_MISSING: Final = Rule(
     title="Campaigns not listed",
     severity=Severity.ERROR,
     wording="total_found is higher than the number of campaigns listed",
-    source="section List campaigns of the service's interface",
+    source='section "List campaigns" of the API documentation',
     remedy="Run the audit again: campaigns may have been added during the audit. If the finding persists, report the figures to "
     "the service's support.",
 )
@@ -308,7 +314,7 @@ STEPS_UNREAD: Final = Rule(
     title="Steps not read",
     severity=Severity.ERROR,
     wording="the steps of a campaign could not be read",
-    source="section List steps of a campaign of the service's interface",
+    source='section "List steps of a campaign" of the API documentation',
     remedy="Run the audit again: the campaign may have been deleted during the audit. If the finding persists, report the error "
     "to the service's support.",
 )
@@ -317,7 +323,7 @@ FIELDS_UNREAD: Final = Rule(
     title="Fields not read",
     severity=Severity.ERROR,
     wording="the fields of the workspace could not be read, so placeholders were not checked",
-    source="section List fields of a workspace of the service's interface",
+    source='section "List fields of a workspace" of the API documentation',
     remedy="Check the permission to read the workspace's fields, then run the audit again.",
 )
 

@@ -304,7 +304,7 @@ class WorkspaceCampaigns:
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
-        """Create the results from JSON values; raise `msgspec.ValidationError`, a `ValueError`, if the values are damaged."""
+        """Create the results from JSON values; raise `msgspec.ValidationError`, a `ValueError`, if the values are invalid."""
         return msgspec.convert(values, cls)
 
 

@@ -92,7 +92,7 @@ def check_domain_size(facts: DomainFacts, thresholds: Thresholds) -> Sign | None
 
 
 def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the domain sends in bulk, but some of its mailboxes do not have SPF, DKIM or DMARC."""
+    """Return a `Sign` if the domain sends in bulk, but some of its mailboxes lack at least one of SPF, DKIM and DMARC."""
     daily = facts.sent_30days / WORKDAYS
     if not facts.lacking or daily < thresholds["daily"]:
         return None
@@ -229,7 +229,7 @@ def build_missing_authentication_sign(what: str, domain: DomainFacts, thresholds
     volume = domain.daily_limit
     if not volume >= thresholds["critical"]:
         return Sign(f"no {what}")
-    return Sign(f"no {what}; its domain may send {format_number(volume)} e-mails a day", severity=Severity.CRITICAL)
+    return Sign(f"no {what}; the mailbox's domain may send {format_number(volume)} e-mails a day", severity=Severity.CRITICAL)
 
 
 def missing_authentication(field: str, name: str) -> Condition:
@@ -323,7 +323,7 @@ def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
     allowed = format_number(limit * WORKDAYS)
-    message = f"{format_number(sent)} e-mails sent in 30 days; its daily limit allows {allowed}"
+    message = f"{format_number(sent)} e-mails sent in 30 days; the mailbox's daily limit allows {allowed}"
     return Sign(message, {"sent_30days": sent, "daily_limit": limit})
 
 
@@ -335,7 +335,7 @@ def check_activity(case: Case, thresholds: Thresholds) -> Sign | None:
     ago = parse_relative_time(case.mailbox.last_activity)
     if ago is None or ago.least <= thresholds["days"] * DAY:
         return None
-    message = f"no activity for {format_days(ago.least)} or more, but {format_quantity(campaigns, 'campaign')} may use it"
+    message = f"no activity for {format_days(ago.least)} or more, but the mailbox is in {format_quantity(campaigns, 'campaign')}"
     return Sign(message, {"campaigns": campaigns})
 
 
@@ -344,7 +344,7 @@ def check_status(case: Case, _thresholds: Thresholds) -> Sign | None:
     campaigns = case.mailbox.campaigns
     if case.mailbox.status == _ACTIVE or not campaigns > 0:
         return None
-    message = f"its status is {quote(case.mailbox.status)}, but {format_quantity(campaigns, 'campaign')} may use it"
+    message = f"its status is {quote(case.mailbox.status)}, but the mailbox is in {format_quantity(campaigns, 'campaign')}"
     return Sign(message, {"campaigns": campaigns})
 
 
@@ -356,7 +356,7 @@ def check_open_rate(case: Case, thresholds: Thresholds) -> Sign | None:
     ago = parse_relative_time(case.mailbox.last_activity)
     if ago is not None and ago.least >= thresholds["days"] * DAY:  # no e-mails were sent recently, so none could be opened
         return None
-    message = f"{opened:.1f} % opened in 14 days; its average is {usual:.1f} %"
+    message = f"an open rate of {opened:.1f} % in the last 14 days; the mailbox's average is {usual:.1f} %"
     return Sign(message, {"opened_14days": opened, "avg_open_rate": usual})
 
 
@@ -380,7 +380,7 @@ _NO_DOMAIN_IP: Final = Sign("its domain has no IP address")  # one object for al
 
 
 def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox's type or status is a value that the interface does not list."""
+    """Return a `Sign` if the mailbox's type or status is a value that the API documentation does not list."""
     box = case.mailbox
     if box.type in _TYPES and box.status in _STATUSES:
         return None

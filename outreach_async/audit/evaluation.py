@@ -43,7 +43,7 @@ def check(
     """Check one mailbox against every rule about single mailboxes. Rules about several mailboxes need `audit`.
 
     Args:
-        mailbox: The mailbox (section "Mailbox" of the service's interface).
+        mailbox: The mailbox (section "Mailbox" of the API documentation).
         policy: The policy to apply; by default, all rules with their default thresholds.
         now: Time at which the mailbox was read, in Unix seconds. If omitted, the age is read from the fields `age` or `created`.
         workspace: Id of the workspace, which is copied to the findings.
@@ -104,7 +104,7 @@ _OWN_SERVER_TYPE: Final = MailboxType.SMTP_IMAP.value
 FIGURES: Final = (
     "daily_limit", "sent_today", "sent_30days", "bounced_30days", "blacklists", "opened_14days", "avg_open_rate",
 )  # fmt: skip
-"""Names of the number fields that a report shows for a mailbox with findings."""
+"""Names of the numeric fields that a report shows for a mailbox with findings."""
 
 
 @attrs.define(eq=False)
@@ -144,15 +144,15 @@ _KEPT_KINDS: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types"
 
 MailboxFacts = tuple[int, str | None, str | None, str | None, int, int, int]
 """The values of a mailbox that its groups need: digest, domain, server, type, e-mails sent in 30 days (in thousandths), daily
-limit (in thousandths), and flags. The domain, server or type is `None` if the mailbox has none, or if a part of the audit
-dropped it."""
+limit (in thousandths), and flags. The domain, server or type is `None` if the mailbox has none, or if the mailbox comes from an
+`AuditPart` that dropped this domain, server or type because it had too many."""
 
 
 class AuditState:
     """Checks mailboxes page by page, and collects the findings and totals of an audit.
 
     The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. Therefore, these findings and the
-    findings about domains and servers become final only after every mailbox has been read.
+    findings about domains and servers become final only after all mailboxes have been read.
 
     The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules
     about its domain and its server count the mailbox once, with its values in the first of these workspaces.
@@ -252,7 +252,7 @@ class AuditState:
                 columns.drop_unused()
 
     def trim(self) -> None:
-        """Drop domains, types and servers beyond the maximum. Call this method after every mailbox has been read."""
+        """Drop domains, types and servers beyond the maximum. Call this method once, after all mailboxes have been read."""
         self._trim(pages_follow=False)
 
     def _count_once(self) -> None:
@@ -268,7 +268,7 @@ class AuditState:
     def finish(
         self, reading_errors: Mapping[str, Sequence[Finding]], campaign_findings: Mapping[str, Sequence[Finding]]
     ) -> FinalFindings:
-        """Return all findings of the audit. Call this method after every mailbox has been read.
+        """Return all findings of the audit. Call this method once, after all mailboxes have been read.
 
         Args:
             reading_errors: Findings about errors while reading, by workspace.
@@ -345,7 +345,7 @@ class FinalFindings:
         campaigns: For each workspace, the findings about its campaigns.
         errors: For each workspace, the findings about errors while reading it.
         group_findings: The findings about domains and servers.
-        deferred: The findings that became final only after every mailbox was read.
+        deferred: The findings that became final only after all mailboxes had been read.
     """
 
     flagged: list[list[FlaggedMailbox]]

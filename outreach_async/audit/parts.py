@@ -34,11 +34,11 @@ if __name__ == "__main__":
     print(report.mailboxes, "mailboxes, unreadable:", report.unreadable)  # -> 2 mailboxes, unreadable: ['space_2']
 ```
 
-For several machines, pass the scheduler's address to `Client`, and set `OUTREACH_BASE_URL` where the workers start. If a worker
-dies, Dask runs its part again on another worker; after four such failures, the part fails. A repeated part starts from its
-beginning, so choose groups of workspaces that take minutes rather than hours to read. Dask shows task arguments, including the
-salt, to everybody who can reach the scheduler. All workers share the service's rate limit: give each `OutreachClient` a
-`RedisRate`, or divide the limit among the workers.
+For several machines, pass the scheduler's address to `Client`, and set `OUTREACH_BASE_URL` in the environment of the workers.
+If a worker dies, Dask runs its part again on another worker; after four such failures, the part fails. A repeated part starts
+from its beginning, so choose groups of workspaces that take minutes rather than hours to read. Dask shows task arguments,
+including the salt, to everybody who can reach the scheduler. All workers share the service's rate limit: give each
+`OutreachClient` a `RedisRate`, or divide the limit among the workers.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class AuditPart:
         at: Time of the audit, in Unix seconds.
         policy: Hash of the rules of the policy.
         salt: Hash of the salt; `merge` rejects parts with different salts.
-        dropped: For each kind of group from which groups were dropped, the largest digest of a group that was kept. `merge` also
-            drops the groups with larger digests.
+        dropped: For each kind of group (domain, type, server) of which the part dropped some, because there were too many: the
+            largest digest of the groups that the part kept. `merge` drops all groups of this kind with larger digests.
         workspaces: The workspaces of the part.
 
     Example:
@@ -205,14 +205,16 @@ async def audit_part(
 
 def _require_time(at: object) -> float:
     if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
-        raise InvalidRequest(f"at: expected a time in Unix seconds, got {type_name(at)}; pass the same time.time() to all parts")
+        raise InvalidRequest(
+            f"at: expected a time in Unix seconds, got {type_name(at)}; call time.time() once, and use the result for all parts"
+        )
     return at
 
 
 def _require_key(salt: object) -> bytes:
     """Check the salt, and return the key of the digests: a hash of the salt, because a key has a maximum length."""
     if not isinstance(salt, str) or not salt:
-        raise InvalidRequest("salt: expected a non-empty string; pass the same random string to all parts")
+        raise InvalidRequest("salt: expected a non-empty string; use the same random string for all parts")
     return blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
@@ -278,7 +280,7 @@ def _require_equal(parts: Sequence[AuditPart], policy: Policy) -> None:
             if (got := getattr(part, name)) != value:
                 space = part.workspaces[0].workspace if part.workspaces else "no workspace"
                 raise InvalidRequest(
-                    f"parts: expected parts with {name} {value}, got {got} for {space}; pass the same `{name}` to all parts"
+                    f"parts: expected parts with {name} {value}, got {got} for {space}; use the same `{name}` for all parts"
                 )
 
 
@@ -289,13 +291,13 @@ def _most_complete(parts: Iterable[AuditPart], workspaces: set[str]) -> dict[str
         reads_campaigns.add(each.campaigns is not None)
         if each.workspace not in workspaces:
             shown = shorten(repr(each.workspace), 80)
-            raise InvalidRequest(f"parts: expected only workspaces of the audit, got {shown}; add it to `workspaces`")
+            raise InvalidRequest(f"parts: expected only workspaces of the audit, got {shown}; add this one to `workspaces`")
         # Equally complete readings are compared by their data, so that the order of the parts has no effect.
         best[each.workspace] = max(best.get(each.workspace, each), each, key=_completeness)
     if len(reads_campaigns) > 1:
         raise InvalidRequest(
             "parts: expected campaigns in all parts or in no part, got parts with and without campaigns;"
-            " pass the same `campaigns` to all parts"
+            " use the same `campaigns` for all parts"
         )
     return best
 

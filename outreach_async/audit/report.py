@@ -48,15 +48,15 @@ class Report:
         at: Time of the audit, in Unix seconds.
         policy: The policy of the audit.
         groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
-        totals: Number of groups of each kind, including groups that are not in `groups`. Above a million, it is an estimate.
+        totals: Number of groups of each kind, including groups that are not in `groups`. Numbers above a million are estimates.
         rows: Mailboxes with findings, the worst first; at most 1,000.
         not_judged: Properties that the audit cannot check, because the service's fields do not show them, or because there are
             more than a million domains, types or servers.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
-        history: Scores and counts of at most 100 earlier audits, oldest first: the audits that this report was compared with,
-            and the audits in the history of their reports.
-        last_read: Time of the last complete reading, in Unix seconds, of each workspace that could not be read completely this
-            time. The data about these workspaces is from that time. Only the baseline of a brief has this attribute set.
+        history: Scores and counts of at most 100 earlier audits, oldest first: those of the reports that this report was
+            compared with, and those in the histories of these reports.
+        last_read: For each workspace that this audit could not read completely: the time of the last complete reading, in Unix
+            seconds. The data about the workspace is from that reading. Only the baseline of a brief has this attribute set.
         campaigns: The campaigns and their totals; `None` if the audit did not read campaigns.
 
     Example:
@@ -286,7 +286,7 @@ class Diff:
         resolved: Earlier findings that no longer apply.
         not_judged: Earlier findings that may still apply: the later audit did not read their subject, or their rule was turned
             off.
-        deltas: Changed numbers of unchanged findings.
+        deltas: Changes of the numbers in findings that are in both audits.
         scores: Changed scores and totals.
         added_workspaces: Ids of workspaces that only the later audit covers.
         removed_workspaces: Ids of workspaces that only the earlier audit covers.

@@ -84,8 +84,9 @@ class ServerRule(Rule):
 
 
 _BULK_SOURCE: Final = (
-    "Gmail requires SPF or DKIM of every sender, and SPF, DKIM and DMARC from 5,000 e-mails a day "
-    "(support.google.com/mail/answer/81126); since 2025-05-05 Microsoft rejects that volume without all three (550 5.7.515)"
+    "Gmail requires SPF or DKIM of every sender, and SPF, DKIM and DMARC of senders of 5,000 e-mails a day or more "
+    "(support.google.com/mail/answer/81126); since 2025-05-05 Microsoft rejects e-mails of such senders if one of the three is "
+    "missing (550 5.7.515)"
 )
 
 
@@ -145,7 +146,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         wording="blacklists is {error} or more; critical if {critical} or more",
         thresholds=MappingProxyType({"error": 1, "critical": 3}),
         applies=conditions.check_blacklists,
-        source="major lists such as Spamhaus cause rejections within hours, other lists after a review (inframail.io)",
+        source="a major blacklist such as Spamhaus causes rejections within hours; the other blacklists are less urgent "
+        "(inframail.io)",
         remedy="Pause the mailbox's campaigns, look up <domain> and the server_ip at check.spamhaus.org and "
         "mxtoolbox.com/blacklists, fix the cause, then ask each list to delist them.",
     ),
@@ -158,8 +160,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "{critical:.1%}; info if the bound is lower, or if fewer than {sample} e-mails were sent",
         thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_bounce_rate,
-        source="Amazon SES: stay below 2 %, review from 5 %, pause from 10 % (AWS reputation metrics); "
-        "WarmySender: sample of 50 e-mails or more",
+        source="Amazon SES recommends a bounce rate below 2 %, reviews accounts from 5 % and may pause them from 10 % (AWS "
+        "reputation metrics); WarmySender: sample of 50 e-mails or more",
         remedy="Pause the mailbox's campaigns, verify the addresses of the remaining contacts, remove those that fail, and "
         "resume with fewer e-mails a day.",
     ),
@@ -169,7 +171,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         severity=Severity.ERROR,
         wording="bounced_30days is above sent_30days, or a figure is negative, not a number or implausibly large",
         applies=conditions.check_figures,
-        source="section Mailbox of the service's interface: these fields are counts, percentages and a time",
+        source='section "Mailbox" of the API documentation: these fields are counts, percentages and a time',
         remedy="Do not rely on the figures of this mailbox; report the figures named in the message to the service's support.",
     ),
     MailboxRule(
@@ -202,8 +204,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "{second_days} days and daily_limit is above {second:,}",
         thresholds=MappingProxyType({"first_days": 14, "first": 10, "second_days": 28, "second": 30}),
         applies=conditions.check_warm_up,
-        source="warm up for 21 to 28 days before cold e-mail, 10 to 20 e-mails at a time (wordtothewise.com 2017; allstonlabs; "
-        "coldconvert; mailflo)",
+        source="warm up a mailbox for 21 to 28 days before cold e-mail; start the warm-up with 10 to 20 e-mails at a time "
+        "(wordtothewise.com 2017; allstonlabs; coldconvert; mailflo)",
         remedy="Lower the daily limit of the mailbox, then raise it by a few e-mails a day over four weeks.",
     ),
     MailboxRule(
@@ -221,7 +223,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA140",
         title="No activity, but in campaigns",
         severity=Severity.WARNING,
-        wording="last_activity is certainly more than {days} days ago and campaigns is above 0",
+        wording="last_activity is certainly more than {days} days ago, and campaigns is above 0",
         thresholds=MappingProxyType({"days": 14}),
         applies=conditions.check_activity,
         source="a mailbox in campaigns sends on working days; two weeks without activity suggest a lost connection",
@@ -233,7 +235,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         severity=Severity.ERROR,
         wording="status is not active and campaigns is above 0",
         applies=conditions.check_status,
-        source="active is the only mailbox status in the service's interface",
+        source="active is the only mailbox status in the API documentation",
         remedy="Reconnect the mailbox in the service and send a test e-mail, or remove it from its campaigns.",
     ),
     MailboxRule(
@@ -244,8 +246,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         "unknown or may be less than {days} days ago",
         thresholds=MappingProxyType({"share": 0.60, "sample": 100, "days": 14}),
         applies=conditions.check_open_rate,
-        source="only the trend of an open rate is meaningful, and a sudden drop is a warning (coldmailopenrate; coldconvert; "
-        "benchmarkemail 2025)",
+        source="only the trend of an open rate is meaningful, and a sudden drop is a warning sign (coldmailopenrate; "
+        "coldconvert; benchmarkemail 2025)",
         remedy="Run an inbox placement test; if e-mails of the mailbox miss the inbox, pause its campaigns and warm it up again.",
     ),
     MailboxRule(
@@ -272,9 +274,9 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA190",
         title="Unknown type or status",
         severity=Severity.INFO,
-        wording="type or status is a value that is not in the service's interface",
+        wording="type or status has a value that is not in the API documentation",
         applies=conditions.check_known_values,
-        source="the service's interface shows the types Google and SMTP & IMAP, and the status active",
+        source="the API documentation shows the types Google and SMTP & IMAP, and the status active",
         remedy="Inspect the mailbox in the service; if the value is normal, turn this rule off in the policy.",
     ),
 )
@@ -314,7 +316,8 @@ SERVER_RULES: Final[tuple[ServerRule, ...]] = (
         wording="{mailboxes} or more mailboxes of type SMTP & IMAP share a server_ip, and one of them is blacklisted",
         thresholds=MappingProxyType({"mailboxes": 2}),
         applies=conditions.check_shared_server,
-        source="blacklists list server addresses: all mailboxes on a listed server are rejected together (inframail.io)",
+        source="a blacklist contains server addresses, so e-mails from every mailbox on a listed server are rejected "
+        "(inframail.io)",
         remedy="Move the mailboxes that are not blacklisted to another server, and ask the blacklists to delist this server.",
     ),
 )
@@ -345,8 +348,8 @@ UNDECODABLE: Final = Rule(
     id="OA902",
     title="Mailbox not readable",
     severity=Severity.ERROR,
-    wording="a mailbox does not match the service's interface",
-    source="section Mailbox of the service's interface",
+    wording="a mailbox does not match the API documentation",
+    source='section "Mailbox" of the API documentation',
     remedy="Inspect the mailbox in the service, and report the fields named in the message to the service's support.",
 )
 MISSING: Final = Rule(
@@ -354,7 +357,7 @@ MISSING: Final = Rule(
     title="Mailboxes not listed",
     severity=Severity.ERROR,
     wording="total_found is higher than the number of mailboxes listed",
-    source="section List mailboxes of the service's interface",
+    source='section "List mailboxes" of the API documentation',
     remedy="Run the audit again: mailboxes may have been added during the audit. If the finding persists, report the figures to "
     "the service's support.",
 )

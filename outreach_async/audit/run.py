@@ -76,7 +76,7 @@ class WorkspaceReadResult:
     Attributes:
         workspace: Id of the workspace.
         mailboxes: Number of mailboxes read.
-        undecodable: Mailboxes that do not match the service's interface. A repeated mailbox is listed once if its id is readable.
+        undecodable: Mailboxes that do not match the API documentation. A repeated mailbox is listed once if its id is readable.
         missing: Number of mailboxes that `total_found` counts but the pages did not contain.
         error: The error that ended the reading early; `None` if the workspace was read completely.
         campaigns: The campaigns of the workspace; `None` if the audit does not read campaigns.
@@ -90,7 +90,7 @@ class WorkspaceReadResult:
     campaigns: CampaignsRead | None = None
 
     def summary(self) -> ReadSummary:
-        """Return the summary for the report. Errors become findings."""
+        """Return the summary for the report. Reading errors are reported as findings."""
         error = self.error
         denied = error is not None and explain_status(error.status_code).is_denied
         read, findings = self.campaigns, self._findings()
@@ -177,7 +177,7 @@ def stream(
     """Return an audit that yields each finding as soon as the finding is final; otherwise, it works like `audit`.
 
     Each finding of the report is yielded once. Findings that depend on a whole domain or server (OA101 to OA103, and findings
-    about domains and servers) are yielded after every mailbox has been read.
+    about domains and servers) are yielded after all mailboxes have been read.
 
     Args:
         client: Client to read with. Its default workspace is ignored.

@@ -224,7 +224,7 @@ class GroupScores:
         return worst + [key for _, key in nsmallest(most - len(worst), clean)]
 
     def scores(self) -> Scores:
-        """Return the scores of all mailboxes, of the workspaces and of the domains."""
+        """Return the overall score, the score of each workspace, and the scores of the worst `MAX_SCORED_DOMAINS` domains."""
         totals = self._totals["workspace"]
         workspaces = {key: totals[key] for key in sorted(totals, key=lambda key: totals[key].first)}
         overall = MailboxTotals(

@@ -1,4 +1,4 @@
-"""Store, in bounded memory, totals of mailboxes by group and the mailbox data that rules about groups need."""
+"""Store, in bounded memory, the totals of mailboxes by group, and the mailbox data that rules about groups need."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class GroupTotals:
         """Largest digest of a kept key; `None` while all keys are kept."""
 
     def add(self, key: str, sent: int, limit: int, workspace: int, mailboxes: int = 1) -> int:
-        """Add mailboxes to the totals of a key, and return the index of the key; -1 if the key is not kept.
+        """Add mailboxes to the totals of a key. Return the index of the key, or -1 if no totals are stored for the key.
 
         Args:
             key: The domain, type, server or workspace.
@@ -152,16 +152,16 @@ class GroupTotals:
         return iter(self._indexes)
 
     def mailbox_count(self, key: str) -> int:
-        """Return the number of mailboxes of a key. The key must have been added before."""
+        """Return the number of mailboxes with a key. The key must already have been added."""
         return self._mailboxes[self._indexes[key]]
 
     def __getitem__(self, key: str) -> MailboxTotals:
-        """Return the totals of a key; all are 0 for a key that is not kept."""
+        """Return the totals of a key; all are 0 if no totals are stored for the key."""
         index = self._indexes.get(key)
         return MailboxTotals() if index is None else self._totals(index, (0, 0, 0))
 
     def once(self, key: str) -> MailboxTotals:
-        """Return the totals of a key, like `[]`, but count each mailbox only once, even if several workspaces list it."""
+        """Return the totals of a key, as `self[key]` does, but count each mailbox once, even if several workspaces list it."""
         index = self._indexes.get(key)
         return MailboxTotals() if index is None else self._totals(index, self._repeated.get(index, (0, 0, 0)))
 
@@ -217,7 +217,7 @@ class MailboxColumns:
         return {name: getattr(self, name) for name in COLUMN_TYPES}
 
     def rows(self) -> Iterator[tuple[int, ...]]:
-        """Yield a tuple of the values of each mailbox, in the order of the attributes."""
+        """For each mailbox, yield a tuple of its values, in the order of the attributes."""
         return zip(*self.arrays.values(), strict=True)
 
     def append(self, *values: int) -> None:

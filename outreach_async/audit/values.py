@@ -52,7 +52,7 @@ def format_number(value: Number) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Format a fraction of 1 as a percentage."""
+    """Format a fraction, such as 0.25, as a percentage."""
     return f"{100 * share:.1f} %"
 
 
@@ -111,7 +111,10 @@ _UNITS: Final = {
     "month": (Interval(25.5 * DAY, 46.5 * DAY), 28 * DAY, 31 * DAY),
     "year": (Interval(10.5 * 28 * DAY, 549 * DAY), 365 * DAY, 366 * DAY),
 }
-"""For each unit: the interval for words such as `a day`, and the minimum and maximum length of the unit, in seconds."""
+"""For each unit: the range of durations that words such as `a day` can mean, and the minimum and maximum length of the unit.
+
+All values are in seconds. For example, `a day` can mean 21.5 to 35.5 hours.
+"""
 
 _NOW_WORDS: Final = frozenset({"just now", "now", "a few seconds", "few seconds", "seconds"})
 _RELATIVE_TIME: Final = re.compile(r"(?:(an?)|(\d{1,6})) (second|minute|hour|day|week|month|year)s?")

@@ -8,7 +8,8 @@ A report shows the verdict of each step whose e-mail has variants:
 - `unequal_sends`: in every pair of variants, the numbers of e-mails sent differ by more than 10 %, so no pair can be compared.
 - `not_compared`: fewer than two variants can be compared, or more than 26.
 
-A policy can change the required evidence and the maximum difference: the thresholds `odds` and `difference` of the rule `OA230`.
+A policy can change two thresholds of the rule `OA230`: `odds` is the required evidence (by default 20), and `difference` is the
+maximum relative difference between the numbers of e-mails sent (by default 0.10).
 
 Method
 ------
@@ -22,9 +23,10 @@ The evidence is the beta-binomial likelihood of both totals, divided by their li
 totals best. This quotient is the minimum over all common rates, so the bound also applies to the true rate, which is unknown. In
 a step with more than two variants, the evidence of a pair must reach 20 times the number of pairs.
 
-In a simulation of 4,000 years with daily looks at equal variants, each with 50 e-mails a day, at most 0.6 % of the years had a
-false verdict. A z-test at the 5 % level had a false verdict in 44 to 48 % of the years. A doubled reply rate is found after about
-1,100 e-mails per variant (3 % against 6 %; half of the tests take longer), 1,800 (2 % against 4 %) or 800 (5 % against 10 %).
+In simulations of 4,000 years, each a test of equal variants with 50 e-mails per variant a day and a look every day, at most 0.6 %
+of the years had a false verdict. A z-test at the 5 % level had a false verdict in 44 to 48 % of the years. A doubled reply rate
+is found after about 1,100 e-mails per variant (3 % against 6 %; half of the tests take longer), 1,800 (2 % against 4 %) or 800
+(5 % against 10 %).
 
 The service returns totals only. The comparison is therefore valid while the contacts of both variants are exchangeable: the
 variants take turns over the same contacts, on the same days. A variant that started late got other contacts, on other days, and a
@@ -104,8 +106,9 @@ def compare_variants(variants: Sequence[VariantTotals], *, odds: float = 20, dif
 
     Args:
         variants: The variants to compare, each sent to contacts chosen at random.
-        odds: Evidence that proves a difference between two variants: at most one in `odds` tests of equal variants has a false
-            verdict. With more than two variants, each pair needs this number times the number of pairs.
+        odds: Evidence (e-value) required to prove a difference between two variants. At most one in `odds` tests of equal
+            variants then has a false verdict. With more than two variants, the evidence of a pair must reach `odds` times the
+            number of pairs.
         difference: Maximum relative difference between the numbers of e-mails sent for two variants. Pairs with a larger
             difference are not compared.
     """
@@ -140,7 +143,7 @@ def _to_evidence(log_value: float) -> float:
 
 
 def log_evidence(one: VariantTotals, other: VariantTotals) -> float:
-    """Return the natural logarithm of the e-value against "both variants have the same reply rate"."""
+    """Return the natural logarithm of the e-value against the hypothesis that both variants have the same reply rate."""
     sent, replied = one.sent + other.sent, one.replied + other.replied
     rate = replied / sent
     # The common rate that explains the totals best has the largest likelihood, so dividing by it gives the smallest value.

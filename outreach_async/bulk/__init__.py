@@ -107,8 +107,8 @@ If the rows can be read only once, pass `spool=True`: the journal first stores a
 Repeated e-mails
 ----------------
 `repeats` is the policy for e-mails that occur more than once in the input; `duplicates` is for contacts that the service already
-has. `"serial"` sends every row, but sends rows with equivalent addresses one at a time. This comparison ignores case,
-compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot and Gmail's dots. `"error"` rejects a row
+has. `"serial"` sends every row, but sends rows with equivalent addresses one at a time. Equivalent addresses differ only in case,
+compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot or Gmail's dots. `"error"` rejects a row
 with the e-mail of one of the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send one row per e-mail. They need a journal,
 because they read the whole input first. Rows not sent are `not_applied`; their `repeats` is the index of the row sent instead.
 

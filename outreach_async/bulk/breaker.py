@@ -13,7 +13,7 @@ MIN_RESULTS: Final = 20
 FAILING_SHARE: Final = 0.5
 """The service counts as failing if at least this fraction of the recent attempts failed."""
 HEALTHY_SHARE: Final = 0.9
-"""A failure counts against its row if at least this fraction of the recent attempts of other rows succeeded."""
+"""A failure counts against its row if at least this fraction of the recent attempts to send other rows succeeded."""
 
 
 class FailureWindow:
@@ -71,9 +71,10 @@ class FailureWindow:
     def is_row_at_fault(self, earlier_failures: int) -> bool | None:
         """Return whether a row that has just failed is at fault; `None` if too few results of other rows are known.
 
-        The row is at fault if nearly all attempts of other rows succeed. The row's own failures do not count, but the
-        window does not store which row failed. Therefore, for each number from 0 to `earlier_failures - 1`, one stored failure
-        with that number of earlier failures is assumed to be the row's own.
+        The row is at fault if nearly all attempts to send other rows succeed. The row's own failures must not count. However, the
+        window stores for each failure only how often the failed row had failed before, and not which row it was. Therefore, for
+        each number n below `earlier_failures`, one failure of a row that had failed n times before is ignored: this failure is
+        assumed to be the row's own.
 
         Args:
             earlier_failures: Number of earlier failures of the row.
@@ -156,11 +157,14 @@ class Breaker:
             self._probed_at, self.opens_at = now, now + PROBE_LEASE
 
     def is_probe(self, started: float) -> bool:
-        """Return whether the attempt that started at the time `started` is the probe. All others started before the probe."""
+        """Return whether the attempt that started at the time `started` is the probe.
+
+        While the breaker waits for the probe, no other attempt starts, so all other attempts have earlier start times.
+        """
         return started >= self._probed_at
 
     def cancel_probe(self) -> None:
-        """Record that the probe was cancelled, so that another attempt may be the probe."""
+        """Record that the probe was cancelled, so that another attempt can become the probe."""
         self.opens_at, self._probed_at = -math.inf, math.inf
 
     def on_probe_failure(self, now: float) -> None:
@@ -169,7 +173,10 @@ class Breaker:
         self.on_probe_refusal(now)
 
     def on_probe_refusal(self, now: float) -> None:
-        """Record that the probe was refused, and pause again for the same time: a refusal shows that the service is up."""
+        """Record that the probe was refused, and pause again.
+
+        The pause is as long as before, and not longer, because a refusal shows that the service is up.
+        """
         self.opens_at, self._probed_at = now + self._interval, math.inf
 
     def close(self) -> None:

@@ -143,7 +143,10 @@ class RecentIds:
 
 def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
     """Return the outcome of a row whose response may belong to another row, because both rows received the same id."""
-    text = f"create_contact: rows {outcome.index} and {other} received the same contact id; one response belongs to another row"
+    text = (
+        f"create_contact: rows {outcome.index} and {other} received the same contact id;"
+        " one of the two responses was not meant for its row"
+    )
     error = UnexpectedResponse(text, operation="create_contact", attempts=outcome.attempts, maybe_sent=True)
     return failed_outcome(outcome.index, outcome.contact, error, duplicates)
 

@@ -91,7 +91,10 @@ class AttemptTimer:
 
 
 class WorkerDeadline:
-    """The deadline of the cancel scope that a worker runs in. Setting `deadline` is cheap: it rarely wakes the timer.
+    """The deadline of the cancel scope that a worker runs in.
+
+    One `AttemptTimer` watches the deadlines of all workers. Setting `deadline` is cheap: the timer is rescheduled only if it
+    would otherwise fire too late.
 
     Attributes:
         scope: The worker's current cancel scope.
@@ -346,7 +349,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             worker.row, worker.call = self._next_row_of_key(row.key), None
 
     async def _next_row(self) -> ParsedRow | None:
-        """Pull rows until a row can be sent at once, and return that row; `None` if no row is left.
+        """Pull rows until a row can be sent immediately, and return that row; `None` if no row is left.
 
         A row whose key is busy is left to the worker that is sending a row with that key.
         """

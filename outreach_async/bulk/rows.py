@@ -139,10 +139,11 @@ class RowParser:
         return ParsedRow(index, row, order_key(contact.email), operation)
 
     def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
-        """Return the `identifying_bytes` of each row without parsing the rows; `None` if the rows must be parsed.
+        """Return an encoding of each row without parsing the rows; `None` if the rows must be parsed.
 
-        Encoding is many times faster than parsing, because the rows are not validated. For an invalid row, the result differs
-        from the row's `identifying_bytes`, and may equal the `identifying_bytes` of a valid row with the same JSON.
+        The encoding of a valid row equals its `identifying_bytes`. The encoding of an invalid row differs from its
+        `identifying_bytes`, but may equal the `identifying_bytes` of a valid row with the same JSON. Encoding is many times
+        faster than parsing, because the rows are not validated.
         """
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
@@ -355,7 +356,10 @@ def order_key(email: str) -> str:
 
 
 def _fold_local(local: str, domain: str) -> str:
-    """Remove the parts of a folded local part that do not change the mailbox: spaces, quotes, a tag and, for Gmail, dots."""
+    """Remove from a local part what does not change the mailbox: spaces, quotes, a tag and, for Gmail, dots.
+
+    The caller has already folded the characters; see `_fold`.
+    """
     local = local.lstrip()
     if local[:1] == '"' and (quoted := _QUOTED_STRING.fullmatch(local)):
         local = _QUOTED_PAIR.sub(r"\1", quoted[1])
@@ -365,7 +369,7 @@ def _fold_local(local: str, domain: str) -> str:
 
 
 def _fold_domain(domain: str) -> str:
-    """Return the canonical spelling of a folded domain."""
+    """Return the canonical spelling of a domain. The caller has already folded the characters; see `_fold`."""
     domain = domain.rstrip().rstrip(".")
     if "xn--" in domain and len(domain) <= _MAX_DOMAIN_LENGTH:
         domain = ".".join(map(_decode_label, domain.split(".")))

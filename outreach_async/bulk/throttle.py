@@ -201,10 +201,10 @@ class RunThrottle:
         return self._breaker.tripped_at
 
     def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
-        """Record a refusal, and decide whether it counts against its row.
+        """Record a refusal, and decide whether it counts against its row, which then has one attempt fewer.
 
-        A 429 never counts against the row. A 503 with `Retry-After` counts against the row if the row is at fault; then only
-        this row waits.
+        A 429 never counts against the row. A 503 with `Retry-After` counts against the row if other rows succeed (see
+        `_judge_row`); then only this row waits. Otherwise, a `Retry-After` delays all requests of the client.
         """
         is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True
@@ -266,8 +266,8 @@ class RunThrottle:
     def _judge_row(self, attempt: FailedAttempt, *, is_refusal: bool = False) -> bool | None:
         """Record a failure, and return whether its row is at fault; `None` if there is no evidence.
 
-        The row is at fault if nearly all attempts of other rows succeed. If too few of their results are known, the row is at
-        fault if another attempt has succeeded since the row first failed.
+        The row is at fault if nearly all attempts to send other rows succeed. If the results of too few such attempts are known,
+        the row is at fault if an attempt to send another row has succeeded since the row first failed.
         """
         if not self._breaker.closed or attempt.started <= self._breaker.tripped_at:
             # The attempt was in flight when the breaker opened. It failed in the same outage, which must neither be counted

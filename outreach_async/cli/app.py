@@ -21,7 +21,7 @@ _COMMANDS: Final = {
     "campaigns": ("lists", "campaigns", "List the campaigns of a workspace."),
     "completion": ("app", "completion", "Print the completion script for a shell."),
     "contacts": ("creating", "contacts", "Create a contact."),
-    "demo": ("demo", "demo", "Show an import, an audit and a brief on an embedded service."),
+    "demo": ("demo", "demo", "Run an import, an audit and a brief against an embedded service."),
     "fields": ("lists", "fields", "List the contact fields of a workspace."),
     "import": ("importing", "import_", "Create a contact for each row of a file."),
     "mailboxes": ("lists", "mailboxes", "List the mailboxes of a workspace."),

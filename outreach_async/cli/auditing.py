@@ -319,7 +319,7 @@ def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[s
 
     Raises:
         click.UsageError: A folder does not exist, a suffix has no known format, `--format` is given with several files, or
-            `--format` and a suffix name different formats.
+            `--format` contradicts the suffix of a file.
     """
     if form and len(paths) > 1:
         raise click.UsageError("--format: expected one --output, got several; omit --format, because each suffix sets a format.")

@@ -63,7 +63,7 @@ OUTREACH_OWNER_KEY, or pass --base-url https://...
 @click.command()
 @shared_options("as_json")
 def demo(options: Options) -> int:
-    """Show an import, an audit and a brief on an embedded service. The demo needs no network and no setup."""
+    """Run an import, an audit and a brief against an embedded service. The demo needs no network and no setup."""
     with as_file(files("outreach_async.cli") / "data" / "contacts.csv") as path:
         return run_async(partial(_run_demo, options, path))
 

@@ -83,7 +83,9 @@ class JournalType(click.Path):
         return value if is_url(value) else super().convert(value, param, ctx)
 
 
-force_option: Final = click.option("--force", is_flag=True, help="Overwrite a file even if it is not an earlier output.")
+force_option: Final = click.option(
+    "--force", is_flag=True, help="Overwrite an existing file even if it is not an earlier output of the same option."
+)
 rejects_option: Final = click.option(
     "--rejects", metavar="PATH", type=OutputPath(), help="CSV file for rejected, not_applied and unknown rows."
 )
@@ -193,7 +195,9 @@ def is_case_insensitive(folder: Path) -> bool:
 
 
 def find_keys(path: Path | int, folds: Callable[[Path], bool] = is_case_insensitive) -> frozenset[FileKey]:
-    """Return keys that are the same for every link to a file; an empty set for a pipe or device, because it stores nothing.
+    """Return keys that identify a file. Two paths with a common key, such as a file and a link to it, refer to the same file.
+
+    For a pipe or a device, the set is empty, because a pipe or a device stores nothing that a second use could overwrite.
 
     Args:
         path: The file, which may not exist yet, or a file descriptor.
@@ -216,10 +220,10 @@ def _find_new_keys(path: Path, folds: Callable[[Path], bool]) -> frozenset[FileK
 
 
 def require_folder(flag: str, path: Path) -> None:
-    """Check that the folder of an output exists, before any work is done.
+    """Check that the folder of an output file exists, before any work is done.
 
     Raises:
-        click.UsageError: The folder does not exist, or the path is itself a folder.
+        click.UsageError: The folder does not exist, or the output path is itself a folder.
     """
     if path.is_dir():
         raise click.UsageError(f"{flag} {path}: expected a file, got a folder; pass the path of a file.")

@@ -41,7 +41,10 @@ class FailedRows:
         self._unlisted = 0
 
     def add(self, outcome: ContactOutcome) -> None:
-        """List a failed row; ignore other outcomes. Errors that affect every row are printed once, after the run."""
+        """Add a row to the list of failed rows if its outcome is a failure.
+
+        An error that affects every row is not listed, because it is printed once, after the run.
+        """
         if not is_reject(outcome) or _is_run_error(outcome.error):
             return
         number, email, message = self._number(outcome), find_email(outcome), reject_message(outcome, self._find_number)
@@ -95,7 +98,7 @@ def max_listed_rows(screen: Screen) -> int | None:
 def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
     """Print the notes, then a table with the name and the field code of each column, and the reason for the code.
 
-    If the output is not a terminal, omit the table if every column name equals its code.
+    Omit the table if the output is not a terminal and every column name equals its code.
     """
     for note in notes:
         screen.print_line(f"note: {note}")
@@ -107,7 +110,10 @@ def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> Non
 
 
 def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstimate | None) -> None:
-    """Print the findings of a file check: the number and first examples of each kind. Print the estimated duration, if known."""
+    """Print the findings of a file check: the number and first examples of each kind.
+
+    Then print the estimated duration of the import, if known.
+    """
     for kind in preflight.kinds.values():
         screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {count_noun(kind.count, 'finding')}")
         for number, message in kind.first:

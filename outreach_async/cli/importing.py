@@ -140,7 +140,7 @@ class ImportJob:
             return None
 
     def is_settled(self, report: JournalReport) -> bool:
-        """Return whether the run of a report is finished and its results can be printed again without parsing the input.
+        """Return whether the run in a report is finished, and the results can be printed again without parsing the input.
 
         Parsing is not needed if the journal contains the rows, or identifies the input file by its fingerprint.
         """
@@ -400,7 +400,8 @@ _LEVELS: Final = get_args(Level)
     "--earlier",
     type=click.Choice(get_args(Earlier)),
     default="known",
-    help="'unknown' continues after the journal was damaged or lost; every row without an outcome counts as possibly sent.",
+    help="With 'unknown', the run continues even if the journal was damaged or lost; every row without an outcome counts as "
+    "possibly sent.",
 )
 @files.rejects_option
 @click.option(
@@ -460,8 +461,8 @@ def import_(
 
     With --journal you can resume a run after a crash, Ctrl-C or exit code 75: run the same command with --resume to process the
     remaining rows. Every row gets exactly one outcome. After the first Ctrl-C, the import waits up to 30 seconds for requests in
-    flight, or one second if the run is paused; the second Ctrl-C cancels these requests. Use one journal per file: if the run in
-    the journal is finished, --resume prints the results again, and a file with other rows is an error.
+    flight, or one second if the run is paused; the second Ctrl-C cancels these requests. Use one journal per file: resuming with
+    a file that has other rows is an error. If the run in the journal is finished, --resume prints its results again.
 
     With --dask, the files are imported in parts. Set OUTREACH_OWNER_KEY in the environment of the workers. To resume
     after a crash, run the same command again. Without --rate, the total rate of all workers starts at 10 requests per second, and

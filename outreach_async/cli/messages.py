@@ -121,7 +121,10 @@ def wrap_line(text: str, width: int) -> str:
 
 
 def wrap_error(text: str) -> str:
-    """Wrap the lines of an error message if stderr is a terminal. Lines with an option to copy are not wrapped."""
+    """Wrap the lines of an error message if stderr is a terminal.
+
+    Lines with a command-line option that the user can copy are not wrapped.
+    """
     if not sys.stderr.isatty():
         return text
     width = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH

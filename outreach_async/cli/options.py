@@ -128,7 +128,7 @@ class Options:
 
         Raises:
             click.UsageError: A header is not of the form `Name: value`.
-            InvalidRequest: The rate is not a finite number greater than 0, or an id in the environment has the wrong kind.
+            InvalidRequest: The rate is not a finite number greater than 0, or an id in the environment is of the wrong kind.
         """
         rate = None if values.get("rate") is None else require_rate("--rate", values["rate"])
         if "rate" in values and rate is None:
@@ -219,7 +219,7 @@ def _read_workspaces(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the workspace ids in the environment variable `OUTREACH_WORKSPACE`.
 
     Raises:
-        InvalidRequest: An id is not a workspace id.
+        InvalidRequest: An id is not a valid workspace id.
     """
     ids = environment.get("OUTREACH_WORKSPACE", "").split()
     return tuple(require_id("OUTREACH_WORKSPACE", id_, "workspace", "set it to the id of a workspace") for id_ in ids)

@@ -173,7 +173,8 @@ async def follow_progress(
     Args:
         measure: Function that returns the current progress.
         show: Function that updates the progress bar.
-        warn: Function that prints a line. It is called for each pause, because the reason may not fit beside the bar.
+        warn: Function that prints a line. It is called for each pause, because the reason for the pause may not fit beside the
+            bar.
     """
     printed_reason = ""
     while True:

@@ -1,6 +1,7 @@
 """Run a command on an event loop, handle Ctrl-C, and translate errors into a message and an exit code.
 
-The first Ctrl-C waits for requests in flight, the second one cancels them, and the third one exits at once.
+After the first Ctrl-C, the command waits for requests in flight. The second Ctrl-C cancels these requests. After the third, the
+command exits at once.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def format_error(error: BaseException) -> str:
 
 
 def format_message(error: BaseException) -> str:
-    """Return the message of an error with a remedy, without the name of the program. Owner keys are masked."""
+    """Return the message of an error and, if known, a remedy; the name of the program is omitted. Owner keys are masked."""
     return mask_keys(_format_message(error))
 
 
@@ -209,7 +210,7 @@ def _format_lines(error: BaseException) -> Iterator[str]:
 
 
 def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
-    """Yield the lines of an error about unmapped columns. Each column has a line with a `--map` option to copy.
+    """Yield the lines of an error about unmapped columns. Each column has a line with a `--map` option that the user can copy.
 
     A shell ignores the comment after `#`, so the whole line can be copied.
     """

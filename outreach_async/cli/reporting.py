@@ -32,7 +32,8 @@ from outreach_async.importer.table import RowNumber
     "input_",
     metavar="FILE",
     type=files.PATH,
-    help="Input file of the run: adds line numbers and e-mails to --uncertain.  [default for --rejects: the path in the journal]",
+    help="Input file of the run. With --uncertain, it adds line numbers and e-mails. With --rejects, it defaults to the path in "
+    "the journal.",
 )
 @files.rejects_option
 @files.force_option
@@ -174,7 +175,7 @@ def _find_email_column(file: File, mapping: Mapping[str, str]) -> int | None:
 
 
 def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Print the rows as a table, and return the rows. If there are none, print a message if the output is a terminal."""
+    """Print the rows as a table, and return the rows. If there are no rows and the output is a terminal, print a message."""
     if screen.console and not rows:
         screen.print_line("No outcome is uncertain.")
         return rows

@@ -1,4 +1,4 @@
-r"""Check a live service against the documented interface, and measure the rules that the interface leaves open.
+r"""Check a live service against the documented interface, and measure the behaviour that the interface leaves open.
 
 Run it as a test suite, with pytest 8 or later:
 
@@ -11,12 +11,12 @@ The suite has a test for each rule that the interface states and that can be tes
 ten of these campaigns, and up to 8,000 mailboxes. To check `total_found` for lists of any length, the suite also reads the last
 page of each list and the page after the last page. A percentage below 0 or above 100 is a violation.
 
-Each rule that the interface leaves open is a knob, a setting of `outreach_async.fake.Behaviour`. The suite measures the knobs and
-writes their values to `behaviour.toml`, a file from which `outreach_async.fake.behaviour.load_behaviour` configures a fake. A
-later run fails if the measured value of a knob has changed.
+For each rule that the interface leaves open, `outreach_async.fake.Behaviour` has a setting, called a knob. The suite finds out
+which value of each knob matches the service, and writes these values to the file `behaviour.toml`. To configure a fake with them,
+load the file with `outreach_async.fake.behaviour.load_behaviour`. A later run fails if the measured value of a knob has changed.
 
 You can also call the suite from Python: `check` returns the violations of rules that the interface states, and `calibrate`
-measures the knobs. In this example, the service is a fake:
+returns the values of the knobs. In this example, the service is a fake:
 
 ```python
 import anyio

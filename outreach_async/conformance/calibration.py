@@ -65,7 +65,7 @@ def _format_values(values: tuple[Any, ...]) -> str:
 
 
 def find_drifts(before: KnobValues, findings: Mapping[str, KnobFinding]) -> list[KnobDrift]:
-    """Return the knobs whose value has changed. Knobs that this run did not observe are omitted."""
+    """Return the knobs whose value has changed. Knobs whose value this run did not observe are omitted."""
     return [
         KnobDrift(knob, before[knob], now.possible, now.explanation)
         for knob, now in findings.items()
@@ -87,8 +87,9 @@ def _is_same(old: Any, new: Any) -> bool:
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
     """Return the findings of this run, completed with the values that an earlier run observed.
 
-    A knob that this run did not observe keeps its earlier values. If several values of a knob are possible after this run,
-    the result contains those that were also possible after the earlier run. If none were, it contains all values of this run.
+    If this run observed no value of a knob, the knob keeps its earlier values. If several values of a knob are possible after
+    this run, the result contains those that were also possible after the earlier run. If none were, it contains all values of
+    this run.
     """
     merged = dict(findings)
     for knob, finding in findings.items():
@@ -155,10 +156,12 @@ class SuiteOptions:
 def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str]:
     name, equals, variable = header.partition("=")
     if not equals:
-        raise InvalidRequest("--outreach-header: expected NAME=VARIABLE, got a value without '='; pass the name of a variable")
+        remedy = "pass the name of an environment variable"
+        raise InvalidRequest(f"--outreach-header: expected NAME=VARIABLE, got a value without '='; {remedy}")
     if variable not in environment:  # not shown, because it may be a secret that was passed by mistake
         raise InvalidRequest(
-            "--outreach-header: expected NAME=VARIABLE, got a variable that is not set; set it to the value of the header"
+            "--outreach-header: expected NAME=VARIABLE, got an environment variable that is not set; "
+            "set it to the value of the header"
         )
     return name.strip().lower(), environment[variable]
 
@@ -193,7 +196,7 @@ class SuiteResult:
 
     @property
     def calibration(self) -> Calibration:
-        """The measured behaviour: the findings of this run, completed with the values of the earlier run."""
+        """The measured behaviour: the findings of this run. A knob whose value was not observed keeps its earlier values."""
         return Calibration.of(merge_earlier(self.before, self.measurement.findings))
 
     def save(self) -> None:
@@ -229,7 +232,7 @@ UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
     "overwrite_blank": "no operation reads a contact back",
     "max_in_flight": "not tested: requests are sent one at a time",
 }
-"""Knobs that cannot be observed safely or at all, with the reason for each knob."""
+"""Knobs whose value cannot be observed safely or at all, with the reason for each knob."""
 
 _MAX_CAMPAIGNS_DISPLAY: Final = 100
 _LIST_MEASURES: Final[Mapping[str, Callable[[WorkspaceSurvey], KnobFinding]]] = {
@@ -281,7 +284,7 @@ class Calibration:
 
     @property
     def unseen(self) -> dict[str, str]:
-        """The knobs that were not observed, with the reason for each knob."""
+        """The knobs whose value was not observed, with the reason for each knob."""
         return {knob: why for knob, why in self.reasons.items() if knob not in self.observed and knob not in self.undecided}
 
     def to_toml(self, about: str = "") -> str:
@@ -376,9 +379,12 @@ def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
 
 
 def measure_knobs(site: Site) -> Dialogue[Measurement]:
-    """Measure a service, and record a finding for every knob. `measure_service` replaces the finding for `rate_limit`."""
+    """Measure the behaviour of a service, and record a finding for every knob.
+
+    `measure_service` replaces the finding for `rate_limit`.
+    """
     survey = yield from survey_workspace(site)
-    findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe measures this knob"))
+    findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe determines the value of this knob"))
     findings |= {knob: unobserved(why) for knob, why in UNOBSERVABLE_KNOBS.items()}
     findings["first_page"] = survey.first_page
     findings |= {knob: measure(survey) for knob, measure in _LIST_MEASURES.items()}

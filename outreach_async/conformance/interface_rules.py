@@ -201,19 +201,29 @@ def _check_mailbox_count(page: SampledPage) -> Iterator[str]:
 
 
 ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule("W1", "each list responds with 200 and a JSON object", _list_responses, _check_ok_status),
+    StatedRule("W1", "each list request is answered with 200 and a JSON object", _list_responses, _check_ok_status),
     StatedRule("W1-json", "all bodies are JSON", _all_responses, _check_strict_json),
-    StatedRule("W2", "the responses of the four lists have the status ok", _list_responses, _check_ok_document),
+    StatedRule("W2", "the responses to the four list requests have the status ok", _list_responses, _check_ok_document),
 )
 """The interface's rules about responses in general."""
 
 PAGE_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule("P1", "a page has headers, total_found, current_page, total_pages and at most display items", _pages, _check_page),
+    StatedRule(
+        "P1",
+        "a page has headers, total_found, current_page, total_pages, and no more items than the parameter display allows",
+        _pages,
+        _check_page,
+    ),
     StatedRule("P1-counts", "total_found, current_page and total_pages are counts", _pages, _check_counts),
     StatedRule("P1-current", "current_page is the number of the requested page", _pages, _check_current_page),
     StatedRule("P1-pages", "total_pages is total_found divided by display, rounded up", _pages, _check_total_pages),
     StatedRule("P1-total", "total_found is the number of items on all pages", _further_pages, _check_total_found),
-    StatedRule("P1-end", "no page with a number above total_pages has further items", _sequences_with_end, _check_end),
+    StatedRule(
+        "P1-end",
+        "a page with a number above total_pages is empty, or repeats items of other pages",
+        _sequences_with_end,
+        _check_end,
+    ),
     StatedRule("P1-repeat", "no item is on two pages", _page_sequences, _check_repeats),
     StatedRule("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page, _check_mailbox_count),
     StatedRule("P14", "headers is an array of strings", _pages, _check_headers),

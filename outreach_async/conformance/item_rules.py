@@ -469,10 +469,18 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W4-shares", "a percentage is 0 if its count is 0", _all_items, _check_percentages_of_zero),
     StatedRule("W4-interested", "interested_num is the count of interested replies", _campaigns, _check_interested),
     StatedRule(
-        "W4-created", "a campaign's created and a mailbox's created_at are Unix timestamps", _all_items, _check_timestamps
+        "W4-created",
+        "the created field of a campaign and the created_at field of a mailbox are Unix timestamps",
+        _all_items,
+        _check_timestamps,
     ),
     StatedRule("W4-date", "days_left_date is a string or a Unix timestamp", _campaigns, _check_dates),
-    StatedRule("W4-relative", "last_activity, age and a mailbox's created are relative times", _all_items, _check_relative_times),
+    StatedRule(
+        "W4-relative",
+        "last_activity, age, and the created field of a mailbox are relative times",
+        _all_items,
+        _check_relative_times,
+    ),
     StatedRule("W4-email", "email is a valid e-mail address", _mailboxes, _check_values(EMAIL, mailbox="email")),
     StatedRule("W4-steps", "steps is the number of the campaign's steps", _campaign_pairs, _check_step_count),
     StatedRule("T1", "order is the position of the step: 1, 2, ...", _orders, _check_orders),
@@ -481,7 +489,7 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(NON_EMPTY_ARRAY, step="templates")),
     StatedRule(
         "T3",
-        "out_of counts all contacts that go through the step, including those that left_to_send and already_sent count",
+        "out_of is the total number of contacts that go through the step, and includes left_to_send and already_sent",
         _steps,
         _check_step_counts,
     ),

@@ -247,7 +247,7 @@ def _find_total(exchange: HttpExchange) -> int | None:
 
 
 def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
-    """Return the ids of the campaigns whose steps are read: a finished campaign, one campaign of each status, then others."""
+    """Return the ids of the campaigns whose steps to read: a finished campaign, one campaign of each status, then others."""
     finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
     informative = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
     states = {str(row.get("status")): row for row in reversed(informative)}
@@ -275,7 +275,7 @@ def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
 
 
 PAGES_PAST_END: Final = 5
-"""Number of pages between the last page of a list and the page that is requested past the end."""
+"""Number of page numbers that are skipped between the last page of a list and the page that is requested past the end."""
 
 HUGE_DISPLAY: Final = 10_001
 """A value of `display` for campaigns that is larger than any plausible maximum."""
@@ -307,7 +307,9 @@ def probe_bad_number(site: Site, first: int) -> Dialogue[KnobFinding]:
     served = [name for name, verdict in verdicts.items() if verdict]
     refused = [name for name in verdicts if name not in served]
     if served and refused:
-        return unobserved(f"served: {', '.join(served)}; refused: {', '.join(refused)}; no value of the knob matches this")
+        return unobserved(
+            f"served: {', '.join(served)}; refused: {', '.join(refused)}; no value of this knob matches this behaviour"
+        )
     return observed("default", f"{', '.join(served)} served") if served else observed("reject", f"{', '.join(refused)} refused")
 
 
@@ -323,7 +325,7 @@ def probe_over_max(site: Site, first: int) -> Dialogue[KnobFinding]:
         return observed("serve", f"{label} {count} served")
     if total > MAX_MAILBOXES:
         return observed("clamp", f"{label} {count} of {total} served")
-    return ambiguous(("clamp", "serve"), f"{label} not refused; there are {total} mailboxes, too few to decide")
+    return ambiguous(("clamp", "serve"), f"{label} not refused, but {total} mailboxes are too few to decide")
 
 
 def probe_campaign_max_display(site: Site, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
@@ -346,7 +348,7 @@ def probe_campaign_max_display(site: Site, first: int, over: KnobFinding) -> Dia
     if over.is_only("reject"):
         return observed(None, f"{label} served")
     left = [maximum for maximum in (None, 2000, 100) if maximum is None or maximum >= total]
-    return ambiguous(left, f"{label} all {total} served, so a maximum of {max(total, 1)} or more cannot be observed")
+    return ambiguous(left, f"{label} all {total} served, so there is no maximum, or it is at least {max(total, 1)}")
 
 
 def _unobserved_difference(how: str) -> KnobFinding:
@@ -390,18 +392,19 @@ def interpret_refusal(response: Response) -> KnobFinding:
     """Return the finding about the format of error responses, from the response to a refused request."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     document = parse_document(response)
+    body = f"the body of an error response with status {response.status}"
     if isinstance(document, dict):
-        how = f"a refusal with {response.status} is a JSON object with {', '.join(sorted(document)[:8]) or 'no keys'}"
+        how = f"{body} is a JSON object with {', '.join(sorted(document)[:8]) or 'no keys'}"
         if isinstance(document.get("error"), dict):
             return observed("nested" if response.status >= 400 else "200_with_error", how)  # noqa: PLR2004 - where refusals begin
         if isinstance(document.get("message"), str):
             return observed("flat", how)
-        return unobserved(f"{how}, which matches no value of the knob")
+        return unobserved(f"{how}; no value of this knob matches this behaviour")
     if "html" in kind or response.body.lstrip()[:1] == b"<":
-        return observed("html", f"a refusal with {response.status} is a web page")
+        return observed("html", f"{body} is HTML")
     if kind == "text/plain":
-        return observed("text", f"a refusal with {response.status} is plain text")
-    return unobserved(f"a refusal with {response.status} is neither JSON nor text")
+        return observed("text", f"{body} is plain text")
+    return unobserved(f"{body} is not JSON, HTML or plain text")
 
 
 def probe_auth(site: Site) -> Dialogue[KnobFinding]:
@@ -487,12 +490,12 @@ def _is_number(value: Any) -> bool:
 
 
 def measure_numbers(survey: WorkspaceSurvey) -> KnobFinding:
-    """Find out whether whole percentages are integers or floats (rule W9)."""
+    """Find out the JSON type of percentages that are whole numbers: an integer (`50`) or a float (`50.0`) (rule W9)."""
     whole = [found.value for found in collect_percentages(survey) if not found.decimals]
     integers = sum(type(value) is int for value in whole)
     floats = len(whole) - integers
-    how = f"of {len(whole)} whole percentages, {integers} are integers and {floats} floats"
-    return _decide_form({"int_when_whole": integers, "float": floats}, how, "no whole percentage was read")
+    how = f"{len(whole)} percentages are whole numbers: {integers} are written as integers, {floats} as floats"
+    return _decide_form({"int_when_whole": integers, "float": floats}, how, "no percentage that is a whole number was read")
 
 
 def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
@@ -502,7 +505,7 @@ def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
     loose = {percentage.value for percentage in found if percentage.exact is None} - {0, 100}
     how = f"{len(found)} percentages have at most {most} decimal places"
     if most > _DIGIT_VALUES[0]:
-        return unobserved(f"{how}, which matches no value of the knob")
+        return unobserved(f"{how}; no value of this knob matches this behaviour")
     if most == _DIGIT_VALUES[0] or len(loose) >= PROOF_COUNT:
         return observed(most, how)
     fitting = [digits for digits in _DIGIT_VALUES if all(percentage.fits(digits) for percentage in found)]
@@ -535,7 +538,7 @@ def measure_order(survey: WorkspaceSurvey) -> KnobFinding:
     orders, others = _match_orders(campaigns, "created"), _match_orders(mailboxes, "created_at")
     fitting = [order for order, fits in orders.items() if fits and others[order]]
     if not fitting:
-        return unobserved("no value of the knob matches the order of both campaigns and mailboxes")
+        return unobserved("no value of this knob matches the order of both campaigns and mailboxes")
     if len(fitting) == len(orders):
         return unobserved("too few rows to decide")
     return ambiguous(fitting, f"observed in {len(campaigns)} campaigns and {len(mailboxes)} mailboxes")
@@ -552,7 +555,10 @@ def _match_orders(items: Sequence[Item], created: str) -> dict[str, bool]:
 
 
 def parse_age(text: object) -> float | None:
-    """Return the minimum age in seconds for a relative time such as `5 minutes ago` or `never` (infinite); `None` otherwise."""
+    """Return the minimum age in seconds for a relative time, such as `5 minutes ago` or `never` (infinite).
+
+    The result is `None` for any other value.
+    """
     if not isinstance(text, str):
         return None
     match = _AGE_PATTERN.fullmatch(text.strip())

@@ -50,17 +50,20 @@ def observed(value: Any, how: str) -> KnobFinding:
 
 
 def ambiguous(values: Iterable[Any], how: str) -> KnobFinding:
-    """Return a finding with several values that cannot be distinguished."""
+    """Return a finding with several possible values, because the responses fit each of them."""
     return KnobFinding(tuple(values), how)
 
 
 def unobserved(why: str) -> KnobFinding:
-    """Return a finding for a knob that was not observed."""
+    """Return a finding for a knob whose value was not observed."""
     return KnobFinding((), why)
 
 
 def run_probe(probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe. If the probe raises `InconclusiveError`, return the finding that the knob was not observed."""
+    """Run a probe, and return its finding.
+
+    If the probe raises `InconclusiveError`, return a finding without a value. Its explanation is the message of the error.
+    """
     try:
         return (yield from probe)
     except InconclusiveError as error:
@@ -281,7 +284,7 @@ class Site:
 
 
 OMITTED: Final = object()
-"""Marker value: `Site.creation` leaves out keys of `upload_options` with this value."""
+"""Marker value: `Site.creation` omits each key of `upload_options` whose value is this marker."""
 
 
 def parse_document(response: Response) -> Any:

@@ -24,7 +24,7 @@ def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> No
 def test_the_service_behaves_as_it_did_before(result: SuiteResult, pytestconfig: pytest.Config) -> None:
     """Compare the measured behaviour with the behaviour file.
 
-    Write the file if the behaviour has not changed, or with `--outreach-drift=accept`.
+    If the behaviour has not changed, update the file. If it has changed, update the file only with `--outreach-drift=accept`.
     """
     record, mode = result.options.record, pytestconfig.getoption("--outreach-drift")
     if not any(exchange.payload for exchange in result.measurement.survey.list_exchanges):

@@ -58,7 +58,7 @@ REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", 
 
 @attrs.frozen
 class TrialCreations:
-    """The first create requests: with each duplicates option, with every field, and without each required key.
+    """The first create requests: with each `duplicates` option, with every field, and with each required key omitted in turn.
 
     Attributes:
         outcomes: Create requests for one contact, with their responses, by the outcome that the interface states for the request.
@@ -125,7 +125,7 @@ def measure_created_status(trial: TrialCreations) -> KnobFinding:
     statuses = {name: exchange.response.status for name, exchange in document.items() if exchange.response is not None}
     how = ", ".join(f"{name} {status}" for name, status in statuses.items())
     if "added" not in statuses or not set(statuses.values()) <= {_OK, _CREATED}:
-        return unobserved(f"the observed HTTP statuses match no value of this knob: {how or 'none'}")
+        return unobserved(f"no value of this knob matches the observed HTTP statuses ({how or 'none'})")
     rest = {name: status for name, status in statuses.items() if name != "added" and status != _OK}
     return observed({"added": statuses["added"], **rest} if rest else statuses["added"], how)
 
@@ -141,7 +141,7 @@ def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
     if not same_local:
         return observed("domain_lower" if same_domain else "exact", how)
     if not same_domain:
-        return unobserved(f"{how}, which matches no value of the knob")
+        return unobserved(f"{how}; no value of this knob matches this behaviour")
     if not site.gmail:
         why = "no address at gmail.com was allowed, so the handling of Gmail addresses cannot be observed"
         return ambiguous(("lower", "gmail"), f"{how}; {why}")
@@ -176,7 +176,8 @@ def probe_owner_key(site: Site) -> Dialogue[KnobFinding]:
 def probe_unknown_custom(site: Site, survey: WorkspaceSurvey) -> Dialogue[KnobFinding]:
     """Find out how the service handles a custom field that the workspace does not have (rule C20)."""
     if survey.fields.payload is None:
-        return unobserved("the fields of the workspace could not be read, so no unknown field could be chosen")
+        why = "the probe could not choose a custom field that the workspace does not have"
+        return unobserved(f"the fields of the workspace could not be read, so {why}")
     codes = [row.get("code") for row in survey.fields.rows]
     numbers = [custom_number(code) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
     code = f"custom_{max(numbers, default=0) + _CODE_OFFSET}"
@@ -197,8 +198,12 @@ def probe_missing_campaign(site: Site) -> Dialogue[KnobFinding]:
     left_out = is_accepted((yield site.creation(site.address("no-campaign"), options={"campaign": OMITTED})))
     empty = is_accepted((yield site.creation(site.address("empty-campaign"), options={"campaign": ""})))
     if left_out != empty:
-        how = "an omitted campaign was accepted, but an empty" if left_out else "an empty campaign was accepted, but an omitted"
-        return unobserved(f"{how} campaign was refused, which matches no value of the knob")
+        how = (
+            "an omitted campaign was accepted, but one with an empty"
+            if left_out
+            else "an empty campaign was accepted, but one with an omitted"
+        )
+        return unobserved(f"a create request with {how} campaign was refused; no value of this knob matches this behaviour")
     how = "create requests with an omitted or empty campaign were"
     return observed("null", f"{how} accepted") if left_out else observed("reject", f"{how} refused")
 
@@ -244,7 +249,8 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
         alone, exchange = yield from _read_first_step(site)
         counts = MembershipCounts(exchange, before, joined, alone)
         if (joined, alone) != (before + 1, joined):
-            why = f"{before} contacts, {joined} after a contact was created with the campaign, {alone} after one without it"
+            first = f"{before} contacts at first, {joined} after a create request with the campaign"
+            why = f"{first}, {alone} after a create request without a campaign"
             return _unobserved_enrolment(f"the counts of the campaign do not show which contacts joined: {why}"), counts
         return (yield from _probe_reenrolment(site, member, guest, joined)), counts
     except InconclusiveError as error:
@@ -256,7 +262,10 @@ def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dial
     options = {"campaign": site.campaign}
     require_success((yield site.creation(guest, options=options)))
     after, _ = yield from _read_first_step(site)
-    how = f"the campaign had {joined} contacts before a duplicate with this campaign was skipped, and {after} afterwards"
+    how = (
+        f"the campaign had {joined} contacts before the service skipped a request to create an existing contact in it, "
+        f"and {after} afterwards"
+    )
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
     if not is_accepted((yield site.creation(member, "overwrite", options=options))):
         return {"skip_enrols": skip, "reenrol": observed("error", "adding a contact to its campaign again was refused")}
@@ -286,5 +295,5 @@ def _read_first_step(site: Site) -> Dialogue[tuple[int, HttpExchange]]:
     exchange = HttpExchange(request := site.steps(str(site.campaign)), (yield request))
     steps: list[dict[str, Any]] = exchange.rows
     if not steps or not isinstance(steps[0].get("out_of"), int):
-        raise InconclusiveError("the campaign has no first step with a contact count")
+        raise InconclusiveError("the campaign has no steps, or its first step has no contact count")
     return int(steps[0]["out_of"]), exchange

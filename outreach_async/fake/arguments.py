@@ -131,8 +131,8 @@ ID_KINDS: Final[dict[str, str]] = {
 def generate_id(seed: int, prefix: str, number: int) -> str:
     """Generate an id from a seed, a prefix and a number. The same arguments give the same id.
 
-    After the prefix, ten hexadecimal digits are the number plus an offset derived from the seed and the prefix. Six more digits
-    are a hash of the arguments.
+    An id consists of the prefix, ten hexadecimal digits for the number plus an offset, and six hexadecimal digits for a hash of
+    the arguments. The offset is derived from the seed and the prefix.
     """
     drawn = hashlib.blake2b(f"{seed}|{prefix}|{number}".encode(), digest_size=3).hexdigest()
     return f"{prefix}{_first_number(seed, prefix) + number:010x}{drawn}"

@@ -1,7 +1,8 @@
-"""Configure how the fake interprets rules that the service's interface leaves open. Each knob of `Behaviour` configures one rule.
+"""Configure how the fake interprets rules that the service's API documentation leaves open.
 
-Rules that the interface states have no knob. The description of each knob starts with a rule id, such as P8; the default is the
-most defensible interpretation. The open questions in this table have no knob, because their interpretation is fixed:
+Each knob of `Behaviour` configures one rule. Rules that the API documentation states have no knob. The description of each knob
+starts with a rule id, such as P8; the default is the most defensible interpretation. The open questions in this table have no
+knob, because their interpretation is fixed:
 
 | rule | question | the fake's interpretation |
 |---|---|---|
@@ -43,7 +44,7 @@ most defensible interpretation. The open questions in this table have no knob, b
 | T7 | which template is sent | the live templates of the step take turns, but `PER` is sent to a random share of contacts |
 | T8 | percentages | of the e-mails sent, rounded half to even; 0 if none was sent |
 | T9, T10 | counts of opens, clicks, replies and unsubscribes | once per e-mail; a campaign's counts are sums over its templates |
-| T11 | `initials` and `interested` | contacts that were sent step 1, and `interested_num` as a percentage |
+| T11 | `initials` and `interested` | `initials`: e-mails sent for step 1; `interested`: `interested_num` as a percentage (T8) |
 | T12 | `wait_time` | counted from the send of the previous step; for the first step, from joining the campaign |
 | T13 | `days_left` | e-mails left, divided by the number that the mailboxes can send per day, plus the waits; at least 1 |
 | T14 | a campaign without contacts | 0 days, `Not started` in the list and in the steps |
@@ -218,8 +219,8 @@ class Behaviour:
         auth: A3. The credential required in a header; `None` for none.
         rate_limit: E4. The rate limit; `None` for none.
         max_in_flight: E4. Maximum number of concurrent exchanges over all transports and servers; any further request gets 429.
-            `None` for no limit. The fake computes responses at once: exchanges overlap only while responses are written or are
-            delayed by a fault such as `faults.latency`.
+            `None` for no limit. The fake computes responses immediately, so exchanges overlap only while responses are written
+            or are delayed by a fault such as `faults.latency`.
 
     Raises:
         ValueError: A knob does not accept its value.
@@ -337,7 +338,8 @@ def dump_behaviour(
 ) -> str:
     """Serialize a behaviour as TOML, in the format that `load_behaviour` reads.
 
-    `auth.tokens` is secret and is omitted, so the behaviour that is read back accepts every owner key of the fake.
+    `auth.tokens` is secret and is not written. A behaviour read from the file has the default of `auth.tokens`: every owner key
+    of the fake is accepted.
 
     Args:
         behaviour: The behaviour.

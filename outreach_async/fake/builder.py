@@ -106,7 +106,7 @@ class Seeder:
         for workspace in workspaces:
             self.check_workspace(workspace)
         if key is not None and not key.startswith("key_"):
-            raise ValueError("key: expected a string that starts with key_; omit key to generate a key")  # `key` may be a secret
+            raise ValueError("key: expected a string that starts with key_; pass no key to generate one")  # `key` may be a secret
         if key is None or key not in self.world.owner_keys:
             key = self.reserve_id("key_", key)
         self.world.owner_keys[key] = self.world.owner_keys.get(key, frozenset()) | frozenset(workspaces)
@@ -298,7 +298,7 @@ class WorldBuilder(ABC):
             The mailbox's id.
 
         Raises:
-            TypeError: A name is not a field of a mailbox, or a value cannot be written as JSON.
+            TypeError: The name of a field is unknown, or a value cannot be written as JSON.
             ValueError: The workspace does not exist.
 
         Example:
@@ -325,7 +325,7 @@ class WorldBuilder(ABC):
             The mailboxes' ids.
 
         Raises:
-            TypeError: A name is not a field of a mailbox, or a value cannot be written as JSON.
+            TypeError: The name of a field is unknown, or a value cannot be written as JSON.
             ValueError: The workspace does not exist.
 
         Example:
@@ -381,7 +381,7 @@ class WorldBuilder(ABC):
             The campaign's id.
 
         Raises:
-            TypeError: A name is not a field of a step or template, or a value has the wrong type.
+            TypeError: The name of a field in a step or template is unknown, or a value has the wrong type.
             ValueError: The workspace or a mailbox does not exist, the id is malformed or already in use, a step has no template,
                 or the counts are inconsistent.
 
@@ -428,7 +428,7 @@ class WorldBuilder(ABC):
             The contacts' ids.
 
         Raises:
-            TypeError: A name is not a field of a contact, or a value is not a string.
+            TypeError: A row has an unknown key, or a value has the wrong type.
             ValueError: The workspace or campaign does not exist, or an e-mail is blank or already exists.
 
         Example:
@@ -482,7 +482,7 @@ class WorldBuilder(ABC):
             fields: New values by name. Only an `active` mailbox sends, up to `daily_limit` e-mails per UTC day.
 
         Raises:
-            TypeError: A name is not a field of a mailbox, the field cannot be changed, or the value cannot be written as JSON.
+            TypeError: The name of a field is unknown, the field cannot be changed, or its value cannot be written as JSON.
             ValueError: The mailbox does not exist.
 
         Example:

@@ -52,7 +52,10 @@ def _lower_domain(email: str) -> str:
 
 
 def _normalize_gmail(email: str) -> str:
-    """Lower-case an e-mail. In a Gmail address, also remove dots and everything after a plus sign from the local part."""
+    """Convert an e-mail address to lower case.
+
+    In a Gmail address, also remove dots and everything after a plus sign from the local part.
+    """
     local, at, domain = email.lower().rpartition("@")
     if domain in {"gmail.com", "googlemail.com"}:
         return local.partition("+")[0].replace(".", "") + "@gmail.com"
@@ -221,8 +224,8 @@ def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behav
         The values as sent, including null, by field code.
 
     Raises:
-        RequestRefused: 400 for the first field that is malformed, of the wrong type, or unknown if the behaviour refuses unknown
-            fields.
+        RequestRefused: 400 for the first field that is malformed, has the wrong type or, if the behaviour refuses unknown fields,
+            is unknown.
     """
     fields: SentFields = {}
     codes = workspace.codes
@@ -387,7 +390,7 @@ def is_timezone(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """Return whether a string is an existing date as `YYYY-MM-DD`, `YYYY-MM`, `YYYY` or `MM/DD/YYYY`."""
+    """Return whether a string is a valid date in the format `YYYY-MM-DD`, `YYYY-MM`, `YYYY` or `MM/DD/YYYY`."""
     for form in _DATE_PATTERNS:
         if match := form.fullmatch(text):
             try:

@@ -90,7 +90,7 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
 
 
 MAX_MAILBOXES: Final = 2000
-"""Maximum number of mailboxes per page (`display`), as stated in the interface."""
+"""Maximum number of mailboxes per page (`display`), as stated in the service's API documentation."""
 
 DEFAULT_DISPLAY: Final = 10
 """Items per page if the parameter `display` is invalid and `behaviour.bad_number` is `default`."""
@@ -141,9 +141,9 @@ def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
     Args:
         n: The part.
         of: The whole.
-        salt: Name of the number, such as `camp_1.opens`. If `behaviour.numbers` is `mixed`, the name decides whether a whole
-            percentage is an integer or a float, so that the number has the same type in every response.
-        behaviour: The behaviour, which decides the number of decimal places and the type of whole percentages.
+        salt: Name of the number, such as `camp_1.opens`. If `behaviour.numbers` is `mixed`, the name decides the JSON
+            type of a whole-number value (integer or float), so that the number has the same type in every response.
+        behaviour: The behaviour, which decides the number of decimal places and the JSON type of whole-number values.
     """
     value = _round_percent(n, of, behaviour.percent_digits)
     whole = value.is_integer() and behaviour.numbers != "float"

@@ -51,7 +51,7 @@ ROUTES: Final[tuple[ServiceRoute, ...]] = (
     ServiceRoute("list_steps", "GET", ("campaigns", ANY_SEGMENT, "steps")),
     ServiceRoute("list_fields", "GET", ("workspaces", ANY_SEGMENT, "all-fields")),
 )
-"""The five operations (rule W1), in the interface's order."""
+"""The five operations (rule W1), in the order of the service's API documentation."""
 
 # The length of the path and its first and last segment identify a route.
 _ROUTES_BY_SHAPE: Final = {(len(route.path), route.path[0], route.path[-1]): route for route in ROUTES}

@@ -57,7 +57,7 @@ class ContactSeed:
     """The specification of a contact to store.
 
     Attributes:
-        email: The e-mail address, not yet validated. Storing the contact fails unless it is a non-blank string.
+        email: The e-mail address, not yet validated. Storing the contact fails if the address is blank or not a string.
         fields: Values by code.
         enrolments: The contact's enrolments in campaigns.
         owner: Owner key of the contact.
@@ -79,7 +79,7 @@ class ContactSeed:
         """Create a specification from a row with `email`, optionally `id`, and fields by code.
 
         Raises:
-            TypeError: A key is not a field of the workspace, or a value is not a string.
+            TypeError: A key of the row is not a field code of the workspace, or a value has the wrong type.
         """
         fields = {}
         for code, value in row.items():
@@ -166,7 +166,7 @@ def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) ->
     """Generate a mailbox from its specification, with statistics that are consistent with each other.
 
     Raises:
-        TypeError: A name is not a field of a mailbox, or a value cannot be written as JSON.
+        TypeError: The name of a field is unknown, or a value cannot be written as JSON.
     """
     fields = {name: _check_value(name, value) for name, value in seed.fields.items()}
     as_of = fields.pop("as_of", now)
@@ -183,7 +183,7 @@ def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
     """Return a mailbox with changed fields.
 
     Raises:
-        TypeError: A name is not a field of a mailbox, the field cannot be changed, or the value cannot be written as JSON.
+        TypeError: The name of a field is unknown, the field cannot be changed, or its value cannot be written as JSON.
     """
     for name, value in fields.items():
         if name in MAILBOX_FIELDS and name not in _CHANGEABLE:
@@ -272,7 +272,7 @@ def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[s
     if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
         raise ValueError(
             f"steps[{order - 1}].templates: expected one or more templates, got {value!r}; "
-            "pass letters such as A|B or a list of templates, or omit templates for one template"
+            "pass letters such as A|B or a list of templates, or omit the key for a step with one template"
         )
     return seeds
 
@@ -301,8 +301,8 @@ def _count_left_to_send(
 ) -> list[int]:
     """Return the number of contacts left to send to, for each step.
 
-    By default, this is the number of contacts that can still reach the step: contacts that were sent the previous step but not
-    this step, and have not left the campaign because of a reply, an unsubscribe or a bounce.
+    By default, this is the number of contacts to whom the step has not been sent yet, and who have not left the campaign because
+    of a reply, an unsubscribe or a bounce.
     """
     lefts: list[int] = []
     for place, (seed, templates) in enumerate(zip(seeds, steps, strict=True)):
@@ -315,7 +315,7 @@ def _count_left_to_send(
             coming = 0 if contacts is None else contacts - sent
         if coming < 0:
             raise ValueError(
-                f"contacts: expected at least {sent} (contacts that were sent step 1), got {contacts}; use a larger number"
+                f"contacts: expected at least {sent} (the number of e-mails sent for step 1), got {contacts}; use a larger number"
             )
         lefts.append(require_count("left_to_send", seed.get("left_to_send", coming)))
     return lefts
@@ -394,7 +394,7 @@ class CampaignBuilder:
         If a step has `sent`, its template counts are generated. Otherwise, missing template counts are 0.
 
         Raises:
-            TypeError: A name is not a field of a step or template, or a value has the wrong type.
+            TypeError: The name of a field in a step or template is unknown, or a value has the wrong type.
             ValueError: The counts are inconsistent.
         """
         step_seeds = list(seed.steps)

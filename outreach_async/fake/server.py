@@ -148,7 +148,7 @@ async def _read_event(line: RawConnection, conversation: h11.Connection) -> obje
 
     Raises:
         h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 treats such a line
-            as complete. Other servers do not, and could find a different end of the request.
+            as complete. Other HTTP parsers do not, and may disagree with h11 about where the request ends.
     """
     while True:
         before = conversation.trailing_data[0]

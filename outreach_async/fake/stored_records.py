@@ -26,7 +26,7 @@ MAILBOX_HEADERS: Final = (
 """Columns of the mailbox list, in the order of the interface."""
 
 MAILBOX_FIELDS: Final = ("id", "status", *MAILBOX_HEADERS, "domain_ip", "server_ip", "created_at")
-"""Fields of a mailbox, in the interface's order."""
+"""Fields of a mailbox, in the order of the service's API documentation."""
 
 PERSONALIZED: Final = "PER"
 """Value of `test_letter` for the personalized template of a step."""
@@ -280,7 +280,7 @@ STANDARD_FIELDS: Final[dict[str, str]] = {code: code.replace("_", " ").capitaliz
     "voip_phone": "VoIP phone",
     "stack_overflow": "Stack Overflow",
 }
-"""Labels of the optional standard fields by code, in the interface's order."""
+"""Labels of the optional standard fields by code, in the order of the service's API documentation."""
 
 CUSTOM_CODE: Final = re.compile(r"custom_[1-9][0-9]{0,8}", re.ASCII)
 """Pattern of a custom field's code (rule C20)."""

@@ -115,7 +115,7 @@ def dump_simulation(state: Simulation, day: int) -> SimulationDocument | None:
 
     Args:
         state: State of the simulation.
-        day: Today, in days since 1970.
+        day: The current day, in days since 1970-01-01.
     """
     flows = {id_: _dump_flow(flow) for id_, flow in sorted(state.flows.items()) if flow.started or flow.rounds}
     stats = {id_: _dump_stats(ledger, day) for id_, ledger in sorted(state.stats.items()) if ledger.total_sent}
@@ -174,7 +174,7 @@ def _check_event(event: FutureEvent, world: World) -> None:
 def _load_flow(document: FlowDocument, campaign: Campaign) -> CampaignFlow:
     shape = [len(step.templates) for step in campaign.steps]
     if [len(step) for step in document.counts] != shape or len(document.left_to_send) != len(shape):
-        shapes = "one item per step in counts and in left, and one item per template in each item of counts"
+        shapes = "one item per step in each of the lists counts and left, and one item per template in each item of counts"
         raise ValueError(f"{campaign.id}: expected {shapes}")
     progress = {contact: ENDED if step is None else step for contact, step in document.progress.items()}
     return CampaignFlow(**(msgspec.structs.asdict(document) | {"queue": deque(document.queue), "progress": progress}))

@@ -115,7 +115,7 @@ If the original value is lost, such as a phone number that became `4.4E+11`, the
 Rejects
 -------
 A rejects file contains the failed rows (outcome `rejected`, `not_applied` or `unknown`), with the columns of the input and the
-reason. Fix the rows and import the rejects file; the import ignores the columns with the reasons. With a journal, `rejects_of`
+reason. Fix the rows and import the rejects file; the import ignores the columns that this file adds. With a journal, `rejects_of`
 finds the failed rows after the run:
 
 ```python

@@ -116,14 +116,15 @@ def check_phone(number: tuple[str, str | None]) -> str | None:
     """Return the problem with a phone number; `None` if the number is valid.
 
     Args:
-        number: Pair of the number and the two-letter code of the country to assume if the number has no calling code.
+        number: Pair of the phone number and the two-letter code of the country to assume if the phone number has no calling
+            code.
     """
     text, country = number
     return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
 
 
 def _is_plainly_valid(text: str, country: str | None) -> bool:
-    """Return whether a number passes a fast check.
+    """Return whether a phone number passes a fast check.
 
     The library phonenumbers accepts every number that passes the check, but takes fifty times as long.
     """
@@ -285,12 +286,12 @@ def check_date(text: str) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def check_timezone(text: str) -> str | None:
-    """Return the problem with a time zone; `None` for a name of the time zone database, or an offset such as `UTC+05:30`."""
+    """Return the problem with a time zone; `None` for a name in the time zone database, or an offset such as `UTC+05:30`."""
     names = _load_timezones()
     if not names or names.get(text.casefold()) == text or _OFFSET.fullmatch(text):
         return None
     meant = _suggest(text.casefold().replace(" ", "_"), names, cutoff=0.7)
-    return f"expected a name of the time zone database, such as 'Europe/Berlin'{meant}"
+    return f"expected a name in the time zone database, such as 'Europe/Berlin'{meant}"
 
 
 @cache
@@ -317,7 +318,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "email": "a valid e-mail address",
     "role": "an e-mail address of a role, such as info@",
     "typo": "a domain that is probably a mistyped domain of a large e-mail provider",
-    "phone": "a valid phone number, with a calling code or of the row's country",
+    "phone": "a valid phone number: one with a calling code, or one of the row's country",
     "country": "a country by two-letter code or English name",
     "state": "a state of the United States, Canada or Australia, by code or name",
     "timezone": "a time zone by name, such as Europe/Berlin, or as UTC+hh:mm",
@@ -473,7 +474,7 @@ class Checks:
         self._country_column = columns.cell("country")
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
-        """Return the findings of each row, by the row's index in `rows`. Rows with a fault have no findings."""
+        """Return the findings of each row, by the row's index in `rows`. Rows that already have a fault are not checked."""
         return self._find(rows, self._checks, with_cells=self._cells_level != "off")
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:

@@ -327,7 +327,7 @@ def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
     """Return the field code for a header; an empty string if the header is unknown.
 
     Raises:
-        InvalidRequest: The name matches two fields.
+        InvalidRequest: The header matches several fields.
     """
     for normalise, index in tiers:
         if codes := index.get(normalise(header)):

@@ -28,7 +28,9 @@ _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECAS
 
 
 def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
-    """Return the delimiter, the number of lines before the header that state the delimiter, and notes about the delimiter.
+    """Return the delimiter, the number of lines to skip before the header, and notes about the delimiter.
+
+    The only line to skip is a first line that declares the delimiter, such as `sep=;`.
 
     A delimiter fits a row if the row has as many cells as the header. The delimiter that fits most rows is chosen; in a
     tie, the delimiter that splits the header into the most cells.
@@ -118,7 +120,7 @@ class CsvFile(File):
 
     @classmethod
     def of(cls, source: ByteSource, encoding: str | None = None) -> CsvFile:
-        """Create a file from a source, and read its header and first rows; see `open`."""
+        """Open a source as a CSV file, and read its header and first rows; see `open`."""
         codec, encoding_notes = detect_encoding(source, encoding)
         with closing(read_lines(source, codec)) as lines:
             delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(lines))

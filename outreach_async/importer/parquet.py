@@ -132,7 +132,7 @@ class ParquetFile(File):
         """Yield the rows in order, reading on demand.
 
         Raises:
-            InvalidRequest: A nested column is not ignored, or the file can no longer be read.
+            InvalidRequest: The mapping does not ignore a nested column, or the file can no longer be read.
         """
         for at, kind in self.nested.items():
             if at < len(columns.codes) and columns.codes[at] is not None:

@@ -1,4 +1,7 @@
-"""Write failed rows to a file, with the columns of the input and the reasons. Users can fix the rows and import the file."""
+"""Write failed rows to a rejects file, with the columns of the input and the reasons.
+
+Users can fix the rows and import the rejects file.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +173,7 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "
 
     Args:
         file: The file.
-        outcomes: The outcomes of its rows, in the order of their index.
+        outcomes: The outcomes of the file's rows, ordered by index.
         unit: Unit of the row numbers.
 
     Raises:
@@ -254,7 +257,7 @@ def reject_message(outcome: ContactOutcome, find_number: FindNumber) -> str:
 
 
 def find_field(outcome: ContactOutcome) -> str:
-    """Return the fields that the error of an outcome names, separated by commas; empty if the error names no field.
+    """Return a comma-separated list of the fields named in an outcome's error, or an empty string if the error names no field.
 
     A local check names the field at the start of its message; the service names fields in its message or in the response body.
     """

@@ -52,7 +52,7 @@ class StoredBytes(Protocol):
         """Return a reader that begins at the start of the bytes and has its own position."""
 
     def lend_descriptor(self) -> AbstractContextManager[int]:
-        """Return a context manager that provides a file descriptor of the bytes for another process."""
+        """Return a context manager that provides a file descriptor with which another process can read the bytes."""
 
 
 class StreamCopy:
@@ -192,7 +192,7 @@ class ByteSource:
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield a file descriptor of the stored bytes for another process. The other process must first seek to the start.
+        """Yield a file descriptor with which another process can read the stored bytes. It must first seek to the start.
 
         Raises:
             InvalidRequest: The bytes cannot be read.
@@ -308,7 +308,8 @@ def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
     line, byte, around, mixed = fault
     what = f"{source.name}: line {line} is not {'UTF-8' if codec == UTF_8 else codec} text (byte 0x{byte:02x})"
     if mixed:
-        return InvalidRequest(f"{what}, but earlier lines are valid; correct the line, probably copied from another file")
+        remedy = "correct the line, which was probably copied from another file"
+        return InvalidRequest(f"{what}, but earlier lines are valid; {remedy}")
     guess = _guess_encoding(around)
     return InvalidRequest(f"{what}; save the file as UTF-8, or pass its encoding, probably --encoding {guess}")
 

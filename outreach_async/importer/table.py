@@ -1,7 +1,7 @@
 """Represent a file as a table: a header, and records. The records become rows when the columns are mapped.
 
-Each record is checked for cells that a spreadsheet or a wrong encoding damaged. A damaged cell causes a warning, or a fault of
-its row.
+Each record is checked for cells that a spreadsheet or a wrong encoding damaged. A damaged cell gives its row a
+warning or, if the value to send is lost, a fault.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MOJIBAKE: Final = re.compile(f"[Â-Å]{_CONTINUATION}|(?:[ÐÑ]{_CONTINUATION})
 
 
 def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
-    """Return the problems of a row's cells."""
+    """Return the problems in a row's cells."""
     text = "\n".join(cells)  # one search per row is fast, and nearly all rows have no issue
     if "E+" not in text and "\0" not in text and (text.isascii() or not _MOJIBAKE_HINT.search(text)):
         return ()
@@ -110,7 +110,8 @@ _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "v
 """Fields of phone numbers and postal codes. A program that stores their values as numbers drops leading zeros and plus signs."""
 
 _MIN_PHONE_DIGITS: Final = 11
-"""Minimum number of digits of a whole number that may be a phone number. A spreadsheet may show it in a form such as 4.1E+11."""
+"""Minimum number of digits of a whole number that may be a phone number. A spreadsheet may display such a
+number in a form such as 4.1E+11."""
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 """Pattern for an e-mail address. No column name matches, so a first line with an address is a row and not a header."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
@@ -361,7 +362,10 @@ class File(ABC):
 
     @property
     def rejects(self) -> bool:
-        """True if the file is a rejects file of an earlier import, edited or not. The columns with the reasons are ignored."""
+        """True if the file is a rejects file of an earlier import, edited or not.
+
+        An import ignores the columns that a rejects file adds to the columns of the input.
+        """
         return self.heading.rejects
 
     def fingerprint(self) -> str:

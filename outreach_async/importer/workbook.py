@@ -114,7 +114,7 @@ def read_in_subprocess(
 
 
 def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
-    """Return the result of the reader process. A process without a result failed to start, or exceeded a limit."""
+    """Return the result of the reader process. If there is no result, the process failed to start or exceeded a limit."""
     try:
         return _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
     except msgspec.DecodeError:

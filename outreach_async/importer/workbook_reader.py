@@ -38,7 +38,7 @@ _MAX_MESSAGE_LENGTH: Final = 1000  # characters of a message, which may quote th
 _CHECK_INTERVAL: Final = 0.01  # seconds between two checks of the process
 
 TOO_LARGE: Final = f"the sheet needs more than {MAX_MEMORY // 2**20} MiB of memory to read; save the sheet as CSV"
-TOO_LONG: Final = "the sheet takes too long to read for the size of its file; save the sheet as CSV"
+TOO_LONG: Final = "reading the sheet takes too long for a file of this size; save the sheet as CSV"
 PARENT_ENDED: Final = "the process that requested the rows has exited"
 
 _WORKBOOK: Final = "xl/workbook.xml"
@@ -81,7 +81,10 @@ def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs 
 
 
 def processor_seconds(size: int) -> float:
-    """Return the processor time limit for loading `size` bytes, in seconds. 100,000 contacts have 8 MB and take 1.2 s."""
+    """Return the processor time limit for loading `size` bytes, in seconds.
+
+    For comparison: a file of 100,000 contacts has 8 MB and loads in 1.2 s.
+    """
     return 1 + size / 1e6
 
 
@@ -236,11 +239,11 @@ def to_string(value: Any) -> str:
 
 
 class CellMark(NamedTuple):
-    """A cell that shows an error or leading zeros: its position, and the minimum number of digits that it shows."""
+    """The position of a cell that contains an error or has a number format such as `00000`, and the length of that format."""
 
     row: int  # from 0
     column: int  # from 0
-    width: int  # minimum number of digits shown; 0 for a cell that shows an error
+    width: int  # minimum number of digits that the cell shows; 0 for a cell that contains an error
 
 
 class _MarkReader:
@@ -260,7 +263,7 @@ class _MarkReader:
 
 
 def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
-    """Yield a mark for each cell with an error or leading zeros, in the order of the cells in the sheet.
+    """Yield a mark for each cell that contains an error or has a number format such as `00000`, in the order of the sheet.
 
     Raises:
         UnreadableWorkbook: A part of the file is missing or damaged.

@@ -127,7 +127,8 @@ class ReadTools:
     ) -> str:
         """Audit workspaces, and return the actions or, with `rule`, the findings of the rule.
 
-        With `rule` or for a further page, the last audit is used if it covers the request.
+        If `rule` is given or `page` is above 1, the report of the last audit is reused, unless it covers other workspaces or
+        lacks the campaigns that the request needs.
         """
         spaces = self._choose_workspaces(workspaces)
         if rule is not None:
@@ -199,12 +200,12 @@ class ReadTools:
             InvalidRequest: No brief exists yet.
         """
         if self._brief is None:
-            raise InvalidRequest("brief: no brief exists yet; call the tool brief first")
+            raise InvalidRequest("brief: no brief exists yet; call the tool 'brief' first")
         return self._answers.write_document(write_brief(self._brief, "markdown"))
 
     def _require_report(self) -> Report:
         if self._report is None:
-            raise InvalidRequest("report: no audit has completed yet; call the tool audit first")
+            raise InvalidRequest("report: no audit has completed yet; call the tool 'audit' first")
         return self._report
 
     def _choose_workspace(self, given: str | None) -> str:
@@ -310,7 +311,8 @@ def _describe_campaign(campaign: CampaignBrief) -> dict[str, Any]:
 def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:
     """Return the result for a checked row: its findings and, if the row cannot be sent, the reason.
 
-    The result omits the values of the row, because a value that was cut or cleaned must not become part of a contact.
+    The result omits the values of the row. Results truncate and clean values, and an assistant could copy such a changed value
+    into a contact.
     """
     refusal = row.refusal()
     reason = {} if refusal is None else {"reason": str(refusal)}
@@ -322,5 +324,5 @@ def _explain_columns(error: UnmappedColumns, given: Mapping[str, str]) -> str:
     proposed = {**given, **{column.header: column.proposals[0] for column in error.columns}}
     return (
         f"columns: {error.count:,} unknown or ambiguous; "
-        f"call the tool again with columns={json.dumps(proposed)}, or with other codes of list_fields"
+        f"call the tool again with columns={json.dumps(proposed)}, or with other codes from list_fields"
     )

@@ -47,16 +47,17 @@ _READS: Final = ToolAnnotations(read_only_hint=True)
 _CREATES: Final = ToolAnnotations(destructive_hint=False)
 
 _DESCRIPTIONS: Final = {
-    "list_campaigns": "List campaigns. opens, replies, bounces: percent.",
-    "campaign_steps": "List a campaign's steps and their templates (A/B variants), with results in percent. wait_time: ms.",
+    "list_campaigns": "List campaigns. opens, replies and bounces are percentages.",
+    "campaign_steps": "List a campaign's steps and their templates (A/B variants), with results in percent. wait_time is in ms.",
     "list_mailboxes": "List sending mailboxes with limits, volume and DNS checks.",
     "list_fields": "List the field codes that contacts can have.",
-    "audit": "Audit mailboxes and, with campaigns, campaigns and their steps: problems and remedies, most urgent first. "
-    "With rule, list that rule's findings in the last audit; page > 1 continues.",
+    "audit": "Audit mailboxes and, if 'campaigns' is true, also campaigns and their steps. Returns problems and remedies, most "
+    "urgent first. If 'rule' is given, returns that rule's findings, from the last audit if possible. 'page' selects a further "
+    "page.",
     "brief": "List open tasks, changes since the last brief, and each campaign's new e-mails and replies.",
     "explain_rule": "Explain an audit rule, such as OA120: condition, thresholds, source, remedy.",
     "check_contacts": f"Check up to {MAX_ROWS} rows (column to value) before creating contacts. Sends nothing. "
-    "columns maps column names to field codes or 'ignore'.",
+    "'columns' maps column names to field codes or 'ignore'.",
     "create_contacts": f"Create up to {MAX_ROWS} contacts (field code to value; email is required). A person must confirm. "
     "Returns each status, and whether it is certain.",
 }
@@ -250,7 +251,7 @@ def _explain_rule(rule: str) -> str:
 
 
 def _add_prompts(server: MCPServer[Any]) -> None:
-    server.prompt("morning", description="What happened, what is wrong, and what to do?")(_ask_morning)
+    server.prompt("morning", description="What happened, what is wrong, and what should be done?")(_ask_morning)
     server.prompt("campaign", description="How is a campaign doing, and what should change?")(_ask_campaign)
 
 

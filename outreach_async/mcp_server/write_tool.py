@@ -186,7 +186,7 @@ def build_create_function(tool: WriteTool) -> Any:
     """Return the function that the SDK calls for the tool.
 
     The SDK first calls two resolvers: `ask` returns the question or raises an error, and `require_approval` raises an error
-    unless the person has confirmed. The body of the function therefore runs only after a confirmation.
+    unless the user has confirmed the call. The body of the function therefore runs only after a confirmation.
     """
 
     async def ask(
@@ -200,7 +200,7 @@ def build_create_function(tool: WriteTool) -> Any:
     async def require_approval(answer: Annotated[ElicitationResult[Confirmation], Resolve(ask)]) -> bool:
         if not isinstance(answer, AcceptedElicitation) or not answer.data.create:
             raise ToolError(
-                "create_contacts: the person did not confirm, so nothing was sent; ask what to change before calling again"
+                "create_contacts: the user did not confirm, so nothing was sent; ask the user what to change before calling again"
             )
         return True
 
@@ -211,7 +211,7 @@ def build_create_function(tool: WriteTool) -> Any:
         campaign: str | None = None,
         duplicates: Duplicates = "skip",
     ) -> CallToolResult:
-        del approval  # the resolver raised an error unless the person confirmed
+        del approval  # the resolver raised an error unless the user confirmed
         return await tool.create(workspace, contacts, campaign, duplicates)
 
     return create_contacts

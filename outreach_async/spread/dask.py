@@ -85,7 +85,7 @@ __all__ = ["DaskImport", "DaskProgress", "create_many"]
 _TIMEOUT: Final = 1.0
 """Timeout of a request to the scheduler, in seconds. The timeout is shorter than the lifetime of a share."""
 _CHECK_INTERVAL: Final = 2.0
-"""Maximum wait for a finished part, in seconds. After the wait, the driver checks whether the scheduler has workers."""
+"""Maximum time to wait for a part to finish, in seconds. After this time, the driver checks whether the scheduler has workers."""
 _MAX_SUBMISSIONS: Final = 50
 """Maximum number of submissions of a part. A part that kills its workers must not be submitted forever."""
 
@@ -136,12 +136,12 @@ _CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
 class LeasedRate:
     """A `Rate` for one task on a Dask worker. The shares come from the `RatePlugin` of the scheduler.
 
-    The rate ends the run of the task if the worker no longer owns the task, or if the worker is closing.
+    `renew` ends the run of the task if the worker no longer owns the task, or if the worker is closing.
 
     Args:
         worker: The worker that runs the task.
         task: Key of the task.
-        service: Name of the rate.
+        service: Name of the rate, which is the same for all imports into a workspace.
     """
 
     def __init__(self, worker: distributed.Worker, task: str, service: str) -> None:
@@ -414,7 +414,8 @@ def create_many(
         journal: URL of the journals, which every worker must be able to access: `s3://bucket/prefix`, or `file:///folder` if all
             workers share the folder. Use a new URL for each plan, and the same URL to resume.
         rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
-        earlier: Whether the journals are trusted, as for `import_part`.
+        earlier: Whether the journals show every row that an earlier run may have sent (`"known"`) or not (`"unknown"`); see
+            `import_part`.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -438,7 +439,10 @@ def create_many(
         )
     open_objects(journal)  # checks the URL
     if connection.rate is not None:
-        raise InvalidRequest("connection.rate: expected None, got a rate for each part; pass rate= to create_many instead")
+        raise InvalidRequest(
+            "connection.rate: expected None, got a rate, which would apply to each part separately;"
+            " pass rate= to create_many instead"
+        )
     arguments = {
         "journal": journal,
         "connection": connection,

@@ -63,7 +63,7 @@ class SpreadOptions:
     sheet: str | None = None
 
     def open(self, location: str, version: FileVersion) -> File:
-        """Open a file of a plan, if the file still has the planned version.
+        """Open a file of a plan, if the version of the file is still the one recorded in the plan.
 
         Raises:
             InvalidRequest: The file has changed or cannot be read, or an option does not fit the file.
@@ -98,7 +98,8 @@ class Piece:
         number: Index of the piece in its file.
         rows: Number of rows.
         repeated: Number of rows that share their e-mail with another row of the plan.
-        mask: One bit per row, compressed with zlib. A bit is set if the row shares its e-mail. Empty if no bit is set.
+        mask: One bit per row, compressed with zlib. A bit is set if another row of the plan has the same e-mail. Empty
+            if no bit is set.
     """
 
     file: int
@@ -219,7 +220,7 @@ class Part:
 
 
 def _select(rows: Iterable[Row], mask: bytes, *, listed: bool) -> Iterator[Row]:
-    """Yield the rows whose bit in the mask is set if `listed` is true, and the other rows if it is false."""
+    """If `listed` is true, yield the rows whose bit in the mask is set; otherwise, yield the other rows."""
     if not mask:
         yield from () if listed else rows
         return
@@ -355,7 +356,7 @@ def plan(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> ImportPlan:
-    r"""Plan an import of files in parts that can be sent in any order and at the same time.
+    r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
 
     Each row group of a Parquet file becomes a part, and so does each file of another format. Rows whose e-mails occur more than
     once become one further part, and are sent in the order of the files. E-mails are compared as `create_many` compares them.

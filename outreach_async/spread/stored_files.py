@@ -65,14 +65,16 @@ def parse_location(file: str | os.PathLike[str]) -> str:
     scheme, parts = match["scheme"].lower(), urlsplit(text)
     if parts.username is not None or parts.query or parts.fragment:
         # The URL is not shown, because it contains a secret.
-        raise InvalidRequest("files: expected a URL without user, query and fragment; pass credentials through the environment")
+        raise InvalidRequest("files: expected a URL without user, query or fragment; pass credentials through the environment")
     if scheme == "file":
         if parts.netloc not in {"", "localhost"}:
             raise InvalidRequest(f"files: expected a file URL without a host, got {text!r}; write file:///folder/name")
         return str(Path(unquote(parts.path)).absolute())
     if scheme not in _OBJECT_SCHEMES:
         schemes = ", ".join(f"{name}://" for name in ("file", *_OBJECT_SCHEMES))
-        raise InvalidRequest(f"files: expected a path or a URL with {schemes}, got {scheme}://; copy the file to one of them")
+        raise InvalidRequest(
+            f"files: expected a path or a URL with {schemes}, got {scheme}://; copy the file to such a path or URL"
+        )
     if not parts.netloc or not parts.path.strip("/"):
         raise InvalidRequest(f"files: expected a URL with a bucket and a key, got {text!r}; write {scheme}://bucket/key")
     return f"{scheme}://{parts.netloc}/{parts.path.lstrip('/')}"

@@ -73,12 +73,17 @@ class Connection:
 
     def __attrs_post_init__(self) -> None:
         if parse_base_url(self.base_url).authorization is not None:
-            raise InvalidRequest("base_url: expected a URL without user and password, which would reach logs; remove them")
+            raise InvalidRequest(
+                "base_url: expected a URL without user and password, because logs would contain them; remove them"
+            )
         require_id("workspace", self.workspace, "workspace", "pass the id of a workspace")
         require_choice("backend", self.backend, get_args(Backend))
         require_number("concurrency", self.concurrency, least=1)
         if self.rate is not None and not 0 < self.rate < float("inf"):
-            raise InvalidRequest(f"rate: expected a positive number of requests per second, got {self.rate}; pass your limit")
+            raise InvalidRequest(
+                f"rate: expected a positive number of requests per second, got {self.rate};"
+                " pass the permitted rate, or None to learn it"
+            )
         for name in ("timeout", "deadline", "max_outage"):
             require_seconds(name, getattr(self, name))
 
@@ -253,8 +258,8 @@ def import_part(
         journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`). Pass the same value
             for all parts of a plan, on every worker. A missing folder is created, and each journal is named after its part.
         connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
-        earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`), as for `create_many`. Pass `"unknown"` if the
-            part may have run before, but its journal is lost or damaged.
+        earlier: Whether the journal shows every row that an earlier run may have sent (`"known"`) or not (`"unknown"`), as for
+            `create_many`. Pass `"unknown"` if the part may have run before, but its journal is lost or damaged.
         rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
 
     Raises:
@@ -292,7 +297,7 @@ def run_part(
         part: The part.
         journal: Folder or URL of the journals.
         connection: Settings for the connection to the service.
-        earlier: Whether the journal is trusted (`"known"`) or not (`"unknown"`).
+        earlier: Whether the journal shows every row that an earlier run may have sent (`"known"`) or not (`"unknown"`).
         rate: A rate that parts share; `None` to use the rate of the connection.
         on_start: Function that is called in the event loop when the run has started. Its argument is the `Outcomes` of the run,
             whose `drain` method can be called to end the run early.
@@ -315,7 +320,7 @@ def run_part(
         raise
     report = record.report()
     if report.state != "finished":
-        error = BulkSuspended(f"run suspended: part {part.id} was cancelled; run it again to send the remaining rows")
+        error = BulkSuspended(f"run suspended: part {part.id} was cancelled; run the part again to send the remaining rows")
         error.resumable = True
         raise error
     return PartReport(

@@ -1,7 +1,7 @@
-"""Tools for tests: virtual time, and pairwise coverage of the rules that the service's interface does not specify.
+"""Tools for tests: virtual time, and pairwise coverage of the rules that the service's API documentation does not specify.
 
-In virtual time, ten minutes of waiting take milliseconds, and the order of events does not change. Use the same clock for the
-event loop and the fake, so that the client's waits match the times that the fake sends:
+In virtual time, ten minutes of waiting take milliseconds, and events occur in the same order as in real time. Use the same clock
+for the event loop and the fake, so that the client's waits match the times that the fake sends:
 
 ```python
 import anyio
@@ -23,12 +23,13 @@ anyio.run(main, backend="trio", backend_options=time.options("trio"))
 print(time.elapsed >= 600)  # -> True
 ```
 
-Virtual time jumps to the next timer as soon as every task waits. Use virtual time only with in-memory clients, because it does
-not wait for sockets or threads.
+Virtual time jumps to the next timer as soon as all tasks are waiting. Use virtual time only with in-memory clients, because it
+does not wait for sockets or threads.
 
-The interface does not specify every rule that the service follows. Each knob of `outreach_async.fake.Behaviour` selects the
-fake's interpretation of one such rule. Most code depends on one or two knobs. `pairwise()` returns about thirty behaviours, which
-cover every pair of values of any two knobs. `differing` returns the knobs of a behaviour that are not at their default:
+The API documentation does not specify every rule that the service follows. Each knob of `outreach_async.fake.Behaviour` selects
+the fake's interpretation of one such rule. Most code depends on one or two knobs. `pairwise()` returns about thirty behaviours,
+which cover every pair of values of any two knobs. `differing` returns the knobs of a behaviour whose values differ from their
+defaults:
 
 ```python
 from outreach_async.fake import FakeService

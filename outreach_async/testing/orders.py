@@ -66,7 +66,10 @@ def _remove_covered(missing: dict[tuple[_FactorLevel, _FactorLevel], None], row:
 
 
 def _build_row(levels: Sequence[int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> tuple[int, ...]:
-    """Build a row from the first missing pair: for every other factor, choose the level that covers the most missing pairs."""
+    """Build a row from the first uncovered pair.
+
+    For each remaining factor, choose the level that covers the most uncovered pairs.
+    """
     chosen = dict(next(iter(missing)))
     for factor in sorted(range(len(levels)), key=lambda factor: -levels[factor]):
         if factor not in chosen:
@@ -95,7 +98,7 @@ def pairwise() -> tuple[Behaviour, ...]:
 
 
 def differing(behaviour: Behaviour) -> dict[str, Any]:
-    """Return the knobs of a behaviour that are not at their default, with their values.
+    """Return the knobs of a behaviour whose values differ from their defaults, with these values.
 
     Example:
         ```python
@@ -311,7 +314,7 @@ def format_row_id(number: int) -> str:
 
 
 def format_settings(behaviour: Behaviour) -> str:
-    """Return keyword arguments for the knobs that are not at their default, or `all defaults` if there are none."""
+    """Return keyword arguments for the knobs whose values differ from their defaults, or `all defaults` if there are none."""
     return ", ".join(f"{knob}={format_setting(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
 
 
@@ -340,13 +343,19 @@ def format_setting(value: Any) -> str:
 
 _Settings = frozenset[str]
 _Causes = tuple[_Settings, ...]
-"""Alternative causes of a failure, each a set of knob values. A cause applies to behaviours with all its values."""
+"""Alternative causes of a failure, each a set of knob values. A cause applies to a behaviour that has every value in the set."""
 
 _MAX_SINGLES: Final = 4
-"""Maximum number of alternatives in an explanation if every cause is a single value."""
+"""Maximum number of alternative causes in an explanation in which each cause is the value of one knob.
+
+For example, `first_page=0 or past_end='clamp'` has two alternative causes.
+"""
 
 _MAX_PAIRS: Final = 2
-"""Maximum number of alternatives in an explanation with pairs of values. There are too many pairs to try larger combinations."""
+"""Maximum number of alternative causes in an explanation in which a cause may be a pair of knob values.
+
+For example, `first_page=0 and past_end='clamp'` is a pair. More alternatives are not tried, because there are too many pairs.
+"""
 
 _MAX_EXPLANATIONS: Final = 8
 """Maximum number of explanations shown for a test."""

@@ -1,8 +1,8 @@
-"""Virtual time for asyncio and trio: an hour of waiting takes milliseconds, and the order of events does not change.
+"""Virtual time for asyncio and trio: an hour of waiting takes milliseconds, and events occur in the same order as in real time.
 
 Use virtual time only for code that runs entirely in the event loop, such as a client on `FakeTransport`. Time jumps to the next
-timer as soon as every task waits. Virtual time does not wait for sockets or threads, so a timeout may expire before a socket or
-thread returns its result.
+timer as soon as all tasks are waiting. Virtual time does not wait for sockets or threads, so a timeout may expire before a socket
+or thread returns its result.
 """
 
 from __future__ import annotations

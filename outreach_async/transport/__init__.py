@@ -109,10 +109,10 @@ status. If no complete response arrives, `send` raises `TransportError`.
 
 `progress.sent` determines `maybe_sent` of every error, even if a client timeout has cancelled the transport. Set
 `progress.sent` to `False` while it is certain that no byte was sent, and to `True` before the first byte is sent. The initial
-value, `None`, counts as maybe sent. Errors raised by `send` lose their traceback frames, because tracebacks can show local
-variables. If such an error is not an `OutreachError`, a note states where it was raised. Three attributes are optional:
-`max_in_flight` limits the client's concurrency, `secrets` are strings to mask in errors, and `base_url` is the URL that hooks
-receive. A transport that wraps another should pass these attributes on.
+value, `None`, counts as maybe sent. The client removes the traceback frames of errors that `send` raises, because tracebacks can
+show secrets in local variables. If such an error is not an `OutreachError`, a note states where it was raised. Three attributes
+are optional: `max_in_flight` limits the client's concurrency, `secrets` are strings to mask in errors, and `base_url` is the URL
+that hooks receive. A transport that wraps another should pass these attributes on.
 
 ```python
 import anyio

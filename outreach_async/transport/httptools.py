@@ -1,4 +1,7 @@
-"""Send requests with httptools: the fastest transport, without proxies. httptools is not imported before the first request."""
+"""Send requests with httptools. This transport is the fastest, but does not support proxies.
+
+httptools is not imported before the first request.
+"""
 
 from __future__ import annotations
 

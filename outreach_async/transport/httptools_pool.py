@@ -36,7 +36,7 @@ CONNECTION_ATTEMPT_DELAY: Final = 0.25
 """Seconds after which the next address is tried while earlier attempts continue; the recommendation of RFC 8305."""
 
 _NO_TIMEOUT: Final = 86_400.0
-"""Timeout of a TLS handshake, one day in seconds. asyncio requires a timeout, but only the client sets effective timeouts."""
+"""Timeout of a TLS handshake, one day in seconds. asyncio requires a timeout, but the client enforces its own timeouts."""
 
 _PIECE: Final = 65_536
 _BUFFER_SIZE: Final = 262_144
@@ -225,7 +225,10 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self._reader = None
 
     def _end(self) -> None:
-        """End the running exchange, because the connection has ended. The exchange succeeds if this completes the body."""
+        """End the running exchange, because the connection has ended.
+
+        The exchange succeeds if the end of the connection completes the response body.
+        """
         self.is_reusable = self._is_open = False
         if self._reader is None:
             return

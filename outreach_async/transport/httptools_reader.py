@@ -82,7 +82,7 @@ class ResponseReader:
         return None
 
     def finish(self) -> Response | None:
-        """Handle the end of the connection. Return the response if this completes its body, otherwise `None`.
+        """Handle the end of the connection. Return the response if this end completes the body, otherwise `None`.
 
         Raises:
             TransportError: The compressed body is incomplete.

@@ -40,8 +40,8 @@ _CONNECTION_ERRORS: Final = (
 class HttpxClient(Protocol):
     """Protocol that stands for `httpx.AsyncClient` and `httpx2.AsyncClient` in type annotations.
 
-    With httpx's own class, mypy would check httpx in every program that uses `outreach_async`. Without a cache, checking httpx
-    and aiohttp takes longer than checking everything else.
+    If annotations named httpx's own class, mypy would check httpx in every program that uses `outreach_async`. Without mypy's
+    cache, checking httpx and aiohttp takes longer than checking everything else.
     """
 
     @property

@@ -37,7 +37,7 @@ class ClientSender(HttpxSender):
         if not root.host or root.query or root.fragment:
             fault = "a query or fragment" if root.host else "no host"
             raise InvalidRequest(
-                f"base_url: expected a URL with a host and without query and fragment, got {fault}; "
+                f"base_url: expected a URL with a host and without a query or fragment, got {fault}; "
                 f"pass such a base_url to {self.family}.AsyncClient"
             )
         self.base_url = f"{root.scheme}://{root.netloc.decode()}{root.raw_path.decode().rstrip('/')}"

@@ -53,7 +53,7 @@ class HttpxSender:
 
 
 class _Body:
-    """A request body that records when its bytes are requested. Authentication may request the bytes twice."""
+    """A request body that records when it is read. Authentication may cause the library to read the body twice."""
 
     def __init__(self, content: bytes, progress: Progress) -> None:
         self._content = content
@@ -67,7 +67,8 @@ class _Body:
 class _BodyChunks(AsyncIterator[bytes]):
     """Iterator over a request body, which yields all bytes at once, or nothing if the body is empty.
 
-    The class replaces an async generator, because trio warns about generators that a broken connection leaves unfinished.
+    This class is used instead of an async generator, because trio warns about generators that are left unfinished by a broken
+    connection.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -80,20 +81,20 @@ class _BodyChunks(AsyncIterator[bytes]):
 
 
 class HandshakeTracker:
-    """Tracks sockets whose TLS handshake is not done. httpx and httpx2 leave such a socket open if a request is cancelled."""
+    """Tracks sockets whose TLS handshake is not complete. httpx and httpx2 leave such a socket open if a request is cancelled."""
 
     def __init__(self) -> None:
         self._sockets: list[Any] = []
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Handle a trace event of httpx or httpx2: store a new socket, and remove the socket when its TLS handshake is done."""
+        """Handle a trace event of httpx or httpx2: store a new socket, and remove it when its TLS handshake is complete."""
         if event.endswith("connect_tcp.complete"):
             self._sockets.append(info["return_value"])
         elif event.endswith("start_tls.complete"):
             self._sockets.clear()
 
     async def aclose(self) -> None:
-        """Close the sockets whose TLS handshake is not done."""
+        """Close the sockets whose TLS handshake is not complete."""
         for stream in self._sockets:
             with anyio.CancelScope(shield=True):
                 await stream.aclose()

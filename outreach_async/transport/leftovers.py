@@ -115,7 +115,11 @@ class ConnectionMonitor:
         return False
 
     def _peek_buffered(self) -> bytes | None:
-        """Return a byte that was read from the socket but not passed to h11; `b"?"` for an unknown byte, `None` for no byte."""
+        """Return a byte that was read from the socket but not passed to h11.
+
+        Returns:
+            The byte; `b"?"` if there is a byte whose value is unknown, `None` if there is no byte.
+        """
         if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
             return byte
         return b"?" if _has_buffered_bytes(self.network) else None
@@ -151,7 +155,7 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
 
 
 def _has_buffered_bytes(network: Any) -> bool:
-    """Return whether anyio has buffered bytes. On asyncio, anyio may read more bytes at once than httpcore requests."""
+    """Return whether anyio has buffered bytes. On asyncio, anyio may read more bytes at once than httpcore asked for."""
     stream = getattr(network, "_stream", None)
     while (inner := getattr(stream, "transport_stream", None)) is not None:
         stream = inner

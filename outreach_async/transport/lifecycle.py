@@ -53,7 +53,7 @@ class LoopLocal(Generic[T]):
         _INSTANCES.add(self)
 
     def get(self) -> T:
-        """Return the value of the running event loop. Make the value if necessary.
+        """Return the value that belongs to the running event loop. Make the value if it does not exist.
 
         Raises:
             InvalidRequest: The parent process made the value before this process was forked.
@@ -72,7 +72,7 @@ class LoopLocal(Generic[T]):
         return value
 
     def discard_after_fork(self) -> None:
-        """Discard the value of the parent process, in a newly forked child process."""
+        """In a newly forked child process, discard the value inherited from the parent process."""
         self.is_inherited = True
         if self._value is not None:
             _PARENT_VALUES.append(self._value)
@@ -86,7 +86,7 @@ def _raise_forked() -> NoReturn:
 
 
 def discard_all_after_fork() -> None:
-    """Discard the values of the parent process in every `LoopLocal`, in a newly forked child process."""
+    """In a newly forked child process, discard the value that each `LoopLocal` inherited from the parent process."""
     for instance in _INSTANCES:
         instance.discard_after_fork()
 

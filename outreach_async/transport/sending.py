@@ -1,10 +1,10 @@
 """Track whether a request was sent, and build errors that state whether it was sent.
 
 An error has `maybe_sent=False` only if the `Progress` of its request states that nothing was sent. The request body proves
-whether the request was sent: the HTTP library receives an object that records when the bytes of the body are first requested. If
-the bytes were never requested, nothing was sent. This proof requires a body, and a head (request line and header fields) that is
+whether the request was sent: the HTTP library receives an object that records when the library first reads the body. If the
+library never read the body, nothing was sent. This proof requires a body, and a head (request line and header fields) that is
 small enough for a single write. A longer head can be interrupted between two writes: some of its bytes are then sent although the
-body is never requested.
+body is never read.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> No
     Args:
         progress: The progress of the request.
         request: The request.
-        proof: Whether the library requests the body before it sends anything. If true, and the request has a body and a head
-            that is small enough for a single write, this function does nothing: the body records when its bytes are requested.
+        proof: Whether the library reads the body before it sends anything. If true, and the request has a body and a head that
+            is small enough for a single write, this function does nothing: the body records when the library first reads it.
     """
     head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
     if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
@@ -74,7 +74,10 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
 
 @lru_cache(32)
 def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Validate header fields, and return them by lower-case name. Results are cached, because most requests have equal fields."""
+    """Validate header fields, and return them by lower-case name.
+
+    The results are cached, because most requests have the same header fields.
+    """
     checked = {}
     for name, value in items:
         if not HEADER_NAME.fullmatch(name):

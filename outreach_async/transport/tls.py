@@ -60,7 +60,7 @@ class TrustSettings:
         try:
             return _shared_context(library, self.file, self.directory, _file_version(self.file))
         except OSError as error:
-            text = f"cannot read certificates ({describe_cause(error)}); correct the path or unset the variable"
+            text = f"cannot read certificates ({describe_cause(error)}); correct or unset the environment variable that is set"
             raise InvalidRequest(f"SSL_CERT_FILE, SSL_CERT_DIR: {text}") from None
 
 

@@ -61,7 +61,7 @@ def parse_base_url(text: str) -> BaseUrl:
     """
     parts = _split_url("base_url", text, ("http", "https"), "such as 'https://api.example'")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
-        raise InvalidRequest("base_url: expected a URL without query and fragment, got a query or a fragment; remove both")
+        raise InvalidRequest("base_url: expected a URL without a query or fragment, got a query or a fragment; remove both")
     if not _PATH.fullmatch(parts.path):
         raise InvalidRequest("base_url: expected a percent-encoded path, got other characters; encode it with urllib.parse.quote")
     if has_dot_segments(parts.path):

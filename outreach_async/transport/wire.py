@@ -80,7 +80,7 @@ class Response:
 
 
 class Progress:
-    """Records whether a request was sent. The record remains readable after the transport was cancelled.
+    """Records whether a request was sent. The record remains readable after `Transport.send` was cancelled.
 
     Attributes:
         sent: `None` (initially): unknown, which counts as maybe sent. `False`: no byte of the request was sent. `True`: a

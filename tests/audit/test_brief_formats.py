@@ -142,7 +142,7 @@ def test_a_workspace_that_is_up_to_date_is_not_mentioned() -> None:
         ({"error": "refused"}, "  space_1: refused (last read 2026-03-01 08:00 UTC)"),
         ({"error": "refused", "since": None}, "  space_1: refused (never read before)"),
         ({"since": None}, "  space_1: is covered for the first time."),
-        ({"since": AT - 3 * DAY}, "  space_1: changes are counted since the last reading (2026-02-27 08:00 UTC)."),
+        ({"since": AT - 3 * DAY}, "  space_1: is compared with an older audit (2026-02-27 08:00 UTC)."),
     ],
 )
 def test_a_workspace_that_is_not_up_to_date_is_named(about: dict[str, Any], line: str) -> None:

@@ -201,7 +201,7 @@ def test_a_healthy_campaign_has_no_finding() -> None:
         ),
         ("OA202", campaign(contacts=0, steps=0), "warning high: it is live, but has no steps and no contacts"),
         ("OA203", [step(left_to_send=0)], "info high: all 1,000 e-mails are sent, but the campaign is still live"),
-        ("OA205", campaign(**DRAFT), "info high: no activity for 60 days or more, and it is still a draft"),
+        ("OA205", campaign(**DRAFT), "info high: no activity for 60 days or more, and the campaign is still a draft"),
         (
             "OA206",
             campaign(status="paused", last_activity="2 months ago"),

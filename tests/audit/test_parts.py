@@ -138,7 +138,7 @@ OTHER_POLICY = Policy.of({"off": ["OA101"]})
             part_of(reading([], workspace="space_2"), policy=OTHER_POLICY),
             "with policy .*, got .* for space_2; pass the same `policy`",
         ),
-        (part_of(reading([], workspace="space_9")), "only workspaces of the audit, got 'space_9'; add it"),
+        (part_of(reading([], workspace="space_9")), "only workspaces of the audit, got 'space_9'; add this one"),
         (
             attrs.evolve(part_of(), workspaces=tuple(attrs.evolve(each, data=b"?") for each in part_of(reading([])).workspaces)),
             "space_1: damaged",

@@ -203,7 +203,8 @@ def test_an_inactive_mailbox_is_an_error_only_while_campaigns_use_it() -> None:
     assert verdicts(mailbox(status="disconnected", campaigns=0)) == {"OA190": "info"}
     assert verdicts(mailbox(status="disconnected", campaigns=1)) == {"OA141": "error", "OA190": "info"}
     assert (
-        check(mailbox(status="disconnected", campaigns=1))[0].message == "its status is 'disconnected', but 1 campaign may use it"
+        check(mailbox(status="disconnected", campaigns=1))[0].message
+        == "its status is 'disconnected', but the mailbox is in 1 campaign"
     )
 
 

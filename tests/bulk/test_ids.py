@@ -61,8 +61,8 @@ async def test_rows_that_share_an_id_become_uncertain_unless_already_delivered(o
     assert all(each.status is Outcome.UNKNOWN and each.possible == UNSURE for each in found[:2])
     assert all(isinstance(each.error, UnexpectedResponse) and each.error.maybe_sent for each in found[:2])
     assert [str(each.error) for each in found[:2]] == [
-        "create_contact: rows 0 and 1 received the same contact id; one response belongs to another row",
-        "create_contact: rows 1 and 0 received the same contact id; one response belongs to another row",
+        "create_contact: rows 0 and 1 received the same contact id; one of the two responses was not meant for its row",
+        "create_contact: rows 1 and 0 received the same contact id; one of the two responses was not meant for its row",
     ]
 
 

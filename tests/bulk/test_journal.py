@@ -320,7 +320,7 @@ class TestMarking:
     def test_an_outcome_of_an_unmarked_row_is_refused(self, path: Path, index: int) -> None:
         with writing(path) as writer:
             writer.mark(window(0, 5))
-            with pytest.raises(InvalidRequest, match=f"got row {index}; mark a row before you record its outcome"):
+            with pytest.raises(InvalidRequest, match=f"got {index}; mark a row before you record its outcome"):
                 writer.record([outcome(0), outcome(index)])
             assert writer.completed_rows(0, 5) == set()
 

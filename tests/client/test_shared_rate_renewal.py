@@ -180,9 +180,9 @@ async def test_a_failing_rate_is_logged_once_and_once_when_it_is_back(
     async with open_client(service, scripted(share(), *failing, share(), raise_error(ValueError("p4ss")), "nonsense", share())):
         await anyio.sleep(10)
     assert rate_records(caplog) == [
-        ("WARNING", "rate: renewing the share failed; nothing is sent after the last share expires: TransportError: no server"),
+        ("WARNING", "rate: renewing the share failed (TransportError: no server); nothing is sent after the last share expires"),
         ("INFO", "rate: renewing the share works again"),
-        ("WARNING", "rate: renewing the share failed; nothing is sent after the last share expires: ValueError"),
+        ("WARNING", "rate: renewing the share failed (ValueError); nothing is sent after the last share expires"),
         ("INFO", "rate: renewing the share works again"),
     ]
 

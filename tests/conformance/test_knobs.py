@@ -159,7 +159,7 @@ def test_in_a_small_workspace_the_reasons_say_what_is_missing() -> None:
     assert found["over_max"].possible == ("clamp", "serve")
     assert found["campaign_max_display"].possible == (None, 2000, 100)
     assert found["order"].explanation == "too few rows to decide"
-    assert found["numbers"].explanation == "no whole percentage was read"
+    assert found["numbers"].explanation == "no percentage that is a whole number was read"
     assert found["list_date"].explanation == "no campaign with a date was read"
     assert "too few to decide" in found["percent_digits"].explanation
     assert found["past_end"].possible == ("empty",)
@@ -184,7 +184,7 @@ def test_a_refused_key_leaves_the_knobs_of_creations_unobserved() -> None:
         (None, "no campaign was given"),
         ("camp_unheard_of", "not found"),
         ("camp_done", "not a draft"),
-        ("camp_bare", "no first step"),
+        ("camp_bare", "no steps"),
         ("camp_live", "not a draft"),
     ],
 )

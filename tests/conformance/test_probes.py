@@ -384,7 +384,7 @@ def test_a_campaign_whose_counts_do_not_change_reveals_nothing_about_joining() -
 
     found = changed("camp_draft/steps", still)
     assert found["skip_enrols"].explanation == found["reenrol"].explanation
-    assert "7 contacts, 7 after a contact was created with the campaign" in found["reenrol"].explanation
+    assert "7 contacts at first, 7 after a create request with the campaign" in found["reenrol"].explanation
 
 
 def test_a_contact_refused_with_a_campaign_reveals_nothing_about_joining() -> None:
@@ -402,7 +402,7 @@ def test_a_count_that_jumps_matches_no_value() -> None:
     def jump(document: Any) -> None:
         document["data"][0]["out_of"] = next(counts)
 
-    how = "the campaign had 2 contacts before a duplicate with this campaign was skipped, and 9 afterwards"
+    how = "the campaign had 2 contacts before the service skipped a request to create an existing contact in it, and 9 afterwards"
     assert changed("camp_draft/steps", jump)["skip_enrols"].explanation == how
 
 
@@ -427,13 +427,15 @@ def test_a_refused_list_reveals_nothing_about_paging() -> None:
 def test_a_refusal_without_any_key_is_described() -> None:
     altered = Altered(service(), lambda request, response: answer({}, 400) if "conformance" in request.target else response)
     found = run_directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
-    assert found.explanation == "a refusal with 400 is a JSON object with no keys, which matches no value of the knob"
+    body = "the body of an error response with status 400"
+    assert found.explanation == f"{body} is a JSON object with no keys; no value of this knob matches this behaviour"
 
 
 def test_reasons_contain_no_secret() -> None:
     altered = Altered(service(), lambda request, response: answer({KEY: 1}, 400) if "conformance" in request.target else response)
     found = run_directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
-    assert found.explanation == "a refusal with 400 is a JSON object with ***, which matches no value of the knob"
+    body = "the body of an error response with status 400"
+    assert found.explanation == f"{body} is a JSON object with ***; no value of this knob matches this behaviour"
 
 
 # Arbitrary responses.

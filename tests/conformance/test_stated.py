@@ -150,7 +150,7 @@ def test_a_breach_is_short_and_complete_and_contains_no_secret() -> None:
     messages = str(first)
     assert messages.splitlines() == [
         "W1: the response has the status 500",
-        "  interface: each list responds with 200 and a JSON object",
+        "  interface: each list request is answered with 200 and a JSON object",
         f"  request: GET /campaigns?workspace={SPACE}&display=1&page=1",
         f"  response: {first.answered}",
     ]

@@ -108,7 +108,7 @@ def test_a_broken_rule_fails_with_its_name_its_sentence_and_the_response(suite: 
     done.stdout.fnmatch_lines(
         [
             "W2: the response has the status 'fine', not 'ok'",
-            "  interface: the responses of the four lists have the status ok",
+            "  interface: the responses to the four list requests have the status ok",
             "  request: GET /*",
             '  response: 200 {"status": "fine"*',
         ]

@@ -58,7 +58,7 @@ def test_a_step_with_an_empty_list_of_templates_is_refused(templates: Any) -> No
 
     assert str(caught.value) == (
         f"steps[1].templates: expected one or more templates, got {templates!r}; "
-        "pass letters such as A|B or a list of templates, or omit templates for one template"
+        "pass letters such as A|B or a list of templates, or omit the key for a step with one template"
     )
     assert fake.dump() == before
 

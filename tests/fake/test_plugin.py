@@ -495,7 +495,7 @@ def test_own(outreach_virtual_time, outreach_fake):
 
 def test_a_real_port_and_virtual_time_cannot_be_combined(suite: Suite) -> None:
     output = suite.output_of("async def test_both(outreach_virtual_time, outreach_url): pass", errors=2)
-    assert "outreach_url cannot be used with outreach_virtual_time: sockets take real time" in output
+    assert "outreach_url cannot be used with outreach_virtual_time: socket I/O does not follow virtual time" in output
 
 
 # Import time, and other plugins.

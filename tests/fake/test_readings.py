@@ -340,7 +340,11 @@ def sums(fake: FakeService) -> None:
         fake.add_campaign(SPACE, steps=[{"templates": [{"sent": 1, "opened_num": 2}]}])
 
 
-@row("T11", "`initials` and `interested`", "contacts that were sent step 1, and `interested_num` as a percentage")
+@row(
+    "T11",
+    "`initials` and `interested`",
+    "`initials`: e-mails sent for step 1; `interested`: `interested_num` as a percentage (T8)",
+)
 def initials(fake: FakeService) -> None:
     counts = {"sent": 10, "opened_num": 4, "replied_num": 2}
     camp = fake.add_campaign(SPACE, steps=[{"templates": [counts]}, {"templates": [{"sent": 5}]}], interested_num=2)

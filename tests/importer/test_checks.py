@@ -252,7 +252,7 @@ def test_time_zones_of_the_database_and_offsets_are_accepted() -> None:
     for text in ("Europe/Berlin", "UTC", "UTC+05:30"):
         assert checks.check_timezone(text) is None
     assert (checks.check_timezone("europe/berlin") or "").endswith("; did you mean 'Europe/Berlin'?")
-    assert checks.check_timezone("Mars") == "expected a name of the time zone database, such as 'Europe/Berlin'"
+    assert checks.check_timezone("Mars") == "expected a name in the time zone database, such as 'Europe/Berlin'"
 
 
 @pytest.mark.parametrize("text", ["example.com", "https://www.example.com/a?b#c", "http://bücher.example:8080", "a-b.example."])

@@ -231,9 +231,9 @@ async def test_a_rule_is_explained(assistant: Assistant) -> None:
 
 async def test_the_last_audit_is_a_resource(assistant: Assistant) -> None:
     for uri in ("outreach://audit/latest", "outreach://audit/latest.md"):
-        with pytest.raises(MCPError, match="no audit has completed yet; call the tool audit first"):
+        with pytest.raises(MCPError, match="no audit has completed yet; call the tool 'audit' first"):
             await assistant.read(uri)
-    with pytest.raises(MCPError, match="no brief exists yet; call the tool brief first"):
+    with pytest.raises(MCPError, match="no brief exists yet; call the tool 'brief' first"):
         await assistant.read("outreach://brief/latest")
     await assistant.ask("audit")
     value = json.loads(await assistant.read("outreach://audit/latest"))

@@ -59,7 +59,8 @@ async def test_nothing_is_sent_unless_the_person_confirms(service: FakeService, 
     person.questions.clear()
     async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person, mode) as assistant:
         error = await assistant.fail("create_contacts", workspace="space_1", contacts=[ANN])
-    assert error == ("create_contacts: the person did not confirm, so nothing was sent; ask what to change before calling again")
+    message = "create_contacts: the user did not confirm, so nothing was sent; ask the user what to change before calling again"
+    assert error == message
     assert len(person.questions) == 1
     assert len(service.requests) == 0
 

@@ -320,7 +320,7 @@ def test_a_report_that_was_given_up_before_it_started_is_not_sent() -> None:
         (lambda options: options | {"rate": 0.0}, "rate: "),
         (
             lambda options: options | {"connection": attrs.evolve(options["connection"], rate=5.0)},
-            "connection.rate: expected None, got a rate for each part",
+            "connection.rate: expected None, got a rate, which would apply to each part separately",
         ),
     ],
 )

@@ -58,8 +58,8 @@ def test_a_location_is_an_absolute_path_or_a_url(file: str, location: str) -> No
     ("file", "message"),
     [
         ("-", "got '-' .standard input."),
-        ("s3://user:hidden@bucket/a.csv", "without user, query and fragment"),
-        ("s3://bucket/a.csv?signature=hidden", "without user, query and fragment"),
+        ("s3://user:hidden@bucket/a.csv", "without user, query or fragment"),
+        ("s3://bucket/a.csv?signature=hidden", "without user, query or fragment"),
         ("file://host/a.csv", "without a host"),
         ("https://host/a.csv", "expected a path or a URL with file://, s3://"),
         ("s3://bucket", "with a bucket and a key"),

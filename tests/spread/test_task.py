@@ -175,7 +175,7 @@ def test_a_part_takes_its_share_of_a_rate(made: ImportPlan, connection: Connecti
 
 def test_a_drained_part_is_suspended_and_resumed(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
     part = numbered(made).parts[0]
-    with pytest.raises(BulkSuspended, match="part 00000 was cancelled; run it again") as caught:
+    with pytest.raises(BulkSuspended, match="part 00000 was cancelled; run the part again") as caught:
         run_part(part, tmp_path, connection, on_start=lambda outcomes: outcomes.drain())
     assert caught.value.resumable
     assert import_part(part, tmp_path, connection).rows == 3

@@ -210,7 +210,7 @@ def format_of(name: str) -> str:
     """Return the name of the format for a file name, such as `markdown` for `audit.md`.
 
     Raises:
-        InvalidRequest: No format has the suffix of the name.
+        InvalidRequest: The name's suffix belongs to no format.
     """
     form = SUFFIXES.get(PurePath(name).suffix.lower())
     if form is None:

@@ -72,7 +72,7 @@ BRIEF_VERSION: Final = 1
 """Version of the JSON format of briefs."""
 
 _FIGURES: Final = ("contacts", "sent", "replies_num", "bounces_num")
-"""Fields of a campaign. A brief shows the increase of each field."""
+"""Campaign fields whose increase a brief shows."""
 
 
 @attrs.frozen(kw_only=True)
@@ -190,8 +190,8 @@ class Brief:
         not_judged: Number of earlier findings that could not be checked again.
         workspaces: The workspaces, in the order of the audit.
         dropped: Ids of workspaces that only the earlier report covers.
-        tasks: The open tasks, the most urgent first: warnings and worse, then new notes. Within a severity, tasks with new or
-            worse findings come first.
+        tasks: The open tasks, the most urgent first: warnings and higher severities, then new notes. Within a severity, tasks
+            with findings that are new or have become more severe come first.
         resolved: Earlier findings that no longer apply, by rule. Notes are left out.
         campaigns: The campaigns, grouped by workspace; in each workspace, those that sent the most e-mails since the earlier
             report come first. `None` if the audit did not read campaigns.

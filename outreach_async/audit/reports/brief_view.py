@@ -100,7 +100,7 @@ def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
     if since is not None and workspace.since is None:
         return "is covered for the first time."
     if workspace.since != since:
-        return f"changes are counted since the last reading ({format_time(workspace.since or 0)})."
+        return f"is compared with an older audit ({format_time(workspace.since or 0)})."
     return ""
 
 

@@ -105,7 +105,7 @@ def render_html(report: Report) -> str:
 
 
 def render_brief_html(brief: Brief) -> str:
-    """Render a brief as one self-contained HTML page in the style of the audit's page.
+    """Render a brief as one self-contained HTML page, in the style of the HTML report of an audit.
 
     Raises:
         InvalidRequest: The extra `html` is not installed.
@@ -206,7 +206,10 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def _action_values(view: Overview) -> dict[str, Any]:
-    """Split the actions into visible and collapsed actions. If any action is an error or worse, milder actions are collapsed."""
+    """Split the actions into visible and collapsed actions.
+
+    If any action has severity `error` or worse, the actions of lower severity are collapsed.
+    """
     urgent = sum(action.severity.reaches(Severity.ERROR) for action in view.actions) or len(view.actions)
     return {
         "urgent": view.actions[:urgent],
@@ -333,7 +336,8 @@ def _policy_facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "Thresholds changed", ", ".join(changed)
     points = "A mailbox has 100 points, minus 40 for each critical finding, 20 for each error and 8 for each warning."
     groups = "The score of a group is the mean score of its mailboxes, weighted by the e-mails sent."
-    yield (
-        "Scores",
-        f"{points} {groups} A critical finding limits the overall score, and the score of its domain if it has one, to 40.",
+    limits = (
+        "A critical finding limits the overall score to 40. If the finding is about a domain or one of its mailboxes, the "
+        "domain's score is also limited to 40."
     )
+    yield "Scores", f"{points} {groups} {limits}"

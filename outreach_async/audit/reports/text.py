@@ -42,7 +42,7 @@ WIDTH: Final = 80
 """Width of plain text, in characters."""
 
 _LABEL_WIDTH: Final = 8
-"""Width of the longest name of a severity."""
+"""Length of the longest severity name, in characters."""
 
 _RULE_INDENT: Final = " " * 12
 """Indentation of the lines below the first line of a finding."""

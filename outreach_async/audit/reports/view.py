@@ -21,7 +21,7 @@ COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING
 """Severities with a column of their own in the table of domains."""
 
 MAX_DETAILED: Final = 10
-"""Maximum number of domains, and of unread workspaces, that are shown in detail."""
+"""Maximum number of domains, and of errors while reading workspaces, that are shown in detail."""
 
 MAX_POINTS: Final = 30
 """Maximum number of audits that a trend line shows."""
@@ -63,7 +63,7 @@ class Issue:
 
 @attrs.frozen
 class Authentication:
-    """The share of a domain's mailboxes that have SPF, DKIM or DMARC, prepared for display.
+    """The share of a domain's mailboxes that have one mechanism (SPF, DKIM or DMARC), prepared for display.
 
     Attributes:
         name: Name of the mechanism: SPF, DKIM or DMARC.
@@ -112,7 +112,7 @@ class DomainView:
         return self.issues[0].severity
 
     def count(self, severity: Severity) -> int:
-        """Return the number of findings about the domain with this severity."""
+        """Return the number of findings about the domain that have this severity."""
         return sum(issue.findings for issue in self.issues if issue.severity is severity)
 
     @property
@@ -192,13 +192,13 @@ class Overview:
         counts: Number of findings by severity.
         audited_at: Time of the audit.
         unread: Workspace id and message of each error while reading a workspace, at most 10.
-        unread_names: Workspace id of each reading error that is not in `unread`.
+        unread_names: Workspace id of each further error while reading a workspace.
         changes: Changes since an earlier audit; `None` if the report was not compared.
         campaigns: The campaigns; `None` if the audit did not read campaigns.
         trends: History of the audit; `None` if no earlier audit is known.
         actions: Recommended actions, the most urgent first.
         worst_domains: The worst domains, at most 10, which are shown in detail.
-        other_domains: Further domains with an error or worse.
+        other_domains: Further domains with findings of severity `error` or worse.
         summary: Number of further domains with warnings or notes only, and of domains without findings, in one sentence.
         unknowable: Properties that the audit cannot check.
     """
@@ -408,7 +408,7 @@ def _describe_authentication(name: str, having: int, mailboxes: int) -> Authenti
 
 
 def build_trends(report: Report) -> Trends | None:
-    """Return the trends over the history of a report and the report itself; `None` if the report has no history."""
+    """Return the trends over a report and the earlier audits in its history; `None` if the report has no history."""
     if not report.history:
         return None
     points = [*report.history, HistoryPoint.of(report)][-MAX_POINTS:]

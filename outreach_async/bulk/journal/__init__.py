@@ -16,7 +16,7 @@ run created are reported as `skipped`, and nothing shows that this is wrong. If 
 `ObjectJournal` for more options. The journal is then a log of objects, with about 20 bytes per row (about 30 at ten rows per
 second). Any machine can read the log and resume the run:
 
-    s3://bucket/prefix     S3, or a service with its interface that supports conditional writes (If-None-Match)
+    s3://bucket/prefix     S3, or an S3-compatible service that supports conditional writes (If-None-Match)
     gs://bucket/prefix     Google Cloud Storage; untested
     az://container/prefix  Azure Blob Storage; untested
     file:///folder         a folder, which may be on a network file system with hard links
@@ -50,9 +50,9 @@ anyio.run(main)
 ```
 
 The rules for journals in files (see `outreach_async.bulk`) also apply to object journals, with some differences. Object stores
-charge for each write, so an outcome waits up to one second to be written together with others, and reaches your loop only then;
-`ObjectJournal(url, linger=...)` changes this time. At most 1,000 rows (or `concurrency`, if that is higher) are in flight, or
-completed but not yet written. After a crash, these rows are sent again.
+charge for each write. An outcome therefore waits up to one second to be written together with others, and `async for` returns
+it only after the write. `ObjectJournal(url, linger=...)` sets another maximum wait. At most 1,000 rows (or `concurrency`, if that
+is higher) are in flight, or completed but not yet written. After a crash, these rows are sent again.
 
 There is no lock, because a lost machine cannot release a lock. A process that resumes a run takes the run over. If the earlier
 process is still running, its next write fails with JournalError, and it sends nothing more. Until then, it sends only rows that

@@ -139,7 +139,7 @@ class Database(ABC):
 
 
 class FileDatabase(Database):
-    """The SQLite file of a journal. "The log" is SQLite's write-ahead log; a checkpoint moves its contents into the file.
+    """The SQLite file of a journal. "The log" is SQLite's write-ahead log; a checkpoint copies its contents into the file.
 
     Args:
         path: Path of the journal.
@@ -162,7 +162,7 @@ class FileDatabase(Database):
         """Switch to a write-ahead log, and make each commit wait until its changes are on the disk.
 
         Raises:
-            InvalidRequest: The file system has no shared memory for the log's index.
+            InvalidRequest: The file system does not support shared memory, which SQLite needs for the index of the log.
         """
         with self.connection() as db:
             db.execute("PRAGMA synchronous = FULL")
@@ -176,10 +176,10 @@ class FileDatabase(Database):
 
     @contextmanager
     def first_transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in the first transaction of a run, and record in the journal's file that a log is open.
+        """Run the `with` block in the first transaction of a run, and record in the journal that a write-ahead log is open.
 
         Raises:
-            JournalError: A program that reads the journal prevents the log from being moved into the file.
+            JournalError: A program that reads the journal prevents SQLite from checkpointing the write-ahead log.
         """
         self._log["open"] = True
         with self.mark_transaction() as transaction:
@@ -187,20 +187,22 @@ class FileDatabase(Database):
 
     @contextmanager
     def mark_transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in a transaction, and move its changes into the file, so that they survive the loss of the log.
+        """Run the `with` block in a transaction, and checkpoint the write-ahead log after it.
+
+        The changes of the transaction then survive the loss of the log.
 
         Raises:
-            JournalError: A program that reads the journal prevents the log from being moved into the file.
+            JournalError: A program that reads the journal prevents SQLite from checkpointing the write-ahead log.
         """
         with self.transaction() as transaction:
             yield transaction
         self.move_log()
 
     def move_log(self) -> None:
-        """Checkpoint the log: move its contents into the file, so that they survive the loss of the log.
+        """Checkpoint the write-ahead log: copy its contents into the journal's file, so that they survive the loss of the log.
 
         Raises:
-            JournalError: A program that reads the journal blocks the move for more than 10 seconds.
+            JournalError: A program that reads the journal blocks the checkpoint for more than 10 seconds.
         """
         with self.connection() as db:
             # FULL waits for readers of an older state, up to 10 seconds; PASSIVE never waits, and is usually enough.
@@ -212,7 +214,7 @@ class FileDatabase(Database):
     def close(self) -> None:
         """Close the connection; later calls raise JournalError.
 
-        The whole log is first moved into the file. If that fails, SQLite is prevented from removing the log, which it would
+        The write-ahead log is first checkpointed. If that fails, SQLite is prevented from removing the log, which it would
         otherwise do on closing the file. The lock is released last, because releasing it also drops SQLite's locks on the file.
         """
         complete = False
@@ -228,10 +230,10 @@ class FileDatabase(Database):
         self._lock.release()
 
     def _close_log(self) -> bool:
-        """Checkpoint the log, then record in the file that no log is open. Return whether both steps succeeded.
+        """Checkpoint the write-ahead log, then record in the journal's file that no log is open. Return whether both succeeded.
 
-        Two steps are necessary. If one step did both, a process that is killed during this step could leave a file that lacks
-        pages of the log, but records that no log is open.
+        Two steps are necessary. With a single step, a killed process could leave a file that lacks pages of the log, although the
+        file records that no log is open.
         """
         if not self._log["open"]:
             return True
@@ -255,6 +257,6 @@ def _close_keeping_log(path: str, db: sqlite3.Connection) -> None:
 
 
 def _checkpoint_log(db: sqlite3.Connection, mode: str) -> bool:
-    """Checkpoint the write-ahead log, and return whether the whole log was moved into the file."""
+    """Checkpoint the write-ahead log, and return whether the whole log was copied into the journal's file."""
     busy, logged, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     return bool(not busy and logged == moved)

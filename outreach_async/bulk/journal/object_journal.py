@@ -70,7 +70,7 @@ class ObjectDatabase(Database):
             self._db.execute(table)
 
     def replay(self) -> None:
-        """Apply the changes of all objects that the log has found.
+        """Apply the changes of all objects that `ObjectLog.find` has found.
 
         Raises:
             DamagedJournalError: An object is missing or damaged.
@@ -113,9 +113,10 @@ class ObjectDatabase(Database):
             raise self._log.damaged(str(error)) from error
 
     def take_over(self) -> None:
-        """Write an object, so that the next write of any earlier writer fails.
+        """Write the next object of the log, so that the next write of any earlier writer fails.
 
-        If an earlier writer creates the object with this number first, this method applies its changes and tries the next number.
+        If another writer has already created that object, apply the changes in all new objects, and try again with the number
+        after them.
         """
         while True:
             try:
@@ -247,7 +248,7 @@ class ObjectWriter(DatabaseWriter):
         return self._database.heartbeat_due
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless a successful write started at the time `due` or later.
+        """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded.
 
         Raises:
             JournalError: This write or an earlier write failed.
@@ -283,8 +284,8 @@ class ObjectJournal(JournalReader):
         linger: Maximum time in seconds that an outcome waits to be written together with other outcomes. Object stores charge for
             each write.
         objects: Storage to use instead of the one at the URL, such as `StoredObjects(S3Store("bucket", endpoint=...), "run")`.
-        clock: Function that returns monotonic time in seconds. If the last write started more than 5 seconds ago, the next
-            request waits for a new write.
+        clock: Function that returns monotonic time in seconds. It measures the time since the start of the last write to the
+            journal. After more than 5 seconds, the run writes to the journal again before it sends the next contact.
 
     Raises:
         InvalidRequest: The URL is invalid, or the extra `lake` is missing.

@@ -118,7 +118,7 @@ def open_objects(url: str) -> StoredObjects | FolderObjects:
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise InvalidRequest(
-            "journal: expected a URL without user, password, query and fragment;"
+            "journal: expected a URL without user, password, query or fragment;"
             " pass credentials in environment variables such as AWS_ACCESS_KEY_ID"
         )
     if parts.scheme not in SCHEMES:
@@ -370,7 +370,7 @@ class ObjectLog:
 
         Raises:
             InvalidRequest: The prefix contains objects that do not belong to a journal.
-            TakenOverError: Another run has replaced the generation that this log has started to read.
+            TakenOverError: Another run has replaced the generation whose objects were being read.
             OSError: The objects cannot be listed.
         """
         last = (self.generation, self.number - 1)
@@ -450,8 +450,10 @@ class ObjectLog:
     def set_aside(self) -> None:
         """Stop the writer of the damaged generation, which may still be running, and start a new generation.
 
+        The next object of the damaged generation is created first, so that the next write of that writer fails.
+
         Raises:
-            OSError: The object that stops the writer cannot be written.
+            OSError: The object cannot be created.
         """
         number = self._end
         while not self._create(number, encode_object(self._writer, number, _NO_DIGEST, [])):

@@ -33,8 +33,8 @@ class LockedJournal:
         lock: The lock on the journal's file.
         metadata: The run's metadata in the journal.
         created: Whether the journal is new.
-        damage: A mapping if this journal replaces a damaged or empty one: `reason` states what was wrong, and `kept` is the new
-            name of the old file. Otherwise `None`.
+        damage: `None`, or a mapping if this journal replaces a damaged or empty one. `reason` states what was wrong, and `kept`
+            is the new name of the old file.
     """
 
     lock: JournalLock
@@ -146,7 +146,7 @@ def _write_tables(draft: str, metadata: Mapping[str, Any]) -> None:
             db.execute(table)
         db.executemany(records.SET_METADATA, [records.encode_metadata(name, value) for name, value in metadata.items()])
         db.execute("COMMIT")
-        db.execute("PRAGMA journal_mode = WAL")  # last: closing moves a log into the file, which can fail silently
+        db.execute("PRAGMA journal_mode = WAL")  # last: closing copies a log into the file, which can fail silently
 
 
 def _sync(path: str | Path) -> None:

@@ -55,7 +55,7 @@ class JournalWriter(Protocol):
         """
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless a successful write started at the time `due` or later.
+        """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded.
 
         Raises:
             JournalError: Another run has taken over the journal, or the journal cannot be written.
@@ -128,9 +128,9 @@ class JournalWriter(Protocol):
         Args:
             first: Index of the first row.
             rows: Maximum number of rows.
-            policy: With `first` and `last`, one row per e-mail is sent. `coalesce` merges later rows with the same e-mail into
-                the first row, by the rules of the run's `duplicates` option, and sends the merged row. The remaining policies
-                send every row.
+            policy: Policy for rows with the same e-mail. The policies `"first"` and `"last"` send one row per e-mail. The policy
+                `"coalesce"` merges later rows with the same e-mail into the first row, by the rules of the run's `duplicates`
+                option, and sends the merged row. The remaining policies send every row.
         """
 
     def close(self) -> None:

@@ -39,7 +39,8 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 T = TypeVar("T")
 
 _PAGE_SIZE: Final = 2_000
-"""Number of rows per query. Queries are kept short, because a query can prevent the run from moving its log into the file."""
+"""Number of rows per query. Queries are kept short, because a query can prevent the writer from checkpointing its
+write-ahead log."""
 
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
@@ -81,7 +82,9 @@ _EXTERNAL_CODES: Final = frozenset(
 )
 """Primary SQLite error codes whose cause is outside the file."""
 
-_LOG_MISSING: Final = "its write-ahead log (the file whose name ends in -wal) is missing; copy it too, because it has outcomes"
+_LOG_MISSING: Final = (
+    "its write-ahead log (the file whose name ends in -wal) is missing; copy it too, because it contains outcomes"
+)
 _LOG_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable, so outcomes are missing"
 
 
@@ -328,7 +331,7 @@ class _JournalFiles:
 
     Attributes:
         file: State of the journal's file; `None` if the file does not exist.
-        log: State of the log beside the file; `None` if the log does not exist.
+        log: State of the write-ahead log beside the file; `None` if there is no such log.
         has_valid_log: Whether the log has content and a header that SQLite accepts. With an invalid header, a read-only
             connection would retry forever.
         has_index: Whether the log's index exists.
@@ -431,7 +434,7 @@ def _is_stale(path: Path, mode: str) -> bool:
     try:
         file_state = _run_query(path, _WITHOUT_LOG, _read_log_state)
     except (sqlite3.Error, *DECODING_ERRORS):
-        # A power failure may have torn a page while the log was moved into the file. The log still has the whole page.
+        # A power failure may have torn a page while the log was copied into the file. The log still has the whole page.
         return False
     log_state = _run_query(path, mode, _read_log_state)
     return bool(log_state["run"] != file_state["run"] or log_state["commits"] < file_state["commits"])

@@ -36,7 +36,7 @@ TABLES: Final = (
     "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
 )
 """Statements that create the tables. Every row has a checksum of its other columns; in the table
-`error`, the digest is the checksum. In the table `spool`, a row without a key is never a repeat of another row."""
+`error`, the digest is the checksum. In the table `spool`, a row without a key is never treated as a repeat of another row."""
 
 SET_METADATA: Final = (
     "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"

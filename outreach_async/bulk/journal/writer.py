@@ -170,7 +170,7 @@ class DatabaseWriter:
         """
         if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
             raise InvalidRequest(
-                f"journal: expected rows below {self.hwm}, got row {beyond[0]}; mark a row before you record its outcome"
+                f"journal: expected row indexes below {self.hwm}, got {beyond[0]}; mark a row before you record its outcome"
             )
         rows, errors = records.encode_batch(outcomes)
         totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())

@@ -21,7 +21,7 @@ from outreach_async.fake.world_file import WorldError
 from outreach_async.transport.wire import Request
 
 _MAX_ADVANCE: Final = timedelta(days=3_660)
-"""Maximum duration by which one request can advance the time. Other requests wait while the server simulates the duration."""
+"""Maximum duration by which one request can advance the time. Other requests wait while the server simulates this period."""
 
 _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 """Latest time of the fake in Unix seconds. Estimated dates can be decades later, but `datetime` supports no year after 9999."""
@@ -118,7 +118,9 @@ def add_mailboxes(context: ActionContext, body: schemas.MailboxesBody) -> schema
     """Add mailboxes to a workspace, and return their ids."""
     if misplaced := {"workspace", "count", "trouble"} & body.fields.keys():
         message = f"fields: expected names of mailbox fields, got {min(misplaced)!r}"
-        raise Problem(400, message, f"fields.{min(misplaced)}", f"pass {min(misplaced)} next to fields, not inside it")
+        raise Problem(
+            400, message, f"fields.{min(misplaced)}", f"move {min(misplaced)!r} out of 'fields', to the top level of the body"
+        )
     service = context.service
     return schemas.CreatedIds(ids=service.add_mailboxes(body.workspace, body.count, trouble=body.trouble, **body.fields))
 
@@ -132,7 +134,9 @@ def change_mailbox(context: ActionContext, body: schemas.MailboxChange) -> schem
     """Change fields of a mailbox."""
     if "mailbox" in body.fields:
         message = "fields: expected names of mailbox fields, got 'mailbox'"
-        raise Problem(400, message, "fields.mailbox", "pass the mailbox's id as id, next to fields")
+        raise Problem(
+            400, message, "fields.mailbox", "pass the mailbox's id as 'id' at the top level of the body, outside 'fields'"
+        )
     context.service.set_mailbox(body.id, **body.fields)
     return schemas.CreatedIds(ids=[body.id])
 
@@ -246,7 +250,10 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
         )
     if context.service.now + step.total_seconds() > _MAX_TIME:
         raise Problem(
-            400, "time: expected a time before the year 9000, got a later time", None, "advance less, or reset the fake"
+            400,
+            "time: expected a time before the year 9000, got a later time",
+            None,
+            "advance by a shorter duration, or reset the fake",
         )
     context.service.advance(seconds=step.total_seconds())
     return get_time(context)

@@ -75,7 +75,7 @@ _ERROR_DESCRIPTIONS: Final = {
 _INFO: Final = {
     "title": "Control plane of the fake outreach service",
     "version": "1.0.0",
-    "description": "Reset and fill the fake service on the same server, and control its faults, behaviour and time.",
+    "description": "Reset and fill the fake service that this server runs, and control the service's faults, behaviour and time.",
 }
 
 

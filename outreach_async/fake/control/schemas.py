@@ -239,7 +239,7 @@ class FaultRuleBody(RequestBody):
 
 
 class AdvanceBody(RequestBody):
-    """The duration by which to advance the fake's time: the sum of all values."""
+    """The duration by which to advance the fake's time: the sum of the values of all keys."""
 
     weeks: _Duration = 0.0
     days: _Duration = 0.0

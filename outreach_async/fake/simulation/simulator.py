@@ -1,4 +1,4 @@
-"""Advance the simulation, and script the reactions of contacts with `fake.sim`. Events are processed in order of time.
+"""Advance the simulation, and script the reactions of contacts with `fake.sim`. Events are processed in chronological order.
 
 An e-mail is sent when it is due and its campaign is live. It is sent by the mailbox that sent the contact's first e-mail, or, if
 that mailbox has no capacity left today, by the campaign's mailbox with the most capacity left. If no mailbox has capacity, the
@@ -110,7 +110,7 @@ class MailboxPool:
 
 @attrs.define
 class SimulationEngine:
-    """Processes the events of a simulation in order of time.
+    """Processes the events of a simulation in chronological order.
 
     Attributes:
         simulation: The state of the simulation.
@@ -300,7 +300,7 @@ class SimulationControl:
         """Functions to call with each event when it happens."""
 
     def watch(self, listener: Listener) -> None:
-        """Call a listener with every e-mail, open, click, reply, unsubscribe and bounce from now on, in order of time.
+        """Call a listener with every e-mail, open, click, reply, unsubscribe and bounce from now on, in chronological order.
 
         The listener receives an `outreach_async.fake.Activity`. To collect all events, pass the `append` method of a list.
         `reset` removes all listeners. Snapshots and world files do not contain listeners.
@@ -340,9 +340,9 @@ class SimulationControl:
             campaign: Campaign id; `None` for any campaign.
             opens_after: Time from sending the e-mail to opening it: `"2h"`, `"1d12h"`, seconds or a timedelta.
             clicks_after: Time from sending to the click, in the same format.
-            replies_after: Time from sending to the reply, which ends the contact's path through the campaign.
-            unsubscribes_after: Time from sending to the unsubscribe, which also ends the path.
-            bounces_after: Time from sending to the bounce, which also ends the path.
+            replies_after: Time from sending to the reply, which ends the campaign for the contact.
+            unsubscribes_after: Time from sending to the unsubscribe, which also ends the campaign for the contact.
+            bounces_after: Time from sending to the bounce, which also ends the campaign for the contact.
             interested: Whether the reply shows interest.
 
         Raises:
@@ -401,7 +401,8 @@ def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
         raise ValueError("bounces_after: expected no other reaction to the e-mail; omit bounces_after or the other reactions")
     if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
         raise ValueError(
-            "replies_after, unsubscribes_after: expected at most one of the two, because each ends the contact's path; omit one"
+            "replies_after, unsubscribes_after: expected at most one of the two, because each ends the campaign for the contact; "
+            "omit one"
         )
     later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
     if later and spans.get(EventKind.OPEN, 0) > min(later):

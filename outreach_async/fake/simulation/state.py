@@ -6,7 +6,7 @@ on the order of calls, the size of time steps, or other contacts.
 A mailbox is seeded with its statistics as of one day, the seeded day. As time passes, seeded e-mails drop out of the 30-day and
 90-day windows. E-mails of the seeded day drop out on a single day. E-mails of the 29 days before it drop out evenly over 29 days,
 and e-mails of the preceding 60 days drop out evenly over 60 days. Opens and bounces are counted on the day on which their
-e-mail was sent, so that no share exceeds 100 %.
+e-mail was sent, so that no open rate or bounce rate exceeds 100 %.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FutureEvent(NamedTuple):
         mailbox: For an e-mail that is due, id of the mailbox that sent the contact's first e-mail; empty if there was none. For a
             reaction, id of the mailbox that sent the e-mail.
         template: Index of the e-mail's template in its step.
-        day: UTC day on which the e-mail was sent, in days since 1970.
+        day: UTC day on which the e-mail was sent, in days since 1970-01-01.
     """
 
     at: int
@@ -87,7 +87,7 @@ ResponsePlan = tuple[tuple[int, int], ...]
 
 
 def draw_responses(rates: Rates, draw_number: Draw) -> ResponsePlan:
-    """Draw the reactions of a recipient to an e-mail at random.
+    """Randomly draw a recipient's reactions to an e-mail.
 
     A bounced e-mail is never opened, and an unopened e-mail gets no other reaction.
     """
@@ -123,7 +123,7 @@ class SeededStats:
     """The statistics that a mailbox was seeded with.
 
     Attributes:
-        day: UTC day of the statistics, in days since 1970.
+        day: UTC day of the statistics, in days since 1970-01-01.
         sent_today: E-mails sent on `day`.
         sent_30days: E-mails sent in the 30 days that end with `day`.
         sent_90days: E-mails sent in the 90 days that end with `day`.
@@ -163,19 +163,30 @@ class SeededStats:
         return cls(int(mailbox.as_of // clock.DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
 
     def sent_30days_after(self, days: int) -> int:
-        """Return how many seeded e-mails are still in the 30-day window `days` days after the seeded day."""
+        """Return how many seeded e-mails the 30-day count still includes on a later day.
+
+        Args:
+            days: Number of days from the day of the seeded statistics to the later day.
+        """
         return (self.sent_today if days < MONTH else 0) + _remaining(self.sent_30days - self.sent_today, MONTH - 1, days)
 
     def sent_90days_after(self, days: int) -> int:
-        """Return how many seeded e-mails are still in the 90-day window `days` days after the seeded day."""
+        """Return how many seeded e-mails the 90-day count still includes on a later day.
+
+        Args:
+            days: Number of days from the day of the seeded statistics to the later day.
+        """
         today = self.sent_today if days < QUARTER else 0
         month = _remaining(self.sent_30days - self.sent_today, MONTH - 1, max(0, days - QUARTER + MONTH))
         return today + month + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
 
     def bounced_after(self, days: int) -> int:
-        """Return how many seeded bounces are still in the 30-day window `days` days after the seeded day.
+        """Return how many seeded bounces the 30-day count still includes on a later day.
 
-        The number decreases in proportion to the seeded e-mails in the window.
+        The number decreases in proportion to `sent_30days_after(days)`.
+
+        Args:
+            days: Number of days from the day of the seeded statistics to the later day.
         """
         if not self.sent_30days:
             return self.bounced_30days if days == 0 else 0
@@ -183,7 +194,10 @@ class SeededStats:
 
 
 def _share_or_none(value: Any, of: int) -> Share | None:
-    """Return a seeded rate as a `Share`, or `None` if the rate is invalid. For a percentage, `of` is the `whole` of the share."""
+    """Return a seeded rate as a `Share`, or `None` if the rate is invalid.
+
+    If the rate is a percentage, the argument `of` becomes the `whole` of the `Share`.
+    """
     if isinstance(value, Share):
         return value if 0 <= value.part <= value.whole else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100  # noqa: PLR2004 - a percentage
@@ -191,7 +205,7 @@ def _share_or_none(value: Any, of: int) -> Share | None:
 
 
 def _remaining(total: int, days: int, passed: int) -> int:
-    """Return the remaining part of a total after `passed` days. The total decreases evenly to zero over `days` days."""
+    """Return the part of a total that remains after `passed` days. This part decreases evenly to zero over `days` days."""
     return total * max(0, days - passed) // days
 
 
@@ -201,7 +215,7 @@ class MailboxStats:
 
     Attributes:
         seeded: The seeded statistics. The counts below do not include the seeded statistics.
-        day: The latest day, in days since 1970.
+        day: The latest day, in days since 1970-01-01.
         sent: Number of e-mails sent on each of the last 90 days. The last value is that of `day`.
         opened: Number of e-mails sent on each of the last 14 days and opened since.
         bounced: Number of e-mails sent on each of the last 30 days and bounced since.
@@ -242,7 +256,7 @@ class MailboxStats:
 
     @property
     def sent_today(self) -> int:
-        """Number of e-mails sent on the latest day, including seeded e-mails."""
+        """Number of e-mails sent on `day`, the latest day of the statistics, including seeded e-mails."""
         return self.sent[-1] + (self.seeded.sent_today if self.day == self.seeded.day else 0)
 
     def count_sent(self) -> None:
@@ -295,7 +309,7 @@ ENDED: Final = -1
 """The value in `CampaignFlow.progress` for a contact whose path has ended."""
 
 PendingJoin = tuple[str, str, int]
-"""A contact that joined a campaign: the id, the `FutureEvent.token`, and the time of joining in Unix microseconds."""
+"""A contact that joined a campaign: the contact's id, the `FutureEvent.token`, and the time of joining in Unix microseconds."""
 
 
 @attrs.define
@@ -345,7 +359,7 @@ class CampaignFlow:
         return sum(part[0] for part in self.counts[step])
 
     def total(self, place: int) -> int:
-        """Return the sum over all templates of the count with the given index in `COUNT_NAMES` (rule T10)."""
+        """Return the sum of a count over all templates (rule T10). `place` is the index of the count in `COUNT_NAMES`."""
         return sum(part[place] for step in self.counts for part in step)
 
     # Joining and leaving.
@@ -447,7 +461,10 @@ class Simulation:
     # Copy on write.
 
     def mutable_flow(self, campaign: str) -> CampaignFlow:
-        """Return a campaign's flow, which the caller may change in place. A flow shared with a copy is duplicated first."""
+        """Return a campaign's flow, which the caller may change in place.
+
+        If a copy of the simulation may share the flow, the flow is copied first.
+        """
         flow = self.flows[campaign]
         if campaign not in self._owned_ids:
             flow = self.flows[campaign] = flow.copy()
@@ -455,7 +472,10 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a mailbox's statistics for a day. The caller may change them: shared statistics are duplicated first."""
+        """Return a mailbox's statistics for a day. The caller may change the statistics in place.
+
+        If a copy of the simulation may share the statistics, the statistics are copied first.
+        """
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
             ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
@@ -480,7 +500,7 @@ class Simulation:
         self._owned_ids.add(campaign.id)
 
     def enrol(self, contact: Contact, before: Contact | None, token: str) -> None:
-        """Add a contact to its new campaigns. The contact rejoins a campaign if the time of its enrolment has changed."""
+        """Add a contact to its new campaigns. If an old enrolment has a new time, the contact rejoins that campaign."""
         old = before.enrolments if before else ()
         for was, place in zip(old, contact.enrolments, strict=False):
             if was != place:

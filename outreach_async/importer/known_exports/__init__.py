@@ -3,8 +3,8 @@
 Each tool has a TOML file in this folder. The file maps each column of the tool's exports to a field, or states why the column is
 ignored. A tool is recognised by the header of its exports. Every ignored column is reported with the reason.
 
-`common_headers.toml` maps common names, such as "Job Title" and "Vorname", to fields, and lists their sources. If a name has
-several meanings, such as "Name", rules choose the meaning from the other columns of the file. If no rule applies, the name is
+`common_headers.toml` maps common names, such as "Job Title" and "Vorname", to fields, and lists their sources. If a name such as
+"Name" has several meanings, rules choose the meaning from the other columns of the file. If no rule applies, the name is
 ambiguous.
 """
 
