@@ -2,7 +2,7 @@
 
 Import the public names from `outreach_async` itself. This minimal program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
 `OUTREACH_WORKSPACE` from the environment; you can also pass these values to `OutreachClient` as arguments. In all docstrings,
-"the interface" means the documented API of the service, and section names refer to the documentation of that API.
+"the API documentation" means the documentation of the service's API. Names of sections refer to it.
 
 ```python
 import anyio
@@ -39,9 +39,9 @@ Further reading, for example with `python -m pydoc outreach_async.bulk` or `help
                                    fixtures, virtual time, and checking a live service
 
 The short examples in docstrings assume an open `client` that is connected to `fake`, a `FakeService` with a small workspace
-`space_1`. They also assume imports of `anyio`, `asyncio`, `json` and `Path`, and of the public names of `outreach_async`, of
-`outreach_async.fake` and of the described package. They use `await` at the top level, as `python -m asyncio` allows. `# ->`
-marks the output of a line.
+`space_1`. They also assume imports of `anyio`, `asyncio`, `json` and `Path`, and of the public names of `outreach_async`,
+`outreach_async.fake` and the package that contains the docstring. They use `await` at the top level, as `python -m asyncio`
+allows. `# ->` marks the output of a line.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ _EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for nam
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or read the version, on first use, which keeps `import outreach_async` fast."""
+    """Import a public name, or read the version, when it is first used. This keeps `import outreach_async` fast."""
     if name == "__version__":
         value: Any = import_module("importlib.metadata").version(__name__)
     elif name in _EXPORT_MODULES:

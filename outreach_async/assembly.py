@@ -100,7 +100,7 @@ def _build_request_defaults(headers: Mapping[str, str], owner_key: object, trans
 def _is_transport(transport: object) -> bool:
     """Return whether an object is a transport.
 
-    Transport classes, and clients of httpx and httpx2, have the methods of a transport, but are not transports.
+    A check of the methods is not enough: a transport class, and a client of httpx or httpx2, have methods of the same names.
     """
     homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
     return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}

@@ -29,7 +29,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     If the block raises, the temporary file is deleted and the old file is kept. A symbolic link is kept, and its target is
     replaced. An existing file keeps its permissions; other hard links to it keep the old contents. A pipe or a device is written
-    to directly. For a descriptor of this process, such as `/dev/stdout`, the contents are copied to it when the block ends.
+    to directly. If `path` names a descriptor of this process, such as `/dev/stdout`, the temporary file is copied to it when the
+    block ends.
 
     Raises:
         OSError: The file cannot be written; an existing file is unchanged.
@@ -56,7 +57,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Check that `atomic_path` can write a file, by creating and deleting the temporary file.
+    """Check that `atomic_path` can create its temporary file next to `path`. The temporary file is deleted again.
 
     Raises:
         OSError: The temporary file cannot be created.
@@ -76,7 +77,8 @@ def _draft_path(target: Path) -> Path:
 def _copy_to_descriptor(descriptor: int) -> Iterator[Path]:
     """Yield a temporary path to write to. When the block ends, copy the file to a descriptor.
 
-    Opening a path such as `/dev/stdout` instead would truncate or replace the file that the descriptor is redirected to.
+    A path such as `/dev/stdout` is not opened, because that would truncate or replace the file that the descriptor is
+    redirected to.
     """
     with TemporaryDirectory() as folder:
         draft = Path(folder) / "draft"

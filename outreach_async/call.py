@@ -1,7 +1,7 @@
 """A call: its time limits, the results of its attempts, and the throttle that decides when its next attempt may start.
 
-Throttles wait; `Call` itself does no I/O and never waits. The retry budget limits the retries of all calls together. Slots limit
-the rows in a bulk run's window.
+Throttles wait; `Call` itself does no I/O and never waits. `RetryBudget` limits the retries of all calls together. `Slots` limits
+the number of rows that a bulk run processes at the same time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from outreach_async.transport.wire import Progress
 
 
 class Slots:
-    """Limits the rows in a bulk run's window: rows that were pulled and whose outcomes the consumer has not received.
+    """Limits the number of rows that a bulk run processes at the same time.
 
-    Waiting tasks are served in FIFO order.
+    A worker takes a slot before it reads a row from the input. The slot is released when the consumer receives the row's
+    outcome. Waiting tasks are served in FIFO order.
 
     This class replaces anyio's CapacityLimiter, which is five times slower, and anyio's Semaphore, which is tied to one event
     loop.
@@ -99,7 +100,7 @@ class Throttle(Protocol):
 
     @property
     def run(self) -> int | None:
-        """Number of the bulk run or audit, unique in this process; `None` outside both."""
+        """Number that identifies the bulk run or audit in this process; `None` for calls outside bulk runs and audits."""
 
     def try_start(self, now: float) -> bool:
         """Record the start of an attempt if the attempt may start now, and return whether it may."""
@@ -124,8 +125,8 @@ class Throttle(Protocol):
 class ClientThrottle:
     """The throttle of a client's calls outside bulk runs and audits.
 
-    Every failed attempt counts against its call, with one exception. While the service throttles a read that has a deadline,
-    the read is retried until the deadline, and its failures do not count.
+    Every failed attempt counts towards the call's maximum number of attempts, with one exception. While the service throttles
+    a read that has a deadline, the read is retried until the deadline, and these failures do not count.
     """
 
     run = None
@@ -155,7 +156,7 @@ class ClientThrottle:
         self._limiter.on_cancelled(now)
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Record a successful attempt, and refund `budget_spent`, but at least 1, to the retry budget."""
+        """Record a successful attempt. Refund `budget_spent` to the retry budget; if it is 0, refund 1."""
         self._limiter.on_success(now, started, headers)
         self._budget.refund(budget_spent or 1)
 
@@ -203,7 +204,7 @@ class Call(Generic[T]):
         options: The time limits of the call.
         throttle: The throttle of the client, or of the bulk run or audit.
         now: Function that returns the time on the running event loop's clock.
-        deadline_at: The time at which the deadline passes; infinite without a deadline, and within a bulk run or audit.
+        deadline_at: Time at which the call must end; infinite without a deadline, and within a bulk run or audit.
         not_before: The earliest time for the next attempt.
         started: Time at which the last attempt started.
         first_failed_at: Time at which the first attempt failed; infinite if none has failed.
@@ -211,12 +212,12 @@ class Call(Generic[T]):
         progress: Progress of the current attempt; `None` between attempts.
         attempts: Number of failed attempts.
         counted_failures: Number of failed attempts that count towards the call's maximum number of attempts. Within a bulk run
-            or audit, failures attributed to the service do not count.
+            or audit, a failure does not count if the throttle attributes it to the service or the network.
         time_left: The call's `deadline` minus the durations of the counted failures, in seconds; infinite without a deadline.
         budget_spent: Total amount that the call's retries have taken from the retry budget.
-        maybe_applied_earlier: Whether the service may have applied an attempt before the current one, including attempts of an
-            earlier process.
-        maybe_applied: Whether the service may have applied any attempt.
+        maybe_applied_earlier: Whether the service may have applied an attempt before the current one. In a resumed bulk run,
+            this includes the attempts that an earlier process made.
+        maybe_applied: Whether the service may have applied any attempt, including the current one.
         last_error: The error of the last failed attempt; `None` if no attempt has failed.
     """
 
@@ -262,7 +263,10 @@ class Call(Generic[T]):
         return TransportError(f"{name}: no response within the timeout of {self.options.timeout:g} s", maybe_sent=maybe_sent)
 
     def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
-        """Record a failed attempt. `maybe_applied` is never reset: no later attempt can prove that this one was not applied."""
+        """Record a failed attempt.
+
+        `maybe_applied_earlier` is never reset, because no later attempt can prove that an earlier attempt was not applied.
+        """
         self.progress = None
         self.attempts += 1
         self.maybe_applied_earlier |= maybe_applied(error, failure_kind)
@@ -280,7 +284,7 @@ class Call(Generic[T]):
 
     @property
     def maybe_applied(self) -> bool:
-        """True if the service may have applied, or may still apply, the request of an attempt, including the current one."""
+        """True if the service may have applied any attempt, or may still apply it. The current attempt is included."""
         return self.maybe_applied_earlier or (self.progress is not None and self.progress.sent is not False)
 
     def fail(self, error: OutreachError, cause: OutreachError | None = None) -> NoReturn:

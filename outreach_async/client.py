@@ -27,8 +27,9 @@ class OutreachClient:
         base_url: Address of the service, such as `https://api.example`; defaults to `OUTREACH_BASE_URL` from the environment.
         owner_key: API key for creating contacts; defaults to `OUTREACH_OWNER_KEY`. Reading does not need a key.
         workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`.
-        transport: The transport that sends the requests, instead of `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
-            `HttptoolsTransport(...)`, `FakeTransport(...)` or your own transport. Closing the client closes the transport.
+        transport: The transport that sends the requests: `HttpxTransport(...)`, `AiohttpTransport(...)`,
+            `HttptoolsTransport(...)`, `FakeTransport(...)` or your own transport. Pass `base_url` or `transport`, but not
+            both. Closing the client closes the transport.
         headers: Header fields to send with every request.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.
@@ -36,7 +37,7 @@ class OutreachClient:
         rate: Maximum rate of the client and its copies in requests per second, retries included; defaults to `OUTREACH_RATE`. At
             most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. If the service throttles requests, the client
             learns the service's limit, with or without a `rate`. Alternatively, pass a `Rate` that several clients share, such as
-            `SharedRate()`; the client then works only while it is open, in an `async with` block.
+            `SharedRate()`. A client with a shared rate works only within its `async with` block.
         retry: The retry policy; defaults to `RetryPolicy()`.
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 
@@ -153,8 +154,8 @@ class OutreachClient:
     ) -> Response:
         """Send any request and return its response, whatever the status.
 
-        Use this method for endpoints that the documented interface does not include. The request is retried only if no byte of it
-        was sent.
+        Use this method for endpoints that the service's API documentation does not describe. The request is retried only if no
+        byte of it was sent.
 
         Args:
             method: HTTP method, such as `GET`.
@@ -194,7 +195,7 @@ class OutreachClient:
             await self._engine.transport.aclose()
 
     async def __aenter__(self) -> Self:
-        """Open the client. A client with a shared rate starts to renew its share.
+        """Open the client. If the client has a shared rate, start to renew the client's share of this rate.
 
         Raises:
             InvalidRequest: The client has a shared rate, and is already open.
@@ -205,7 +206,7 @@ class OutreachClient:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stop renewing the client's share, if it has a shared rate, and close the connections."""
+        """Close the connections. If the client has a shared rate, first stop renewing the client's share of this rate."""
         try:
             if self._owns_transport and self._engine.rate_poller is not None:
                 await self._engine.rate_poller.stop()

@@ -34,9 +34,9 @@ _LARGE_BODY: Final = 2**20
 """Body size in bytes above which only the first fault is reported."""
 
 _MIN_BYTES_PER_COMMA: Final = 16
-"""Minimum ratio of bytes to commas at which a large page is decoded item by item.
+"""Minimum number of bytes per comma that a large page must have to be decoded item by item.
 
-Each item takes 64 bytes of memory. The ratio limits the number of items, and thus the memory, in proportion to the page's size.
+Commas separate the items, so this minimum limits the number of items. Each item takes 64 bytes of memory.
 """
 
 _MAX_FAULTS: Final = 10_000
@@ -46,14 +46,14 @@ The maximum limits the time that decoding takes, because finding a fault takes a
 """
 
 encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
-"""Encode JSON values as UTF-8 JSON. Strings may be instances of a subclass of `str`, as in data frames and secret stores."""
+"""Encode JSON values as UTF-8 JSON. Instances of subclasses of `str` are encoded as strings; some data frames contain them."""
 
 _TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
-"""Names that fault messages use for types of received data, by msgspec's name. Types that are not listed keep msgspec's name."""
+"""Maps msgspec's name of a received type to the name in fault messages. A type that is not listed keeps msgspec's name."""
 _EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
-"""Names that fault messages use for expected types, by msgspec's name. Types that are not listed keep msgspec's name."""
+"""Maps msgspec's name of an expected type to the name in fault messages. A type that is not listed keeps msgspec's name."""
 
 
 class _PartialObject(msgspec.Struct):
@@ -64,13 +64,13 @@ class _PartialObject(msgspec.Struct):
 
 
 class DecodeError(ValueError):
-    """A JSON body or value does not match the interface.
+    """A body is not JSON, or a JSON value does not match its model.
 
     Attributes:
-        faults: The faults found, each as `path: expected type, got type` or `path: missing key 'name'`. Each list contributes
-            the faults of its first 20 faulty items; a body above 1 MiB contributes only its first fault.
-        value: The decoded JSON object; only its `status` and `id` for a body above 1 MiB; `None` if the bytes are not a JSON
-            object.
+        faults: The faults found, such as `path: expected type, got type` or `path: missing key 'name'`. In a list, only the
+            first 20 faulty items are reported. For a body above 1 MiB, only the first fault is reported.
+        value: The decoded JSON object; `None` if the value is not a JSON object. If only the first fault is reported because of
+            the size of the body, `value` contains at most the keys `status` and `id`.
     """
 
     def __init__(self, faults: list[str], value: dict[str, Any] | None = None) -> None:
@@ -79,7 +79,10 @@ class DecodeError(ValueError):
         self.value = value
 
     def __reduce__(self) -> tuple[type[DecodeError], tuple[list[str], dict[str, Any] | None]]:
-        """Return the data for pickling: the faults and the value. By default, unpickling passes the message to `__init__`."""
+        """Return the data for pickling: the faults and the value.
+
+        Without this method, unpickling would pass the message to `__init__` instead of the faults.
+        """
         return DecodeError, (self.faults, self.value)
 
 
@@ -89,8 +92,8 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     Args:
         kind: The model class.
         body: The JSON body.
-        fully: Whether to report every fault of an invalid body instead of only the first. By default, every fault is
-            reported if the body is at most 1 MiB.
+        fully: True to report every fault of an invalid body; false to report only the first fault. By default, every fault
+            is reported if the body is at most 1 MiB; for a larger body, only the first fault is reported.
 
     Raises:
         DecodeError: The body is not JSON, or does not match the model. Values are never coerced.
@@ -113,7 +116,7 @@ def decode_page(kind: type[Page[T]], body: bytes) -> Page[T]:
     """Decode a page as `decode_model` does, but keep an invalid item in `undecodable` instead of raising.
 
     Raises:
-        DecodeError: The page itself is not JSON or does not match the interface, or its items have more than 10,000 faults.
+        DecodeError: The page itself is not JSON or does not match its model, or its items have more than 10,000 faults.
     """
     try:
         return decode_model(kind, body)
@@ -215,11 +218,11 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _has_all_members(model: Any, body: bytes) -> bool:
-    """Return whether it is certain that the body has no unknown keys. msgspec silently drops unknown keys.
+    """Return whether the body certainly has no unknown keys, which msgspec would silently drop.
 
-    In the body, each key of the model has one colon and two quotes, and each string value has two more quotes. If the body
-    has the expected number of colons, or of quotes, it has no other keys. If strings contain both colons and quotes, the result
-    may be `False` although the body has no unknown keys.
+    The body is not decoded again. Instead, its colons and quotes are counted: a key has one colon and two quotes, and a string
+    value has two quotes. If one of the two counts is as expected for the known keys and the string values, the body has no
+    other keys. If strings contain both colons and quotes, the result may be `False` although the body has no unknown keys.
     """
     items = getattr(model, "data", None)
     members = _count_members(model.__class__) + (_count_item_members(items) if items else 0)
@@ -255,7 +258,7 @@ def _count_strings(models: list[Any]) -> int:
 
 @cache
 def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """Return how many fields are always strings, the names of fields that may be strings, and the names of list fields."""
+    """Return, for a model class, how many fields are always strings, which fields may be strings, and which fields are lists."""
     kinds = {name: value for name, value in get_type_hints(kind).items() if name in _known_names(kind)}
     fixed = sum(isinstance(value, type) and issubclass(value, str | OpenEnum) for value in kinds.values())
     variable = tuple(name for name, value in kinds.items() if str in get_args(value) and get_origin(value) is not list)
@@ -263,10 +266,12 @@ def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
 
 
 def _keep_unknown_members(model: Any, body: bytes) -> None:
-    """Store the unknown fields of a newly decoded model. In a list, only objects that may have unknown fields are decoded again.
+    """Decode the body again, and store its unknown fields in the newly decoded model.
+
+    If the model is a page, only the items that may have unknown fields are decoded again.
 
     Raises:
-        MsgspecError: The value of an unknown field is not JSON. Other `_DECODE_ERRORS` are also possible.
+        MsgspecError: The value of an unknown field is not JSON. The other errors in `_DECODE_ERRORS` are possible, too.
     """
     if not (items := getattr(model, "data", None)):
         _store_unknown(model, msgspec.json.decode(body))
@@ -295,10 +300,10 @@ def _store_unknown(model: Any, members: dict[str, Any]) -> None:
 
 
 def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a page one by one. Return `None` if the page has no list of items, or too many faults to report.
+    """Decode the items of a page one by one. Return `None` if the page has no list of items, or its items have too many faults.
 
     Raises:
-        DecodeError: The page itself does not match the interface.
+        DecodeError: The page itself does not match its model.
     """
     if value is None or not isinstance(raw_items := value.get("data"), list):
         return None
@@ -319,8 +324,8 @@ def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Pa
 def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
     """Decode the items of a large page one by one, as `_decode_items` does, in memory proportional to the page's size.
 
-    All faults and keys of an invalid item are kept if the invalid items up to this one total at most 1 MiB. Otherwise, only the
-    first fault, the id and the status are kept.
+    All faults and keys of an invalid item are kept if this item and the invalid items before it are together at most 1 MiB in
+    size. Otherwise, only the first fault, the id and the status are kept.
     """
     if body.count(b",") * _MIN_BYTES_PER_COMMA > len(body):
         return None

@@ -1,4 +1,4 @@
-"""New contacts and the results of creating them (section "Create contact" of the interface)."""
+"""New contacts and the results of creating them (section "Create contact" of the service's API documentation)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def possible_outcomes(status: Outcome, *, maybe_applied: bool) -> frozenset[Outc
 
     Args:
         status: The status in the last response.
-        maybe_applied: Whether the service may have applied an earlier attempt of the call. If it did, that attempt may have added
+        maybe_applied: Whether the service may have applied an earlier attempt of the call. If so, that attempt may have added
             the contact that the last response reports as a duplicate. The status `added` is always certain, because it means that
             the contact did not exist before.
     """
@@ -92,12 +92,13 @@ def _copy_mapping(value: Any) -> Any:
 class NewContact:
     """A contact to create (section "Create contact" of the service's API documentation).
 
-    Only the fields that you set are sent; `None` is sent as null. The constructor checks nothing. The client checks each
-    contact before sending it: in a bulk run, an invalid contact does not affect other rows.
+    Only the fields that you set are sent; `None` is sent as null. The attribute names of the standard fields are also their wire
+    names. The constructor checks nothing. The client checks each contact before sending it. In a bulk run, an invalid contact
+    does not affect other rows.
 
     Attributes:
         email: E-mail address. The service detects duplicates by e-mail and workspace.
-        first_name: First name. The attribute names of the standard fields are also their wire names.
+        first_name: First name.
         state: State, as a two-letter abbreviation or a full name.
         country: Country, as a two-letter abbreviation or a full name.
         timezone: A time zone that the service accepts; the service's API documentation does not list the valid values.

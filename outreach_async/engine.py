@@ -86,7 +86,7 @@ class Engine:
         self.throttle = ClientThrottle(self.limiter, self.policy)
 
     def clock(self) -> Callable[[], float]:
-        """Prepare for calls in the running event loop, and return its clock."""
+        """Prepare the rate limiter for the running event loop, and return the clock of this loop."""
         loop = current_token()
         # An asyncio loop's own clock is twice as fast as its backend's, which is faster than `anyio.current_time`.
         clock: Callable[[], float] = getattr(loop.native_token, "time", loop.backend_class.current_time)
@@ -111,7 +111,7 @@ class Engine:
             TransportError: No complete response arrived.
             DeadlineExceeded: The deadline passed.
             StatusError: The service returned an error status.
-            UnexpectedResponse: The response does not match the interface.
+            UnexpectedResponse: The response does not match the API documentation of the service.
             InvalidRequest: The client has a shared rate, and is not open.
         """
         self.require_open()
@@ -137,11 +137,13 @@ class Engine:
             self.observer.on_call_discarded(call)
 
     async def execute(self, call: Call[T], scope: DeadlineScope) -> T:
-        """Run a call inside `scope`, and return its parsed response. The scope is cancelled when an attempt times out.
+        """Run a call inside `scope`, and return its parsed response.
 
-        After this cancellation, the caller must leave the scope and execute the same call again in a new scope. One scope can
-        serve many calls in sequence until an attempt times out. Creating a scope for each attempt would take more time than the
-        rest of this method.
+        An attempt that times out cancels `scope`. The caller must then leave the scope, and pass the same call and a new scope to
+        this method. The method then retries the call or raises its error.
+
+        Until an attempt times out, one scope can serve any number of calls, one after another. Reusing a scope saves time,
+        because creating one takes longer than the rest of this method.
         """
         response: Response | None
         if self.observer:
@@ -217,9 +219,9 @@ class Engine:
         return call.not_before <= now < call.deadline_at and call.throttle.try_start(now)
 
     async def _wait_to_start(self, call: Call[Any]) -> None:
-        """Wait for the call's own backoff and the throttle, and start an attempt.
+        """Wait until the call's backoff has passed and the throttle permits an attempt, and start the attempt.
 
-        An error that ends the call here is raised directly, because there is no failed attempt to retry.
+        An error during the wait ends the call. It is not passed to `_on_failure`, because it is not a failed attempt.
         """
         now = call.now()
         opens_at = call.throttle.gate.opens_at

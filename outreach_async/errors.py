@@ -4,7 +4,7 @@
      +-- InvalidRequest (also ValueError)        invalid arguments; nothing was sent
      +-- TransportError                          no complete response arrived
      +-- DeadlineExceeded (also TimeoutError)    the call's deadline passed
-     +-- UnexpectedResponse                      a response that the interface does not allow
+     +-- UnexpectedResponse                      a response that does not match the API documentation
      +-- StatusError                             a response with a status of 300 or more
      |    +-- Unauthorized                       401
      |    +-- Forbidden                          403
@@ -45,8 +45,8 @@ class OutreachError(Exception):
         request_id: The response's `x-request-id`; `None` without one.
         attempts: Number of attempts.
         maybe_sent: `False` only if it is certain that no byte of the request left this machine, in any attempt.
-        maybe_applied: `False` only if it is certain that the service applied no attempt. Each attempt was then either not sent,
-            or rejected with a 4xx status other than 408, 425 and 499.
+        maybe_applied: `False` only if it is certain that the service did not carry out the request in any attempt. Each attempt
+            was then either not sent, or rejected with a 4xx status other than 408, 425 and 499.
 
     Example:
         ```python
@@ -154,7 +154,9 @@ class DeadlineExceeded(OutreachError, TimeoutError):
 
 
 class UnexpectedResponse(OutreachError):
-    """The response does not match the interface: not JSON, a missing field, a value of a wrong type, or an unknown `status`.
+    """The response does not match the service's API documentation.
+
+    For example, it is not JSON, a field is missing, a value has the wrong type, or `status` has an unknown value.
 
     Attributes:
         well_formed: Whether the body was a JSON object. If so, the response was not damaged in transit.

@@ -22,9 +22,9 @@ from outreach_async.rate import CubicLimit, QuotaTracker, RateMeter, Schedule, S
 from outreach_async.retry import FailedAttempt, FailureKind, RetryPolicy
 
 _MIN_GAIN: Final = 0.001
-"""The first waiting task is woken early only if it may start more than this many seconds before its timer ends.
+"""Minimum number of seconds that a task must gain if it is woken before its timer ends.
 
-Without this minimum, every response would wake the task, because every response raises the limit.
+Without this minimum, every response would wake the first waiting task, because every response raises the limit.
 """
 
 
@@ -51,10 +51,10 @@ class _Waiter:
 
 
 class FifoWaiters:
-    """A queue of waiting tasks, served in FIFO order. Only the first task sets a timer; the others wait to be woken.
+    """A queue of waiting tasks, served in FIFO order. Only the first task sets a timer. The others wait to be woken.
 
-    A task that leaves the queue, served or cancelled, wakes the next task, which checks for itself whether it may start. No
-    task passes its turn to another task, so no turn is lost if a task is cancelled.
+    A task leaves the queue if it is served or cancelled. It then wakes the next task. The next task checks for itself whether it
+    may start. If it is cancelled instead, it wakes the task after it, so no wake-up is lost.
 
     Attributes:
         queue: The waiting tasks. The attribute is never reassigned, so callers can store a reference to the deque.
@@ -70,8 +70,9 @@ class FifoWaiters:
         """Wait for a turn and take it.
 
         Args:
-            take: Function that is called with the current time. It takes the turn if possible, and returns the earliest time at
-                which the turn can be taken. An exception in the function ends the wait.
+            take: Function that is called with the current time, and takes the turn if possible. It returns the earliest time at
+                which the turn can be taken. If this time is not in the future, the turn was taken. An exception in the function
+                ends the wait.
         """
         place = _Waiter()
         self.queue.append(place)
@@ -88,9 +89,10 @@ class FifoWaiters:
                 self.queue[0].wake()
 
     def wake_first(self, again: float) -> None:
-        """Wake the first waiting task if its timer ends later than `again`, the new earliest start time.
+        """Wake the first waiting task if its timer ends later than `again`. The task then checks whether it may start.
 
-        The task then checks whether it may start.
+        Args:
+            again: The earliest time at which the task may start, after a change of the limits.
         """
         if self.queue and self.queue[0].until > again + _MIN_GAIN:
             self.queue[0].wake()
@@ -109,7 +111,13 @@ class RetryAfterGate:
         self.reason = ""
 
     def close(self, attempt: FailedAttempt, seconds: float) -> None:
-        """Close the gate until at least `seconds` after the attempt ended, because the service asked the client to wait."""
+        """Close the gate, because the service asked the client to wait.
+
+        Args:
+            attempt: The failed attempt whose response asked the client to wait.
+            seconds: Seconds, counted from the end of the attempt, for which the gate stays closed. If the gate is already closed
+                until a later time, nothing changes.
+        """
         until = attempt.ended + seconds
         if until > self.opens_at:
             self.opens_at = until
@@ -123,7 +131,8 @@ class Usage:
     Attributes:
         wanted: Number of attempts that started or are waiting to start.
         answered: Number of attempts that succeeded or were rejected permanently.
-        refused: Number of attempts refused with 429, excluding attempts that started before the share was last lowered.
+        refused: Number of attempts refused with 429. Attempts that started before the client's share of the rate was last
+            lowered are not counted.
         retry_after: The longest `Retry-After` of a refusal, in seconds; 0.0 if there was none.
     """
 
@@ -135,11 +144,11 @@ class Usage:
 
 TOO_MANY_REQUESTS: Final = 429
 _JITTER: Final = 0.1
-"""Maximum jitter added to a `Retry-After`, as a fraction of that wait. Jitter spreads clients that wait until the same time."""
+"""Maximum jitter added to a `Retry-After`, as a fraction of that wait. Jitter prevents clients from resuming at the same time."""
 _MAX_JITTER: Final = 1.0
 """Maximum jitter added to a `Retry-After`, in seconds."""
 _MIN_BASE_RATE: Final = 1.0
-"""Minimum base rate of the ramp after a pause, in requests per second, if no rate limit was learned."""
+"""Minimum base rate in requests per second, if no rate limit was learned; see `RateLimiter._base_rate`."""
 _THROTTLED_PERIOD: Final = 1.0
 """Seconds for which a client counts as throttled after an attempt was delayed."""
 _LOWERED: Final = 0.9
@@ -252,7 +261,10 @@ class RateLimiter:
         self._waiters.wake_first(self._earliest_start(now))
 
     def take_usage(self) -> Usage:
-        """Return the client's usage since the last call of this method. Attempts are counted only if the client needs a share."""
+        """Return the client's usage since the last call of this method.
+
+        Attempts are counted only if the client needs a share of a common rate; see `apply_share`.
+        """
         usage, self._usage = self._usage or Usage(), self._usage and Usage()
         usage.wanted += len(self._waiters)
         return usage
@@ -281,7 +293,7 @@ class RateLimiter:
         return True
 
     async def wait(self, take: Callable[[float], float]) -> None:
-        """Wait in the client's queue; see `FifoWaiters.wait`. The callback `take` starts an attempt with `start_if_due`."""
+        """Wait in the client's queue; see `FifoWaiters.wait`. The function `take` must call `start_if_due`."""
         await self._waiters.wait(take)
 
     def start_if_due(self, now: float) -> float:
@@ -397,7 +409,7 @@ class RateLimiter:
     def _close_gate(self, attempt: FailedAttempt, retry_after: float) -> None:
         """Close the gate for the duration of a `Retry-After`, and limit the rate after the gate opens.
 
-        Many requests in flight may be refused at once: only the longest wait counts.
+        If many requests in flight are refused at once, only the longest wait counts.
         """
         before, now = self.gate.opens_at, attempt.ended
         # Many clients are asked to wait until the same time: the jitter spreads them.
@@ -409,7 +421,7 @@ class RateLimiter:
             self._meter.restart(now, self.gate.opens_at)
 
     def _exclude_time(self, since: float, until: float) -> None:
-        """Record a period in which nothing is sent, so that the learned limit does not grow during this period.
+        """Record a period in which nothing is sent. The learned limit does not grow during this period.
 
         If periods overlap, the overlap counts only once.
         """
@@ -419,11 +431,11 @@ class RateLimiter:
             self._excluded_until = until
 
     def _base_rate(self, now: float) -> float:
-        """Return the base rate of the ramp that follows a pause. The ramp starts at half of this rate."""
+        """Return the base rate in requests per second. After a pause, the rate limit rises from half to all of the base rate."""
         return self._cubic.limit or max(self._meter.rate(now), _MIN_BASE_RATE)
 
     def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
-        """Apply the quota that a response states, unless its reset is more than `retry_after_cap` seconds away.
+        """Apply the quota that a response states, unless the quota resets more than `retry_after_cap` seconds from now.
 
         Return whether the response states a quota.
         """

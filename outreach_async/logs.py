@@ -1,9 +1,16 @@
-"""The library's only logger, `outreach_async`. It logs requests and their results, never a body, a header or a key.
+"""The library's only logger, `outreach_async`. It logs requests and their results.
 
-Attempts are logged at debug; retries and the states of bulk runs at info; a bulk run that pauses or ends early at warning.
-Records also have fields, set through `extra=`: `operation`, `attempt`, `seconds`, `status_code`, `request_id`, `error`,
-`evidence` and `wait` for attempts; `run`, `state`, `before`, `rows`, `limit`, `wait` and `error` for bulk runs. Nothing is
-printed unless the program configures logging or the environment sets `OUTREACH_LOG`.
+It never logs a body or a key, and no header except `x-request-id`. Nothing is printed unless the program configures logging or
+the environment sets `OUTREACH_LOG`. The levels are:
+
+- debug: every attempt, and the retries of bulk runs and audits;
+- info: other retries, and the states of bulk runs;
+- warning: a bulk run pauses or ends early.
+
+Records have additional fields, set through `extra=`:
+
+- attempts and retries: `operation`, `attempt`, `seconds`, `status_code`, `request_id`, `error`, `evidence` and `wait`;
+- bulk runs: `run`, `state`, `before`, `rows`, `limit`, `wait` and `error`.
 """
 
 from __future__ import annotations

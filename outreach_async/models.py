@@ -63,8 +63,8 @@ class Campaign(ResponseModel):
         steps: Number of steps.
         contacts: Number of contacts.
         opens: Open rate, in percent.
-        initials: A number that the interface does not explain.
-        interested: A number that looks like a percentage; the interface does not explain it.
+        initials: A number that the API documentation does not explain.
+        interested: A number that looks like a percentage; the API documentation does not explain it.
         replies: Reply rate, in percent.
         bounces: Bounce rate, in percent.
         last_activity: Time since the last activity, as human-readable text.
@@ -73,8 +73,8 @@ class Campaign(ResponseModel):
         bounces_num: Count of bounces.
         interested_num: Count of interested replies.
         days_left: Estimated days until the campaign ends.
-        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if it has ended. A timestamp is
-            also available as `days_left_datetime`, a datetime in UTC.
+        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if the campaign has ended.
+            `days_left_datetime` is the timestamp as a datetime in UTC.
         days_left_display: The days left, as human-readable text.
         created: Creation time, as a Unix timestamp; `created_datetime` is a datetime in UTC.
         extra: Response fields that this class does not define.
@@ -313,14 +313,17 @@ class WorkspaceField(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class Undecodable:
-    """A list item that does not match the interface. Pages contain such items only with `undecodable="keep"`.
+    """A list item that does not match the service's API documentation.
+
+    Pages contain such items only if the caller passed `undecodable="keep"`. If a response is larger than 1 MiB, only its first
+    undecodable items are kept in full, up to 1 MiB in total. For the other undecodable items, `error` contains only the first
+    fault, and `fields` contains only `id` and `status`.
 
     Attributes:
-        index: Index of the item in the page's `data`, from 0.
+        index: Index of the item in the `data` of the response, from 0.
         id: Id of the item; `None` if it could not be read.
-        error: Faults of the item, each with its path and the type of the value; only the first fault if `fields` is incomplete.
-        fields: Keys and values of the item, unchanged. Only `id` and `status` if the page is larger than 1 MiB and the
-            undecodable items up to this one total more than 1 MiB.
+        error: Faults of the item, each with its path and the type of the value.
+        fields: Keys and values of the item, unchanged.
 
     Example:
         ```python
@@ -344,11 +347,11 @@ class Page(ResponseModel, Generic[T]):
     Attributes:
         status: Always `ok`.
         headers: Column names saved in the user's settings; they do not filter the items.
-        data: The items.
+        data: The items, without those in `undecodable`.
         total_found: Number of items on all pages together, as counted by the service.
         current_page: Number of this page.
         total_pages: Number of pages available.
-        undecodable: Items that do not match the interface, if the caller passed `undecodable="keep"`; else empty.
+        undecodable: Items that do not match the service's API documentation; always empty without `undecodable="keep"`.
         extra: Response fields that this class does not define.
 
     Example:
@@ -374,8 +377,8 @@ class CampaignSteps(ResponseModel):
     Attributes:
         status: Always `ok`.
         days_left: Estimated days until the campaign completes.
-        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if it has ended. A timestamp is
-            also available as `days_left_datetime`, a datetime in UTC.
+        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if the campaign has ended.
+            `days_left_datetime` is the timestamp as a datetime in UTC.
         days_left_display: The days left, as human-readable text.
         data: The steps, in the service's order.
         extra: Response fields that this class does not define.

@@ -142,7 +142,7 @@ class Observer:
 
 
 def _build_error_fields(error: Exception | None) -> dict[str, Any]:
-    """Return the event fields of an error. The message is left out, because it may quote the service or a row."""
+    """Return the event fields of an error. The message is left out, because it may contain text from the service or a row."""
     if isinstance(error, OutreachError):
         return {"error": type(error).__name__, "status_code": error.status_code, "request_id": error.request_id}
     return {"error": None if error is None else type(error).__name__}

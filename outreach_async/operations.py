@@ -1,4 +1,4 @@
-"""The service's operations as values, each with a request, a response parser and a retry condition. This module does no I/O."""
+"""Build the operations of the service, each with a request, a response parser and a retry condition. No function does I/O."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Operation(Generic[T]):
     Attributes:
         name: Name of the operation in errors and logs.
         request: The request to send.
-        parse: Parses a 2xx response; raises `UnexpectedResponse` if the response does not match the interface.
+        parse: Parses a 2xx response; raises `UnexpectedResponse` if the response does not
+            match the API documentation.
         idempotency: The condition under which the operation may be retried.
         secrets: Strings to mask in errors.
         any_status: Whether `parse` receives responses of any status, not only 2xx.
@@ -78,10 +79,10 @@ class RequestDefaults:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
-        """Return the library's header fields, overridden by `headers`, together with the secrets in `headers`.
+        """Return the header fields of a client's requests, and the secrets in them.
 
         Args:
-            headers: The client's header fields, by lower-case name.
+            headers: The client's own header fields, by lower-case name. They override the default fields.
         """
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
         return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
@@ -92,28 +93,37 @@ PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
 
 
 def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
-    """Return a function that builds the operation for each page of the campaign list (section "List campaigns")."""
+    """Return a function that builds the operation for each page of the campaign list.
+
+    See the section "List campaigns" of the service's API documentation.
+    """
     display = validation.require_display("display", display, mailboxes=False)
     return _build_list("campaigns", Page[Campaign], workspace, display, defaults, keep=keep)
 
 
 def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Mailbox]:
-    """Return a function that builds the operation for each page of the mailbox list (section "List mailboxes").
+    """Return a function that builds the operation for each page of the mailbox list.
 
-    `display` is at most 2,000.
+    See the section "List mailboxes" of the service's API documentation. The maximum of `display`, the page size, is 2,000.
     """
     display = validation.require_display("display", display, mailboxes=True)
     return _build_list("mailboxes", Page[Mailbox], workspace, display, defaults, keep=keep)
 
 
 def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[CampaignSteps]:
-    """Return the operation that lists the steps of a campaign (section "List steps of a campaign")."""
+    """Return the operation that lists the steps of a campaign.
+
+    See the section "List steps of a campaign" of the service's API documentation.
+    """
     campaign = validation.require_id("campaign", campaign, "campaign", "pass an id from the campaign list")
     return _build_read("list_steps", CampaignSteps, f"/campaigns/{quote(campaign, safe='')}/steps", defaults)
 
 
 def list_fields(workspace: object, defaults: RequestDefaults) -> Operation[WorkspaceFields]:
-    """Return the operation that lists the fields of a workspace (section "List fields of a workspace")."""
+    """Return the operation that lists the fields of a workspace.
+
+    See the section "List fields of a workspace" of the service's API documentation.
+    """
     workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
     return _build_read("list_fields", WorkspaceFields, f"/workspaces/{quote(workspace, safe='')}/all-fields", defaults)
 
@@ -155,7 +165,8 @@ def _make_parser(
 def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
     """Return a decoded body, or the decode error.
 
-    The error is not raised, because it would then become the context of the next error, and would show the unmasked body.
+    The error contains the unmasked body, and is therefore not raised. A raised error would become the `__context__` of the error
+    that the caller raises, and tracebacks would show it.
     """
     try:
         return decode(kind, body)
@@ -165,7 +176,9 @@ def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: byte
 
 @attrs.frozen(repr=False)
 class ContactRequests:
-    """Builds operations that create contacts (section "Create contact"). The shared options are checked and encoded once.
+    """Builds operations that create contacts. The shared options are checked and encoded once.
+
+    See the section "Create contact" of the service's API documentation.
 
     Attributes:
         duplicates: The `duplicates` option of the create requests.
@@ -192,7 +205,7 @@ class ContactRequests:
         """Return a builder with these options, after checking and encoding them.
 
         Raises:
-            InvalidRequest: An option has a value or type that the interface does not allow.
+            InvalidRequest: An option has a value or type that the API documentation does not allow.
         """
         key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
         workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
@@ -210,7 +223,7 @@ class ContactRequests:
 
     @property
     def prefix_size(self) -> int:
-        """Number of bytes in a request body before the contact's own fields."""
+        """Number of bytes that precede the contact's own fields in a request body."""
         return len(self._prefix)
 
     def build(self, contact: NewContact) -> Operation[CreatedContact]:
@@ -222,7 +235,9 @@ class ContactRequests:
         return self._build_operation(contact, self._parse_created)
 
     def build_row(self, contact: NewContact) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
-        """Return the operation that creates a bulk row's contact. Its result is the response and the state of the call.
+        """Return the operation that creates the contact of a row in a bulk run.
+
+        The operation returns the decoded response and an `AttemptInfo`.
 
         Raises:
             InvalidRequest: The contact is invalid.
@@ -263,7 +278,7 @@ class ContactRequests:
         return answer, info
 
     def _drop_key(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
-        """If the id or the status contains the owner key, drop the id and record that the response cannot be trusted."""
+        """If the id or status in a response contains the owner key, drop the id and mark the response as untrusted."""
         if answer.id is None or not (self._contains_key(answer.id) or self._contains_key(answer.status.value)):
             return answer, info
         possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
@@ -274,7 +289,7 @@ class ContactRequests:
 
 
 def raw_request(method: object, target: object, body: object, headers: object, defaults: RequestDefaults) -> Operation[Response]:
-    """Return the operation that sends the given request. It accepts any status, and is retried only if no byte was sent."""
+    """Return the operation that sends the given request. It accepts any status. It is retried only if no byte was sent."""
     added = validation.require_headers(headers)
     fields = {**(defaults.write_headers if body else defaults.read_headers), **added}
     request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))

@@ -50,11 +50,11 @@ class Collected(list[T]):
     """All items of a list without duplicates, with statistics of the walk over its pages.
 
     Attributes:
-        total_found: `total_found` of the last page; `None` if there was no page.
+        total_found: Length of the list, as stated in the last page that was read; `None` if there was no page.
         repeats: Number of items that appeared again on a later page, because other items were inserted during the walk.
         missing: Number of items that the walk missed: the largest `total_found` of any page, minus the number of items found.
             Always 0 if `max_items` ended the walk, or if the walk started after page 1.
-        undecodable: Items that do not match the interface, if the caller passed `undecodable="keep"`; else empty.
+        undecodable: Items that do not match the API documentation, if the caller passed `undecodable="keep"`; otherwise empty.
 
     Example:
         ```python
@@ -75,12 +75,12 @@ class PageCursor(Generic[T]):
     """The state of a walk over the pages of a list. The cursor decides which page comes next.
 
     A walk ends at page `total_pages`, at an empty page, and at an error status for a page that may be past the end of the list.
-    It also ends at a page without new ids, unless items inserted during the walk explain the repetition. A walk does not end at a
-    short page, because a service may silently reduce `display`.
+    It also ends at a page that only repeats items of earlier pages, unless items inserted during the walk explain the repeats. A
+    walk does not end at a short page, because a service may silently reduce `display`.
 
-    The service may number its pages from 0. A walk that started at page 1 goes back to page 0 if the list's last page contains no
-    new item, or contains an item of an earlier page. After page 0, the walk visits the following pages again, as long as inserted
-    items may have moved other items to these pages.
+    The service may number its pages from 0. Page `total_pages` then does not exist: the response is an error, has no items, or
+    repeats items. After such a response, a walk that started at page 1 visits page 0. If the list has grown during the walk, the
+    walk then visits the pages after page 0 again, because items may have moved to them.
 
     Attributes:
         number: Number of the page to fetch next.
@@ -117,7 +117,7 @@ class PageCursor(Generic[T]):
 
     @property
     def _final_page(self) -> int:
-        """Number of the last page to visit. A walk that went back to page 0 ends at page 0 unless the list has grown."""
+        """Number of the list's last page; 0 if the walk went back to page 0 and the list has not grown."""
         return 0 if self._looking_back and not self._growth else self._last_page
 
     @property
@@ -155,7 +155,7 @@ class PageCursor(Generic[T]):
         return found
 
     def add_error(self, error: OutreachError) -> list[T]:
-        """Record an error that may mark the end of the list, and return an empty list. Raise any other error."""
+        """Record an error that may mark the end of the list, and return no items. Raise any other error."""
         past_end = isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
         if not past_end or 0 < self.number < self._last_page:
             raise error
@@ -198,7 +198,8 @@ class PageCursor(Generic[T]):
     def _should_visit_page_0(self, *, repeated: bool) -> bool:
         """Return whether to go back to page 0.
 
-        This is necessary if the list's last page contains no new item, or contains an item of an earlier page.
+        If the service numbers its pages from 0, page `total_pages` does not exist. The response is then an error, has no items,
+        or repeats items of earlier pages.
         """
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
@@ -230,7 +231,7 @@ class Pager(Generic[T]):
     max_items: int | None = None
 
     def __await__(self) -> Generator[Any, Any, Page[T]]:
-        """Fetch the page at which an iteration starts."""
+        """Fetch the page with the number `first`."""
         return self.fetch(self.first).__await__()
 
     def __aiter__(self) -> AsyncIterator[T]:
@@ -253,9 +254,10 @@ class Pager(Generic[T]):
             return True  # like any object without a length
 
     def pages(self) -> AsyncIterator[Page[T]]:
-        """Iterate over the pages as the service returned them, except a page that only marks the end of the list.
+        """Iterate over the pages. A page that only marks the end of the list is left out.
 
-        With `max_items`, the last page is shortened, so that all pages together contain at most that many items.
+        Each page contains the items that the service returned. With `max_items`, the last page may be shortened, so that all
+        pages together contain at most `max_items` items.
 
         Raises:
             OutreachError: A page could not be fetched; raised during iteration.
@@ -307,7 +309,7 @@ class Pager(Generic[T]):
         If a page fails, the new items of all earlier pages have already been passed to `on_items`.
 
         Args:
-            cursor: A new cursor. After the walk, it contains the statistics.
+            cursor: A new cursor. After the walk, its attributes describe the walk, such as `total_found` and `repeats`.
             on_items: Async function that receives the new items of each page, in the list's order. The walk waits for each call.
             prefetch: Maximum number of pages fetched concurrently, at least 1.
 

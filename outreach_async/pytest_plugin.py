@@ -41,8 +41,8 @@ The marker, with all its arguments:
     )
 
 You can also put the marker on classes and modules; each argument is taken from the closest marker. With `behaviour="pairwise"`, a
-test runs about thirty times, to cover every pair of values of any two settings. If only some of these runs fail, the summary
-names the settings that explain the failures. An example is
+test runs about thirty times. Together, the runs cover every combination of the values of any two settings. If only some of these
+runs fail, the summary names the settings that explain the failures. An example is
 `failed under 13 of 28 behaviours: those with past_end='clamp' or past_end='error'`. `--outreach-behaviour` sets the default
 behaviour.
 
@@ -103,7 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test by the behaviours of its marker, and run it in virtual time if it uses `outreach_virtual_time`."""
+    """Parametrize a test with the behaviours in its marker. Run it in virtual time if it uses `outreach_virtual_time`."""
     if "outreach_behaviour" in metafunc.fixturenames:
         behaviours = _read_config(metafunc.definition).behaviours
         if len(behaviours) > 1:
@@ -115,12 +115,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
-    """Install the virtual clock of the fixture `outreach_virtual_time` in the event loop of a test.
+    """Make the event loop of a test use the virtual clock of the fixture `outreach_virtual_time`.
 
-    anyio's plugin reads the event loop and its options from the fixture `anyio_backend`, which test suites may override with
-    another value, other parameters or another scope. This function overrides the fixture again, for this test only. The new
-    fixture returns the value of the suite's fixture with the clock replaced. If a parametrize mark sets the event loop of the
-    test, that event loop is used.
+    anyio's plugin reads the event loop and its options from the fixture `anyio_backend`. A test suite may override this fixture.
+    This function overrides it once more, for this test only. The new fixture takes the event loop from the suite's fixture, or
+    from a `parametrize` mark of the test, and adds the options that install the virtual clock.
     """
     definition = metafunc.definition
     fixtures: Sequence[Any] = metafunc._arg2fixturedefs.get(_BACKEND, ())  # noqa: SLF001 - pytest has no public function for this
@@ -161,7 +160,7 @@ def _marker_failure(error: Exception) -> BaseException:
 
 @pytest.fixture
 def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
-    """Return the behaviour of the fake: its interpretation of the rules that the interface leaves open."""
+    """Return the behaviour of the fake: how it interprets rules that the service's API documentation leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
         message = (
@@ -214,7 +213,7 @@ def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> s
 
 @pytest.fixture
 def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str) -> Iterator[OutreachClient]:
-    """Yield a client connected to the fake in memory, with the workspace of `outreach_workspace` and its key."""
+    """Yield a client connected to the fake in memory. It uses `outreach_workspace` and `outreach_owner_key`."""
     from outreach_async.client import OutreachClient
     from outreach_async.fake.transport import FakeTransport
 
@@ -249,7 +248,7 @@ def outreach_url(request: pytest.FixtureRequest, outreach_fake: FakeService) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test that passed although one of its faults never fired."""
+    """Fail an otherwise successful test if one of its faults never fired."""
     __tracebackhide__ = True
     result = yield
     use = item.stash.get(_FAKE_USE, None)

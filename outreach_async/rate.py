@@ -8,12 +8,12 @@ A response may state a quota in any of these headers:
     X-RateLimit-Remaining: 12     RateLimit-Remaining: 12             RateLimit: "default";r=12;t=30
     X-RateLimit-Reset: 30         RateLimit-Reset: 30                 RateLimit-Policy: "default";q=60;w=60
 
+Each column is one convention. The third has an old form of `RateLimit` in its first line, and a new form in the other lines.
 A `Reset` value is in seconds. A value of 100,000,000 or more is read as Unix time.
 
 There is no learned limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then the limit rises
 along a cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows
-more. The curve is proportional to the rate. A service that allows 500 requests per second may be sent 502, but a service that
-allows 1 request per second is not sent 3.
+more. The curve is proportional to the rate, so the client exceeds a low limit of the service by less than a high one.
 
 While the service refuses everything, no rate can be learned. Attempts become ever rarer. When the service accepts an attempt
 again, the search for the allowed rate starts over.
@@ -32,8 +32,8 @@ _BURST_TIME: Final = 0.1
 """Capacity of the token bucket, as the number of seconds in which an empty bucket fills up. The minimum capacity is one token."""
 
 TOLERANCE: Final = 0.01
-"""Seconds by which an attempt may start ahead of schedule, too few for a service to notice. A timer that is late by less than
-this time does not delay the schedule."""
+"""Seconds by which an attempt may start before its scheduled time. A service does not notice such a short time. The client
+waits only until this earlier time. A timer that is then late by less than `TOLERANCE` does not delay the schedule."""
 
 _START_FRACTION: Final = 0.5
 """Fraction of the base rate at which the ramp after a pause starts."""
@@ -114,7 +114,7 @@ class SlowStart:
         self._base = 0.0
 
     def start(self, at: float, base: float) -> None:
-        """Start the ramp at the time `at`. `base` is the base rate in requests per second."""
+        """Start the rise of the limit at the time `at`. `base` is the base rate in requests per second."""
         self._from, self._base = at, base
 
     def rate(self, limit: float | None, now: float) -> float | None:
@@ -197,8 +197,10 @@ class QuotaTracker:
     """Tracks the number of attempts that the quota still allows.
 
     Attempts in flight are subtracted from the quota's `remaining`, because the service may not have counted them yet. As a
-    result, the client may briefly send too few requests, but never too many. The quota that a response states is ignored if the
-    quota from the response to a later attempt was already applied.
+    result, the client may briefly send too few requests, but never too many.
+
+    Responses may arrive in a different order than their attempts started. The quota in the response to an earlier attempt never
+    replaces the quota in the response to a later one.
     """
 
     __slots__ = ("_applied_at", "_left", "_limit", "_resets_at")
@@ -232,40 +234,40 @@ class QuotaTracker:
 BETA: Final = 0.7
 """A cut lowers the limit of a single client to this fraction of the achieved rate."""
 FLOOR: Final = 0.1
-"""Minimum limit in requests per second. A service that allows less is expected to send `Retry-After`."""
+"""Lowest value of the learned limit, in requests per second. A service that allows less is expected to send `Retry-After`."""
 SPACING: Final = 0.5
 """Minimum number of seconds between two cuts of the limit, and minimum length of a bucket of `RateMeter` in seconds."""
 
 _DEFAULT_RATE: Final = 1.0
 """Assumed rate in requests per second if no request has succeeded yet."""
 _RECOVERY_TIME: Final = 7.2
-"""Seconds that the limit normally takes after a cut to return to the rate before the cut. At 500 requests per second, this
-time corresponds to the factor C = 0.4 of TCP CUBIC."""
+"""Normal length of a recovery in seconds. A recovery begins with a cut, and ends when the limit has returned to the rate before
+the cut. At 500 requests per second, this length corresponds to the factor C = 0.4 of TCP CUBIC."""
 _MIN_RECOVERY_REQUESTS: Final = 20.0
 """Minimum number of requests in a recovery. About one request per recovery is refused, so longer recoveries mean
 fewer refusals."""
 _RECOVERY_PER_RETRY_AFTER: Final = 40.0
-"""Minimum length of a recovery, as a multiple of the refusal's `Retry-After`. The minimum limits the fraction of time spent
-waiting."""
+"""Minimum length of the recovery after a refusal, as a multiple of the refusal's `Retry-After`. With long
+recoveries, the client spends only a small part of its time waiting."""
 _MAX_RECOVERY_TIME: Final = 60.0
 """Maximum length of a recovery in seconds."""
 _FIRST_RECOVERY_TIME: Final = 1.0
 """Length of the recovery after the first cut, in seconds. The length is short, because the rate at that cut is only a guess."""
 _MAX_RECOVERY_GROWTH: Final = 2.7
-"""Maximum ratio of a recovery's length to the length of the previous recovery. The first recovery takes
-1 s, so the third is the first that can reach the normal length of 7.2 s."""
+"""Maximum ratio of a recovery's length to the length of the previous recovery. The first recovery takes 1 s, the second up to
+2.7 s, and the third can have the normal length of 7.2 s."""
 _MAX_LAG: Final = 1.25
-"""A cut lowers the limit to a fraction of the current limit, or of this multiple of the achieved rate, whichever is smaller. The
-multiple is more than 1, because the achieved rate is an average and lags behind a rising limit."""
+"""Maximum ratio of the limit to the achieved rate when the limit is cut. A higher limit is first reduced to this ratio. The ratio
+is more than 1, because the achieved rate is an average and lags behind a rising limit."""
 _PROBING_FACTOR: Final = 30.0
-"""Above the rate before the last cut, the limit rises this many times as fast as on the plain cubic curve."""
+"""After a recovery, the limit rises along a cubic curve that is this many times as steep as the curve of the recovery."""
 _MAX_LEAD: Final = 2.0
 """Maximum ratio of the limit to the achieved rate while the limit rises."""
 _INITIAL_LEAD: Final = 10.0
 """After the first cut, the limit may rise to this many requests per second regardless of the achieved rate."""
 
 _MAX_FUTILE_CUTS: Final = 2
-"""Maximum number of cuts in a row without a success. After more cuts, the service counts as refusing everything."""
+"""If the limit is cut more than this many times without a success in between, the service counts as refusing everything."""
 _REFUSED_INTERVAL_DIVISOR: Final = 8.0
 """While everything is refused, the time between two attempts is the time since the first refusal, divided by this number."""
 
@@ -391,7 +393,7 @@ class CubicLimit:
     def _refuses_everything(self, achieved: float) -> bool:
         """Return whether the service refuses everything.
 
-        This is assumed if the limit was cut too often in a row, or several times before any success.
+        This is assumed after three cuts without a success in between, or after two cuts if the achieved rate is 0.
         """
         return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
 

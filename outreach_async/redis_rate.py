@@ -1,11 +1,11 @@
 """Share one rate among processes and hosts over a Redis server. redis-py is imported when the first `RedisRate` is created.
 
-A script on the server applies the rule of `RateCoordinator` to a client's report, with the server's clock. redis-py's synchronous
-client runs the script in a worker thread, which works on asyncio and trio.
+A Lua script on the Redis server calculates the shares in the same way as `RateCoordinator`, with the server's clock. redis-py's
+synchronous client calls the script from a worker thread, which works on asyncio and trio.
 
-While the server is unreachable, each client continues with half of its last share. All halves together are at most half of the
-rate, which leaves room for clients that still reach the server, and for new clients. A server that lost its data learns the limit
-again from the reports of the clients.
+A client that cannot reach the server continues with half of its last share. Together, such clients use at most half of the rate.
+The other half is left for clients that still reach the server, and for new clients. If the server loses its data, it learns the
+service's limit again from the reports of the clients.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from outreach_async.transport.urls import require_module
 from outreach_async.validation import require_rate, require_seconds, type_name
 
 _DEFAULT_TIMEOUT: Final = 1.0
-"""Default timeout of a report in seconds.
+"""Default timeout of a client's report to the server, in seconds.
 
-For a client that sends requests, this timeout plus the time between two reports is less than the lifetime of a share. Therefore,
-if the server hangs, a report times out before the client's share expires, and the client continues with half of that share.
+While a client sends requests, the time between two reports plus this timeout is less than the lifetime of a share. If the server
+hangs, a report therefore times out before the client's share expires. The client then continues with half of that share.
 """
 _ATTEMPTS: Final = 2
-"""Number of attempts to run the script. The second attempt uses a new connection, because a restarted server has
-closed the old one."""
+"""Number of attempts to run the script.
+
+If the server was restarted, the first attempt fails, because the connection is closed. The second attempt uses a new connection.
+"""
 _REMEMBERED: Final = 60.0
 """Seconds for which a client's last share is remembered after the client's last report."""
 
@@ -62,17 +64,17 @@ class RedisRate:
     reopened if it is lost. A forked process opens its own connection.
 
     While the server is unreachable, a client sends at most half of what its last share allowed. A warning is logged when the
-    server becomes unreachable, and an info record when it is reachable again. A client that has not received a share sends
+    server becomes unreachable, and an info record when it is reachable again. A client that has never received a share sends
     nothing.
 
     Args:
         url: URL of the server, such as `redis://:password@host:6379/0`, `rediss://...` for TLS, or `unix:///path/of/socket`.
         key: Redis key under which the state of the rate is stored.
-        limit: Maximum rate of all clients together, in requests per second; `None` for no maximum. With or
-            without a maximum, the service's own limit is learned from its refusals.
-        timeout: Time limit in seconds for sending a report and receiving a share; after this time, the server counts as
-            unreachable. With a timeout above 1.0, a client pauses while the server hangs, because the client's last share expires
-            before the timeout.
+        limit: Maximum rate of all clients together, in requests per second; `None` for no maximum. With or without a maximum,
+            the outreach service's own limit is learned from its refusals.
+        timeout: Time limit in seconds for sending a report and receiving a share. After this time, the server counts as
+            unreachable. If the timeout is above 1.0 and the server hangs, a client's share may expire before the timeout. The
+            client then sends nothing until the timeout.
 
     Raises:
         InvalidRequest: An argument is invalid, or redis-py is not installed.
@@ -139,7 +141,7 @@ class RedisRate:
         return f"<{type(self).__name__} key={self._key!r} limit={self._limit}>"
 
     def _run_script(self, usage: RateUsage) -> RateShare | str:
-        """Run the script in a worker thread. Return the client's share, or a description of the error."""
+        """Run the Lua script, and return the client's share or a description of the error. Called in a worker thread."""
         from redis.exceptions import ConnectionError as RedisConnectionError
 
         limit = "" if self._limit is None else self._limit
@@ -164,10 +166,13 @@ class RedisRate:
             LOGGER.info("rate: the Redis server is reachable again")
 
     def _fall_back(self, usage: RateUsage, reason: str) -> RateShare:
-        """Return a share that allows half of the client's last rate, or less if the service refuses requests at that rate."""
+        """Return a share with at most half of the rate of the client's last share from the server.
+
+        The returned share is smaller if the outreach service refuses requests.
+        """
         if self._is_reachable:
             self._is_reachable = False
-            LOGGER.warning("rate: Redis server unreachable; clients continue with half of their last shares: %s", reason)
+            LOGGER.warning("rate: Redis server unreachable (%s); clients continue with half of their last shares", reason)
         last = self._clients.get(usage.client)
         if last is None:
             raise TransportError(

@@ -67,7 +67,7 @@ class _Resource:
     _throttle: Throttle | None = attrs.field(default=None, repr=False)  # of a run; by default, the client's
 
     def _build_pager(self, build_page: PageBuilder[T], page: int, max_items: int | None, options: CallOptions) -> Pager[T]:
-        require_number("page", page, least=0)  # the interface does not show whether pages start at 0 or 1
+        require_number("page", page, least=0)  # the API documentation does not show whether pages start at 0 or 1
         if max_items is not None:
             require_number("max_items", max_items, least=1)
         return Pager(lambda number: self._engine.run(build_page(number), options, self._throttle), page, max_items)
@@ -97,7 +97,7 @@ class Campaigns(_Resource):
             page: Number of the page to start at.
             display: Number of campaigns per page.
             max_items: Maximum number of campaigns, over all pages; `None` for all.
-            undecodable: Policy for items that do not match the interface: `"raise"` raises an error, `"keep"` puts
+            undecodable: Policy for items that do not match the API documentation: `"raise"` raises an error, `"keep"` puts
                 the item in the page's `undecodable`.
             timeout: Timeout per attempt to fetch a page, in seconds.
             deadline: Time limit per page, over all attempts and waits, in seconds.
@@ -166,7 +166,7 @@ class Mailboxes(_Resource):
             page: Number of the page to start at.
             display: Number of mailboxes per page, at most 2,000.
             max_items: Maximum number of mailboxes, over all pages; `None` for all.
-            undecodable: Policy for items that do not match the interface: `"raise"` raises an error, `"keep"` puts
+            undecodable: Policy for items that do not match the API documentation: `"raise"` raises an error, `"keep"` puts
                 the item in the page's `undecodable`.
             timeout: Timeout per attempt to fetch a page, in seconds.
             deadline: Time limit per page, over all attempts and waits, in seconds.
@@ -317,17 +317,18 @@ class Contacts(_Resource):
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
             order: Order of the outcomes: as the rows complete (`"completion"`), or in the order of the rows (`"input"`).
             repeats: Policy for rows with the same e-mail. `"serial"` sends each of these rows, one after the other.
-                `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send
-                one row per e-mail: the first, the last, or the first with the others merged into it as `duplicates` specifies.
-                With these three values, the run needs a journal, and reads all rows before it sends the first one.
+                `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"` and `"last"` send only the first
+                or last row with each e-mail. `"coalesce"` sends the first row, and merges the others into it as `duplicates`
+                specifies. With `"first"`, `"last"` and `"coalesce"`, the run needs a journal, and reads all rows before it
+                sends the first one.
             journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
             resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
                 is an error.
-            earlier: Whether the journal shows every row that an earlier run may have sent (`"known"`) or not (`"unknown"`).
-                `"unknown"` continues even if the journal is damaged, empty or lost, and implies `resume`. Every row without an
-                outcome then counts as possibly sent.
+            earlier: Whether the rows that an earlier run may have sent are known. With `"known"`, the journal shows all of them.
+                With `"unknown"`, every row without an outcome counts as possibly sent. `"unknown"` implies `resume`, and
+                continues even if the journal is damaged, empty or lost.
             spool: Save all rows in the journal before the first row is sent. A resumed run then does not read `rows`.
             total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.
             stop_after_rejects: Stop the run if the first `stop_after_rejects` outcomes are all rejections; `None` never stops
@@ -336,7 +337,8 @@ class Contacts(_Resource):
             owner_key: API key of the owner; defaults to the client's key.
             workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
-            deadline: Time limit for the attempts of a row, in seconds. Waits, and failures caused by an outage, do not count.
+            deadline: Limit on the total duration of a row's attempts, in seconds. Waits do not count. Attempts that fail because
+                of an outage do not count either.
 
         Raises:
             InvalidRequest: An option is invalid (raised at once), or the journal belongs to another run (raised on entry).

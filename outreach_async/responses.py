@@ -46,7 +46,7 @@ def is_secret_header(name: str) -> bool:
 
 
 def secret_parts(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of secret header fields and the words in them, all of which must be masked."""
+    """Return the strings to mask: the values of secret header fields, and each word of these values."""
     values = [value for name, value in headers.items() if is_secret_header(name)]
     words = [word for value in values for word in value.split()]
     return tuple({part for part in (*values, *words) if len(part) > 3})  # noqa: PLR2004 - shorter parts may be common words
@@ -97,8 +97,8 @@ def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
 def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
     """Return the beginning of a body with secrets masked, or the whole masked body if it has only a few kilobytes.
 
-    Cutting the body may split a secret, and masking does not recognize the first part of a split secret. Therefore, the end
-    of the masked part is dropped: as many bytes as the longest form of a secret can have.
+    A cut through a secret leaves its first part, which is not recognized and not masked. Therefore, a long body is cut and
+    masked, and then shortened by the maximum length of an encoded secret.
     """
     margin = _masking_margin(secrets)
     if len(body) <= _MAX_INSPECTED_BYTES + margin:
@@ -114,7 +114,7 @@ def _mask_string_beginning(text: str, secrets: Secrets) -> str:
 def _cut_for_masking(text: str, secrets: Secrets) -> str:
     """Return the part of a string that `_mask_beginning` reads, plus one character.
 
-    The additional character shows `_mask_beginning` that the string is longer.
+    From the additional character, `_mask_beginning` can tell that the string was cut.
     """
     return text[: _MAX_INSPECTED_BYTES + _masking_margin(secrets) + 1]
 
@@ -213,11 +213,11 @@ def _entity_names() -> Mapping[str, tuple[str, ...]]:
 
 
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
-    """Return the base64 characters of a text that follows `before` other bytes, without those that also encode other bytes.
+    """Return the base64 characters that encode only the text. The text starts after `before` other bytes.
 
     Returns:
-        A tuple of three items: whether the text shares a character with the preceding bytes, the characters, and whether the
-        text shares a character with the following bytes.
+        A tuple `(shared_before, characters, shared_after)`. `shared_before` is true if another base64 character encodes the start
+        of the text together with the preceding byte. `shared_after` is the same for the end and the following byte.
     """
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
@@ -234,7 +234,7 @@ def _base64_pattern(text: bytes, before: int) -> tuple[bytes, bytes]:
 
 
 def _base64_character_pattern(characters: str) -> str:
-    """Return a pattern that matches one of these base64 characters itself, or its forms in JSON, URLs and HTML."""
+    """Return a pattern that matches any one of the given base64 characters, or its encoding in JSON, URLs or HTML."""
     forms = [f"[{re.escape(characters)}]"]
     for character in characters:
         forms += [*_escape_patterns(character), f"{_PERCENT}(?i:{ord(character):02x})", *_reference_patterns(character)]
@@ -292,7 +292,7 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
 def build_unexpected_response(
     operation: str, response: Response, secrets: Secrets, fault: DecodeError | str
 ) -> errors.UnexpectedResponse:
-    """Return the error for a 2xx response that does not match the interface."""
+    """Return the error for a 2xx response that does not match the API documentation."""
     attributes = _error_attributes(operation, response, secrets)
     value = fault.value if isinstance(fault, DecodeError) else {}
     status = (value or {}).get("status")

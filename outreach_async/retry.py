@@ -59,12 +59,12 @@ class RetryPolicy:
 class Idempotency(Enum):
     """The condition under which an operation may be retried."""
 
-    SAFE = "may be retried even if the request was sent: a read, which changes nothing"
+    SAFE = "a read: may be retried even if the request was sent, because a read changes nothing"
     IDEMPOTENT = (
-        "may be retried even if the request was sent: a create request; after a lost response, the outcome of the next attempt "
-        "may be ambiguous"
+        "a create request: may be retried even if the request was sent; a retry after a lost response may not show whether "
+        "the contact already existed"
     )
-    UNKNOWN = "may be retried only if no byte was sent: an operation unknown to the library"
+    UNKNOWN = "any other operation: may be retried only if no byte was sent"
 
 
 class FailureKind(Enum):
@@ -73,7 +73,7 @@ class FailureKind(Enum):
     NOT_SENT = "no byte was sent: the request was not applied"
     REFUSED = "throttled by the service"
     AMBIGUOUS = "the request was not applied, was applied, or may still be applied"
-    FINAL = "rejected permanently, or the response does not match the interface"
+    FINAL = "rejected permanently, or the response does not match the API documentation"
 
 
 class RetryDecision(Enum):
@@ -98,8 +98,7 @@ class FailedAttempt:
         retry_after: Number of seconds that the service asked the client to wait; `None` if it did not ask.
         can_retry: False if the call ends regardless of the throttle's decision. A throttle must then not charge the
             retry budget.
-        can_wait: True for a read with a deadline. While the service throttles such a read, the read is retried until
-            its deadline.
+        can_wait: Whether a throttled attempt is retried until the call's deadline. True for a read with a deadline.
         earlier_failures: Number of earlier failures of the call, counted or not.
         first_failed_at: Time of the first failure of the call.
     """
@@ -131,8 +130,8 @@ class StatusMeaning:
         affects_every_row: Whether every row of a bulk run would fail with this status, for example because of a wrong key,
             workspace, campaign or base URL.
         is_denied: Whether the service refuses the key or the caller.
-        may_be_past_end: Whether a service may return the status for a page past the end of a list. The interface does not
-            state which status the service returns.
+        may_be_past_end: Whether the status may mean that a requested page is past the end of a list. The API documentation
+            does not state which status the service returns for such a page.
         error_class: The class of the error for this status.
     """
 
@@ -163,7 +162,7 @@ _STATUSES: Final = {
 }
 _UNAVAILABLE: Final = 503
 _THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True)
-"""The meaning of a 503 with `Retry-After`: throttling, by convention. The request may nevertheless have been applied."""
+"""The meaning of a 503 with `Retry-After`. It counts as throttling, although the service may have applied the request."""
 _STATUS_CLASSES: Final = {
     3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form
     4: StatusMeaning(FailureKind.FINAL),
@@ -194,8 +193,8 @@ def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKi
 def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it.
 
-    It is certain that an attempt was not applied in two cases only: no byte was sent, or the service returned a 4xx status other
-    than 408, 425 and 499. These three statuses may come from a proxy.
+    If no byte was sent, the attempt was certainly not applied. A 4xx status proves the same, except 408, 425 and 499. A proxy
+    may return these three statuses after it has passed the request on.
     """
     if failure_kind is FailureKind.AMBIGUOUS:
         return True

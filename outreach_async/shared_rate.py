@@ -1,11 +1,11 @@
-"""Share one rate among several clients: the protocol, the rule that divides the rate, and `SharedRate` for a single process.
+"""Share one rate among several clients: the protocol `Rate`, the rule that divides the rate, and `SharedRate` for one process.
 
 A service limits all clients of a key together. Clients that learn the limit independently starve one another. With a `Rate`,
 clients report their usage and receive shares of one common rate:
 
 1. A client reports its usage about four times a second, or twice a second while it is idle. Requests never wait for a report.
 2. The reply is a share that is valid for a short time. A client whose share has expired sends nothing until its next share.
-   Therefore, all shares together never exceed the rate for longer than the lifetime of a share.
+   As a result, outdated shares can together exceed the rate, but only until they expire.
 3. `RateCoordinator` calculates the shares. It learns one limit from the reports of all clients, and forgets a client when the
    client's share expires.
 
@@ -61,19 +61,19 @@ _SEARCH_FACTOR: Final = 1.5
 seconds."""
 _BETA: Final = 0.8
 """After a refusal, the limit is lowered to this fraction of the achieved rate. In simulations with 2 to 8 clients, the
-fraction that a single client uses (0.7) left more of the rate unused, and caused as many refusals."""
+value 0.7 (`rate.BETA`) left more of the rate unused, and caused as many refusals."""
 _SMOOTHING: Final = 0.5
 """Time constant in seconds for smoothing the rate of a client's successes."""
 _DEMAND_DECAY: Final = 1.0
-"""Time constant of the decay of a client's demand, in seconds. Increases take effect at once."""
+"""Time constant, in seconds, with which a client's demand falls. When the demand rises, the new value applies at once."""
 _MIN_PERIOD: Final = 0.1
-"""Minimum period in seconds for calculating a client's demand. Requests in a shorter period do not indicate a rate."""
+"""Minimum length in seconds of the period from which a rate is calculated. A shorter period counts as this long."""
 _HEADROOM: Final = 1.25
 """Ratio of share to demand for a client whose demand is less than the maximum share (see `water_level`). The client can
 thus send more requests than before, so its next report shows whether its demand has risen."""
 _IDLE_SHARE: Final = 1.0
-"""Minimum share of a client, in requests per second. It lets an idle client send a request at once. A client's share is smaller
-only if no client's share reaches this minimum."""
+"""Normal share of an idle client, in requests per second. It lets the client send a request at once. If the rate of all clients
+is too low, the share is smaller."""
 
 
 def _require(*, positive: bool) -> Any:
@@ -260,7 +260,8 @@ class RateCoordinator:
         Args:
             usage: The report.
             told_at: Time at which the reporting client received its last share.
-            unused: Seconds since the previous report of any client, if the rate was not used up in that time; otherwise 0.
+            unused: Seconds since the previous report of any client, if the clients did not use the whole rate in that time;
+                otherwise 0.
         """
         achieved = sum(client.achieved for client in self._clients.values())
         # A limit that no client reaches must not grow, because there is no evidence that the service allows more.

@@ -8,10 +8,11 @@ from typing import Final
 _FORMULA: Final = r"['\"]*[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]"
 """Pattern for the start of a cell that a spreadsheet evaluates as a formula.
 
-The last four characters are full-width forms, which East Asian versions of spreadsheet programs also accept. The pattern
-also matches a formula after leading apostrophes or quotation marks. A cell such as `'=1` gets another apostrophe, which
-`unescape_formula` removes instead of the original one. A program that reads the file may remove leading quotation marks, which
-would leave a formula.
+The last four characters are full-width forms, which East Asian versions of spreadsheet programs also accept.
+
+The pattern also matches a formula after apostrophes or quotation marks. The cell `'=1` is escaped as `''=1`, because
+`unescape_formula` removes one apostrophe. The cell `"=1` is escaped, because a program that reads the file may remove the
+quotation mark and evaluate the rest as a formula.
 """
 _CELL_START: Final = r"(?<![^,;|\t\n])"
 """Pattern for the positions where a cell may start: the start of the string, and the position after each possible delimiter."""
@@ -27,9 +28,9 @@ _ESCAPED_CONTROL: Final = re.compile(rf"(?<!\\)(\\++)({_CONTROL_CODE})")
 def escape_formula(text: str) -> str:
     r"""Escape a string for a spreadsheet cell; `unescape_formula` restores it.
 
-    An apostrophe prevents a spreadsheet from evaluating the string as a formula. Apostrophes are also added within the string,
-    because a spreadsheet may split cells at a delimiter other than that of the file. Control characters other than newline and
-    tab become escapes such as `\x1b`.
+    If the string starts with a formula, an apostrophe is added in front, so that a spreadsheet does not evaluate it. An
+    apostrophe is also added to each formula after a delimiter such as a comma or semicolon, because a spreadsheet may split
+    the cell there. Control characters other than newline and tab become escapes such as `\x1b`.
     """
     return _UNESCAPED_FORMULA.sub("'", _UNESCAPED_CONTROL.sub(_escape_control, text))
 
@@ -40,7 +41,7 @@ def unescape_formula(text: str) -> str:
 
 
 def _escape_control(match: re.Match[str]) -> str:
-    """Return the replacement for a match: backslashes are doubled, and a control character becomes a hexadecimal escape."""
+    """Double the backslashes of a match, and replace its control character, if any, with a hexadecimal escape."""
     if match[2] is None:
         return 2 * match[3]
     return f"{2 * match[1]}\\x{ord(match[2]):02x}"

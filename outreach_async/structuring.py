@@ -23,7 +23,7 @@ from outreach_async.vocabulary import OpenEnum
 StructureHook = Callable[[Any, Any], Any]
 
 _MAX_FAULTY_ITEMS: Final = 20
-"""Maximum number of faulty items reported per list. A small body can contain thousands, and each report takes kilobytes."""
+"""Maximum number of faulty items reported per list. A small body can contain thousands, and reporting one takes kilobytes."""
 
 
 _STRICT_TYPES: Final[dict[Any, str]] = {
@@ -33,11 +33,11 @@ _STRICT_TYPES: Final[dict[Any, str]] = {
     int | float: "number",
     str | int | float: "str or number",
 }
-"""Types whose values are accepted unchanged, with the name of each type in fault messages."""
+"""Strict types, with their names in fault messages. A value of another type is rejected, never converted."""
 
 
 class TypeMismatchError(ValueError):
-    """A value does not have the type that the interface states."""
+    """A value does not have the type that the API documentation states."""
 
 
 STRUCTURE_ERRORS = (BaseValidationError, TypeMismatchError)

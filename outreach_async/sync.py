@@ -2,7 +2,7 @@
 
 `SyncClient` runs an `OutreachClient` in an event loop in a second thread. It has the same arguments, methods, errors and
 guarantees. Iterate over lists with a `for` loop. The client reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
-`OUTREACH_WORKSPACE` from the environment, or you pass them as arguments:
+`OUTREACH_WORKSPACE` from the environment, unless you pass their values as arguments:
 
 ```python
 from outreach_async.sync import SyncClient
@@ -20,7 +20,7 @@ with SyncClient() as client:
 ```
 
 Rows are read in the calling thread, so they can come from an object that is bound to a thread, such as a sqlite3 connection. Rows
-and outcomes are passed between the threads in batches, so `create_many` takes less than twice the CPU time of the async client.
+and outcomes are passed between the threads in batches. `create_many` takes less than twice the CPU time of the async client.
 
 Ctrl-C raises KeyboardInterrupt in the calling thread. Each `with` block then cancels its requests in flight and closes its
 connections. A run with a journal can be resumed. Threads can share a client, but each pager and run must be used in one thread.
@@ -60,7 +60,7 @@ Item = TypeVar("Item", bound=HasId)
 
 
 def _hide_key(owner_key: str | None) -> Any:
-    """Wrap an owner key in a `Secret`.
+    """Wrap an owner key in a `Secret`, so that no tool prints it.
 
     The traceback of a KeyboardInterrupt contains frames of this module, and some tools print the local variables of frames.
     """

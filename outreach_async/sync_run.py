@@ -265,7 +265,7 @@ class CallerRows(AsyncIterator[Any]):
 
     @contextmanager
     def call_when_low(self, function: Callable[[], None]) -> Iterator[None]:
-        """Call `function` whenever few rows are left in the buffer, until the `with` block ends."""
+        """Inside a `with` block, call `function` whenever few rows are left in the buffer."""
         self._on_low = function
         try:
             self._call_if_low()

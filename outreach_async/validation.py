@@ -26,7 +26,7 @@ def type_name(value: object) -> str:
 
 
 def require_id(field: str, value: object, what: str, remedy: str) -> str:
-    """Return an id after checking that it has the prefix of its kind.
+    """Return an id after checking that it starts with the prefix for ids of its kind, such as `camp_` for campaigns.
 
     Raises:
         InvalidRequest: The value is not a string, is blank, has another prefix or cannot be encoded as UTF-8.
@@ -98,15 +98,18 @@ def require_number(field: str, value: object, *, least: int, most: int | None = 
 
 
 def require_display(field: str, value: object, *, mailboxes: bool) -> int:
-    """Return a page size after checking it. The interface states a maximum only for mailboxes: 2,000."""
+    """Return a page size after checking that it is at least 1. A page of mailboxes may have at most 2,000 items.
+
+    The API documentation states no maximum for other pages.
+    """
     return require_number(field, value, least=1, most=vocabulary.MAX_MAILBOX_DISPLAY if mailboxes else None)
 
 
 def require_seconds(field: str, value: object) -> float | None:
-    """Return a duration in seconds, or `None` for no limit, after checking it.
+    """Return a time limit in seconds as a `float`, after checking it. `None` is valid, and is returned unchanged.
 
     Raises:
-        InvalidRequest: The value is not a number, not positive, NaN, or too large for a `float`.
+        InvalidRequest: The value is not an `int` or a `float`, is NaN, is not positive, or is too large for a `float`.
     """
     if value is None:
         return None
@@ -126,7 +129,8 @@ def require_rate(field: str, value: object) -> float:
     """Return a rate in requests per second after checking that it is a finite number greater than 0.
 
     Raises:
-        InvalidRequest: The value is not a number, not positive, NaN, infinite, or too large for a `float`.
+        InvalidRequest: The value is not an `int` or a `float`, is NaN or infinite, is not positive, or is too large for a
+            `float`.
     """
     expected, remedy = "expected a finite number of requests per second greater than 0", "pass a number such as 50"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -169,7 +173,7 @@ def require_upload_options(duplicates: object, strict_validation: object, campai
     """Check the three options in `upload_options`, an object in a create request's body.
 
     Raises:
-        InvalidRequest: An option has a value or type that the interface does not allow.
+        InvalidRequest: An option has a value or type that the API does not allow.
     """
     require_choice("duplicates", duplicates, vocabulary.DUPLICATE_POLICIES)
     if not isinstance(strict_validation, bool):
@@ -319,11 +323,11 @@ def require_body(body: object) -> bytes:
 
 
 def require_target(target: object) -> str:
-    """Return a request target after checking that every backend interprets it in the same way.
+    """Return a request target after checking that all HTTP libraries treat it in the same way.
 
     Raises:
-        InvalidRequest: The target is not in origin form (a path and query), or has a `.` or `..` segment, which HTTP libraries
-            remove.
+        InvalidRequest: The target is not a percent-encoded path with an optional query, or its path has a `.` or `..` segment.
+            Some HTTP libraries remove such segments.
     """
     if not isinstance(target, str):
         expected = "a string such as '/campaigns?page=1'"

@@ -1,4 +1,7 @@
-"""Constants and enumerations of the service, as spelled on the wire (sections "Resources" and "Endpoints" of the interface)."""
+"""Constants and enumerations of the service, as spelled on the wire.
+
+See the sections "Resources" and "Endpoints" of the service's API documentation.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ DuplicatePolicy = Literal["skip", "overwrite", "update_missing_fields"]
 DUPLICATE_POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_missing_fields")
 
 MAX_MAILBOX_DISPLAY: Final = 2000
-"""Maximum number of mailboxes per page. It is the only page size limit that the interface states."""
+"""Maximum number of mailboxes per page. The service's API documentation states no other page size limit."""
 
 
 Unset = msgspec.UnsetType
@@ -34,7 +37,7 @@ Example:
 class OpenEnum(StrEnum):
     """An enumeration that the service may extend. An unknown string becomes a new member, equal to that string.
 
-    Compare members with `==`, not `is`: each unknown value creates a new member.
+    Compare members with `==`, not `is`. Each conversion of an unknown string creates a new member.
     """
 
     @classmethod
@@ -60,7 +63,7 @@ class CampaignStatus(OpenEnum):
 
 
 class MailboxStatus(OpenEnum):
-    """The known values of a mailbox's `status`; the interface shows only `active`."""
+    """The known values of a mailbox's `status`. The service's API documentation shows only `active`."""
 
     ACTIVE = "active"
 
@@ -108,9 +111,10 @@ class Outcome(OpenEnum):
     REJECTED = "rejected"
     """The row itself is invalid: it was rejected by a check before sending, or by the service."""
     NOT_APPLIED = "not_applied"
-    """The contact was not created or changed: no byte was sent, or every attempt was rejected for a reason other than the row."""
+    """The contact was neither created nor changed. No byte was sent, or the service rejected every attempt for a reason that is
+    unrelated to the row, such as throttling."""
     UNKNOWN = "unknown"
-    """The last attempt failed, and at least one attempt may have been applied."""
+    """It is unknown whether the contact was created or changed. The last attempt failed, but an attempt may have been applied."""
 
 
 SERVICE_OUTCOMES: Final[frozenset[str]] = frozenset({"added", "skipped", "overwriten", "updated_missing_fields"})

@@ -1,7 +1,7 @@
 """Audit mailboxes and campaigns: find problems, and report the cause and a remedy for each.
 
-The smallest program reads and checks every mailbox of the given workspaces. Anything that cannot be read becomes a finding, and
-everything else is still checked. These programs read the service's address from `OUTREACH_BASE_URL`; audits need no API key:
+This program reads and checks every mailbox of two workspaces. Anything that cannot be read becomes a finding, and everything else
+is still checked. The programs in this guide read the service's address from `OUTREACH_BASE_URL`; audits need no API key:
 
 ```python
 import anyio
@@ -33,8 +33,8 @@ A finding has a severity (`critical`, `error`, `warning`, `info`), a message wit
 depends on the lower bound of its 95 % confidence interval. A mailbox starts with 100 points, and each rule that applies deducts
 40, 20, 8 or 0 points, depending on the severity. `report.scores` contains the mean scores by workspace and by domain, weighted
 by the e-mails sent. A critical finding limits the overall score to 40. If the finding is about a domain or one of its mailboxes,
-the domain's score is also limited to 40. The exit code `report.exit_code("warning")` is 0 for clean, 1 for findings of this
-severity or worse, 3 for incomplete, 77 for access denied. To check a single mailbox, call `check(mailbox)`.
+the domain's score is also limited to 40. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit is
+incomplete, 1 if any finding is a warning or worse, and 0 otherwise. To check a single mailbox, call `check(mailbox)`.
 
 Policies
 --------
@@ -106,15 +106,15 @@ extra `html`). `schema()` is the JSON schema. `write_prometheus(report, "audit.p
 
 Streaming
 ---------
-`stream` yields findings while mailboxes are being read, in bounded memory: mailboxes without findings are not stored, and reading
-pauses until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
+`stream` yields findings while mailboxes are being read. To limit memory, it stores no mailboxes without findings, and it pauses
+reading until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
 domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` shows the
 numbers of mailboxes and workspaces read, the estimated time left, and the reason for a pause.
 
 While the service refuses requests or is down, an audit waits. It ends after 15 minutes without a successful request. A failing
 workspace is skipped only if others can be read. `deadline=600` limits the audit to ten minutes; workspaces not read by then are
-reported as unreadable. An audit stores totals of at most a million domains, types and servers each; a million takes about 250 MB.
-If there are more, those with the smallest hashes are kept, `report.totals` is estimated, and `report.not_judged` counts the rest.
+reported as unreadable. An audit stores the totals of at most a million domains, a million types and a million servers. A million
+totals take about 250 MB. Above these limits, `report.totals` is an estimate, and `report.not_judged` says how many were left out.
 
 Auditing in parts
 -----------------

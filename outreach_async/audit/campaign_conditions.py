@@ -1,7 +1,7 @@
 """The conditions of the audit rules about campaigns, steps and workspaces, as pure functions.
 
-Numbers from the service may be missing, negative or NaN. A sum that contains an invalid number is `None`, and no condition
-applies to `None`.
+Numbers from the service may be missing, negative or NaN. A sum that contains such a number is `None`. A condition that compares
+a sum with a threshold is never met if the sum is `None`.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ class FieldNames:
         return name.lower() in self._codes
 
     def suggest(self, name: str) -> tuple[str | None, bool]:
-        """Return the field code to suggest for `name`, or `None`, and whether `name` is a misspelling of that code.
+        """Suggest a field code for `name`, and return the code and whether `name` is probably a misspelling of it.
 
-        If `name` is the label of a field, the code of this field is suggested, and the second value is false.
+        If `name` is the label of a field, the result is the code of this field and `False`. Without a suggestion, the result is
+        `None` and `False`.
         """
         # Cached, because templates repeat their misspellings, and each search compares a name with every field.
         if name not in self._suggestions:
@@ -163,7 +164,7 @@ class CampaignCase:
         return None if self.now is None or not created or created > self.now else self.now - created
 
     def end(self) -> Number | None:
-        """Return the estimated end of the campaign, in Unix seconds; `None` if it has ended or has no estimate.
+        """Return the estimated end of the campaign, in Unix seconds; `None` if the campaign has ended or has no estimate.
 
         Example:
             ```python
@@ -181,7 +182,9 @@ class CampaignCase:
     def idle(self) -> float | None:
         """Return a lower bound of the time since the last activity, in seconds; `None` if unknown.
 
-        For a campaign that has sent nothing and shows no activity, this is the time since its creation.
+        Without a last activity, the result depends on the number of sent e-mails. If it is 0, the result is the age of the
+        campaign. If it is greater than 0 or unknown, the result is `None`. In the example, it is unknown, because the steps
+        were not read.
 
         Example:
             ```python
@@ -218,7 +221,8 @@ class StepCase:
     def will_send(self) -> bool:
         """True if the step may still send e-mails.
 
-        The campaign is then a draft, or contacts still have to go through the step, or the number of these contacts is unknown.
+        A step may still send if its campaign is a draft, or if contacts still have to go through the step. If the number of
+        these contacts is unknown, the step may still send.
         """
         left = figure_or_none(self.step.left_to_send)
         return self.of.campaign.status == DRAFT or left is None or left > 0
@@ -234,10 +238,11 @@ class WorkspaceFacts:
     """The input of a workspace rule's condition: totals over the mailboxes and the live campaigns of a workspace.
 
     Attributes:
-        mailboxes: Number of mailboxes, except those that are certainly younger than 30 days.
-        daily_limit: Sum of the daily limits of these mailboxes, in e-mails per day.
-        sent_30days: E-mails that these mailboxes sent in 30 days.
-        campaigns: Number of live campaigns that were created 30 days ago or earlier and have e-mails left to send.
+        mailboxes: Number of mailboxes. Mailboxes that are known to be younger than 30 days do not count.
+        daily_limit: Sum of the daily limits of the counted mailboxes, in e-mails per day. Rule `OA240` assumes that 30 days have
+            22 working days.
+        sent_30days: E-mails that the counted mailboxes sent in 30 days.
+        campaigns: Number of live campaigns that were created at least 30 days ago and have e-mails left to send.
         left_to_send: E-mails that these campaigns have left to send.
 
     Example:
@@ -263,7 +268,7 @@ ComparisonCondition = Callable[[CampaignRow, Thresholds], Sign | None]
 
 
 def check_sending(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a live campaign has e-mails left, but has been idle for much longer than its longest `wait_time`."""
+    """Return a `Sign` if a live campaign has e-mails to send, but has been idle for much longer than its longest `wait_time`."""
     idle = case.idle()
     if case.campaign.status != _LIVE or not case.left or idle is None or case.steps is None:
         return None
@@ -454,8 +459,8 @@ def check_placeholders(case: StepCase, _thresholds: Thresholds) -> Sign | None:
 def variant_totals(templates: Iterable[Template]) -> dict[str, VariantTotals]:
     """Return the totals of the templates that can be compared, by template id.
 
-    Personalized templates and templates with invalid numbers are left out. So are templates that share a letter or an id, because
-    a verdict about the letter would be ambiguous.
+    Personalized templates and templates with invalid numbers are left out. Templates with the same letter or the same id are also
+    left out, because a result could not be assigned to one of them.
     """
     listed = list(templates)
     letters, ids = Counter(each.test_letter for each in listed), Counter(each.id for each in listed)
@@ -475,7 +480,7 @@ def compare_step(case: StepCase, thresholds: Thresholds) -> VariantVerdict:
 
 
 def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the evidence shows that one variant gets more replies than another, and the step may still send."""
+    """Return a `Sign` if a step may still send, and one of its variants clearly gets more replies than another."""
     if not case.will_send or len(case.live_templates) < 2:  # noqa: PLR2004 - a comparison needs two
         return None
     result = compare_step(case, thresholds)
@@ -496,7 +501,7 @@ def _name_letter(letter: str) -> str:
 
 
 def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if live campaigns have e-mails left, but the mailboxes used little of their daily limits in 30 days."""
+    """Return a `Sign` if the mailboxes used little of their daily limits in 30 days, although many e-mails are left to send."""
     allowed = facts.daily_limit * WORKDAYS
     if not facts.left_to_send >= thresholds["days"] * facts.daily_limit or not facts.sent_30days < thresholds["share"] * allowed:
         return None

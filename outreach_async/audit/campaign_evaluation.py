@@ -129,7 +129,14 @@ def evaluate_workspace(facts: WorkspaceFacts, policy: Policy, workspace: str) ->
 
 
 def build_campaign_finding(rule: Rule, sign: Sign, workspace: str, **subject: Any) -> Finding:
-    """Build a finding from a rule and the `Sign` of its condition. `subject` contains further fields of the finding."""
+    """Build a finding from a rule and the problem that its condition found.
+
+    Args:
+        rule: The rule.
+        sign: The problem, as the condition returned it.
+        workspace: Id of the workspace.
+        subject: Further fields of the finding, such as `campaign`.
+    """
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
@@ -267,9 +274,9 @@ def compare_campaigns(
 
 
 def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
-    """Return a copy of a row with its `planned_end`: that of the earlier row, or otherwise the row's own `end`.
+    """Return a copy of a row whose `planned_end` is that of the earlier row, `before`.
 
-    The row's own `end` is used if there is no earlier `planned_end`, or if contacts were added since the earlier report.
+    If `before` has no `planned_end`, or if contacts were added since the earlier report, `planned_end` is the row's own `end`.
     """
     if before is None or before.planned_end is None or (row.contacts or 0) > (before.contacts or 0):
         return attrs.evolve(row, planned_end=row.end)

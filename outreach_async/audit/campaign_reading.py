@@ -34,11 +34,11 @@ MAX_ERROR_SHOWN: Final = 400
 
 _PAGES_AT_ONCE: Final = 2
 _DISPLAY: Final = 100
-"""Campaigns per page: the default of `campaigns.list`, because the interface states no maximum."""
+"""Campaigns per page: the default of `campaigns.list`, because the API documentation states no maximum."""
 
 
 def explain_end(error: OutreachError) -> OutreachError:
-    """Return the error that caused a `BulkStopped`, for use in findings. Any other error is returned unchanged."""
+    """Return the error to show in a finding: the cause of a `BulkStopped`, or `error` itself if it is of another class."""
     cause = error.__cause__
     return cause if isinstance(error, BulkStopped) and isinstance(cause, OutreachError) else error
 
@@ -212,7 +212,7 @@ def _describe_errors(
     errors = []
     for item in cursor.undecodable:
         name = item.fields.get("name")
-        message = f"does not match the interface: {shorten(item.error, MAX_ERROR_SHOWN)}"
+        message = f"does not match the documented API: {shorten(item.error, MAX_ERROR_SHOWN)}"
         subject = {"campaign": item.id, "campaign_name": name if isinstance(name, str) else None}
         errors.append(reading.build_error(CAMPAIGN_UNDECODABLE, message, **subject))
     if error is not None:

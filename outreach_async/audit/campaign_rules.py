@@ -96,8 +96,9 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         id="OA201",
         title="Live but not sending",
         severity=Severity.ERROR,
-        wording="status is live, e-mails are left to send, and the time since last_activity certainly exceeds the longest "
-        "wait_time of the steps by more than {days} days; if there was no activity, the time since creation is used",
+        wording="status is live, e-mails are left to send, and the time since last_activity is longer than {days} days plus the "
+        "longest wait_time of the steps; last_activity is rounded, so the shortest time that it can mean counts; if nothing was "
+        "sent and last_activity is unknown, the campaign's age counts",
         thresholds=MappingProxyType({"days": 4}),
         applies=conditions.check_sending,
         source="our own threshold: four days without sending are longer than a weekend with a public holiday",
@@ -108,7 +109,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         id="OA202",
         title="Live without steps or contacts",
         severity=Severity.WARNING,
-        wording="status is live, and steps or contacts is 0",
+        wording="status is live, and steps is 0 or contacts is 0",
         applies=conditions.check_content,
         source="a campaign sends the e-mails of its steps to its contacts",
         remedy="Add the missing steps or contacts, or pause the campaign.",
@@ -127,8 +128,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         id="OA205",
         title="Stale draft",
         severity=Severity.INFO,
-        wording="status is draft, the campaign was created more than {days} days ago, and last_activity is unknown or certainly "
-        "more than {days} days ago",
+        wording="status is draft, the campaign was created more than {days} days ago, and last_activity is unknown or more than "
+        "{days} days ago; last_activity is rounded, so the shortest time that it can mean counts",
         thresholds=MappingProxyType({"days": 30}),
         applies=conditions.check_stale_draft,
         source="our own threshold: contacts and offers that are a month old need a review before use",
@@ -139,7 +140,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         title="Paused for long",
         severity=Severity.INFO,
         wording="status is paused, e-mails are left to send, the campaign was created more than {days} days ago, and "
-        "last_activity is unknown or certainly more than {days} days ago",
+        "last_activity is unknown or more than {days} days ago; last_activity is rounded, so the shortest time that it can mean "
+        "counts",
         thresholds=MappingProxyType({"days": 30}),
         applies=conditions.check_paused,
         source="our own threshold: follow-ups after a month without contact read like new e-mails",
@@ -154,7 +156,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_campaign_bounces,
         source="Amazon SES recommends a bounce rate below 2 %, reviews accounts from 5 % and may pause them from 10 % (AWS "
-        "reputation metrics); WarmySender: sample of 50 e-mails or more",
+        "reputation metrics); the minimum sample of 50 e-mails follows WarmySender",
         remedy="Pause the campaign, verify the addresses of its remaining contacts, and remove those that fail.",
     ),
     CampaignRule(
@@ -165,8 +167,9 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         "created {days} days ago or earlier",
         thresholds=MappingProxyType({"warning": 0.01, "days": 7}),
         applies=conditions.check_replies,
-        source="below 1 % indicates significant problems with targeting, message or deliverability (suplexmail.com); the "
-        "average is 3.4 % (Instantly, 2026); the 7 days for replies to arrive are our own threshold",
+        source="a reply rate below 1 % indicates significant problems with targeting, message or deliverability "
+        "(suplexmail.com); the average is 3.4 % (Instantly, 2026); the minimum age of 7 days is our own threshold: contacts need "
+        "time to reply",
         remedy="Test inbox placement first; then narrow the list of contacts, or rewrite the first e-mail.",
     ),
     CampaignRule(
@@ -177,8 +180,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         "sent is {warning:.1%} or more; error if {error:.1%} or more",
         thresholds=MappingProxyType({"warning": 0.01, "error": 0.02, "sample": 50}),
         applies=conditions.check_unsubscribes,
-        source="cold e-mail: below 0.5 % is good, above 1 % is a problem (firstsales.io; automatedbdr.com); above 2 % the "
-        "contacts do not match the offer (mailwarm.com)",
+        source="for cold e-mail, an unsubscribe rate below 0.5 % is good, and a rate above 1 % is a problem (firstsales.io; "
+        "automatedbdr.com); if the rate is above 2 %, the contacts do not match the offer (mailwarm.com)",
         remedy="Narrow the list of contacts to those that the offer fits, and send fewer follow-ups.",
     ),
     CampaignRule(
@@ -187,7 +190,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         severity=Severity.ERROR,
         wording="bounces_num is above the number of e-mails sent, or a figure is negative, not a number or implausibly large",
         applies=conditions.check_campaign_figures,
-        source='sections "Campaign", "Step" and "Template" of the API documentation: these fields are counts, percentages and '
+        source='sections "Campaign", "Step" and "Template" of the API documentation: the figures are counts, percentages and '
         "times",
         remedy="Do not rely on the figures of this campaign; report the figures named in the message to the service's support.",
     ),
@@ -224,8 +227,8 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="Step without live templates",
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
-        wording="a live step has no live template, and either contacts still have to go through the step or the campaign is a "
-        "draft; the severity is warning unless the campaign is live",
+        wording="a live step has no live template, although contacts still have to go through the step or the campaign is a "
+        "draft; error if the campaign is live, otherwise warning",
         applies=conditions.check_live_templates,
         source="the service sends live templates only; contacts wait at a step without one",
         remedy="Make one of the step's templates live, or delete the step.",
@@ -244,9 +247,9 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="Unknown placeholder",
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
-        wording="a live template has a placeholder in double curly braces that is not the code of a field of the workspace, and "
-        "either contacts still have to go through the step or the campaign is a draft; the severity is warning unless the "
-        "placeholder resembles a code",
+        wording="a live template has a placeholder in double curly braces that is not the code of a field of the workspace; "
+        "only steps that contacts still have to go through and steps of drafts are checked; error if the placeholder resembles "
+        "such a code, otherwise warning",
         applies=conditions.check_placeholders,
         source='section "Workspace field" of the API documentation lists every field and variable of a workspace',
         remedy="Correct the placeholder, or create the field; until then, recipients may see the placeholder itself.",
@@ -255,13 +258,14 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         id="OA230",
         title="A variant gets more replies",
         severity=Severity.INFO,
-        wording="contacts still have to go through the step, and the evidence (e-value) that a live variant gets more replies "
-        "than another is at least {odds} times the number of pairs of variants; two variants are not compared if their numbers "
-        "of e-mails sent differ by more than {difference:.1%}",
+        wording="contacts still have to go through the step, and a live variant gets more replies than another; the evidence for "
+        "this (e-value) must be at least {odds} times the number of pairs of variants; two variants are compared only if their "
+        "numbers of e-mails sent differ by at most {difference:.1%}",
         thresholds=MappingProxyType({"odds": 20, "difference": 0.10}),
         applies=conditions.check_variants,
-        source="without a real difference, at most 5 % of all tests reach an e-value of 20, no matter how often they are checked "
-        "(Ville's inequality; Turner, Ly and Grünwald, arXiv 2106.02693); the limit on the difference in e-mails sent is our own",
+        source="if two variants have the same reply rate, their e-value reaches 20 in at most 5 % of tests, even if it is "
+        "computed every day (Ville's inequality; Turner, Ly and Grünwald, arXiv 2106.02693); the limit on the difference in "
+        "e-mails sent is our own",
         remedy="Turn off the variants with fewer replies.",
     ),
 )
@@ -272,13 +276,13 @@ WORKSPACE_RULES: Final[tuple[WorkspaceRule, ...]] = (
         id="OA240",
         title="Unused daily limits",
         severity=Severity.WARNING,
-        wording="in 30 days, the workspace's mailboxes sent less than {share:.1%} of what their daily limits allow in 22 working "
-        "days, and sending the remaining e-mails of the live campaigns takes at least {days} days at these limits; mailboxes and "
-        "campaigns younger than 30 days do not count",
+        wording="in the last 30 days, the workspace's mailboxes sent less than {share:.1%} of their capacity (daily limits x 22 "
+        "working days), and sending the remaining e-mails of the live campaigns takes at least {days} days at the full "
+        "daily limits; mailboxes and campaigns younger than 30 days do not count",
         thresholds=MappingProxyType({"share": 0.30, "days": 5}),
         applies=conditions.check_unused_limits,
-        source="our own thresholds: usage is below a third of the limits, although sending the remaining e-mails takes a working "
-        "week or more",
+        source="our own thresholds: less than a third of the limits is used, and the remaining e-mails take a working week or "
+        "more",
         remedy="Add the idle mailboxes to the live campaigns, and check the sending times of their schedules.",
     ),
 )

@@ -1,8 +1,9 @@
 """Report the campaigns of an audit: their problems, their numbers, and verdicts about A/B variants.
 
 `audit(client, spaces, campaigns=True)`, or `outreach-async audit --campaigns` on the command line, also reads the campaigns of
-each workspace. This takes one request for each page of 100 campaigns, one steps request for each campaign that has steps, and one
-request for the fields of each workspace whose templates contain placeholders. Therefore, campaigns are off by default:
+each workspace. One request is sent for each page of 100 campaigns, and one for the steps of each campaign that has steps. If
+templates of a workspace contain placeholders, one more request reads the workspace's fields. Because of these additional
+requests, an audit reads no campaigns by default:
 
 ```python
 import anyio
@@ -27,22 +28,22 @@ anyio.run(main)
 Findings
 --------
 The rules `OA201` to `OA290` check campaigns, their steps, and whether a workspace leaves its daily limits unused. These rules
-work like the rules about mailboxes: a policy turns them off and changes their thresholds, `explain` describes them, and
+work like the rules about mailboxes: a policy can turn them off or change their thresholds, `explain` describes them, and
 `Report.since` marks new and resolved findings. Findings about campaigns affect the verdict and the exit code. They deduct no
 points from a score, because scores describe mailboxes, but a critical finding limits the overall score to 40.
 
-Two things are never evaluated. Open rates are unreliable, because Apple Mail loads the images of unopened e-mails and thereby
-causes 50 to 60 % of recorded opens (benchmarkemail 2025, citing Litmus). Personalized templates are not compared with A/B
-variants, because their contacts are not chosen at random. `Report.not_judged` lists both.
+No rule uses open rates. They are unreliable, because Apple Mail loads the images of unopened e-mails and thereby causes 50 to
+60 % of recorded opens (benchmarkemail 2025, citing Litmus). Personalized templates are not compared with A/B variants, because
+their contacts are not chosen at random. `Report.not_judged` lists both limitations.
 
 Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; everything else is still checked.
 
 Numbers
 -------
-`report.campaigns` is `None` unless the audit read campaigns. `rows` has a row for each campaign. A number in a row is `None` if
-the number is missing or invalid, or if it is a total over steps and the steps were not read. `end` is the estimated end of the
-campaign. `totals` has the sums over the rows of each workspace. `comparisons` has a row for each step with several variants; see
-the guide `outreach_async.audit.variants`.
+`report.campaigns` is `None` unless the audit read campaigns. Its attribute `rows` has a row for each campaign, up to 10,000. A
+number in a row is `None` if it is missing or invalid. A total over steps is also `None` if the steps were not read. `end` is the
+estimated end of the campaign. `totals` has the sums over the campaigns of each workspace. `comparisons` has an item for each step
+with several variants; see the guide `outreach_async.audit.variants`.
 
 To follow the campaigns from day to day, compare each report with the report of the day before. `planned_end` is the first
 estimate of the end since contacts were last added. `since` copies `planned_end` from the earlier report, and rule `OA204` reports
@@ -108,8 +109,8 @@ class CampaignRow:
         unsubscribed_num: Number of unsubscribes, over all templates of all steps.
         left_to_send: E-mails left to send, over all steps.
         end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
-        planned_end: First estimate of the end since contacts were last added, in Unix seconds, from this report or from the
-            earlier reports that it was compared with.
+        planned_end: First estimate of the end since contacts were last added, in Unix seconds. `Report.since` copies it from
+            the earlier report. Without an earlier report, or if contacts were added after that report, it is equal to `end`.
         created: Creation time, in Unix seconds.
         last_activity: Time since the last activity, as human-readable text.
 

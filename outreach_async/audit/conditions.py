@@ -255,10 +255,10 @@ def check_blacklists(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the bounce rate is too high.
+    """Return a `Sign` if the measured bounce rate reaches the threshold `warning`.
 
-    The lower confidence bound of the rate determines the severity. If the bound is below every threshold or the sample is too
-    small, the finding has the severity of the rule.
+    The lower confidence bound of the rate, which is below the measured rate, determines the severity. If the bound reaches no
+    threshold, or the sample is too small, the sign's `sure` is false, and the finding has the severity of the rule.
     """
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if not sent or not bounced / sent >= thresholds["warning"]:
@@ -323,7 +323,7 @@ def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
     allowed = format_number(limit * WORKDAYS)
-    message = f"{format_number(sent)} e-mails sent in 30 days; the mailbox's daily limit allows {allowed}"
+    message = f"{format_number(sent)} e-mails sent in 30 days; the mailbox's daily limit allows {allowed} in that time"
     return Sign(message, {"sent_30days": sent, "daily_limit": limit})
 
 

@@ -40,12 +40,13 @@ def check(
     workspace: str = "",
     domain: DomainFacts | None = None,
 ) -> list[Finding]:
-    """Check one mailbox against every rule about single mailboxes. Rules about several mailboxes need `audit`.
+    """Check one mailbox against every rule about single mailboxes. For rules about several mailboxes, use `audit`.
 
     Args:
         mailbox: The mailbox (section "Mailbox" of the API documentation).
         policy: The policy to apply; by default, all rules with their default thresholds.
-        now: Time at which the mailbox was read, in Unix seconds. If omitted, the age is read from the fields `age` or `created`.
+        now: Time at which the mailbox was read, in Unix seconds. It is used to compute the age of the mailbox. If
+            omitted, the age is taken from the mailbox's field `age` or `created`.
         workspace: Id of the workspace, which is copied to the findings.
         domain: Facts about the mailbox's domain. By default, the domain is assumed to have no other mailbox.
 
@@ -77,7 +78,7 @@ def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding
 
 
 def build_finding(rule: Rule, sign: Sign, workspace: str, domain: str | None, sent_30days: Number, **subject: Any) -> Finding:
-    """Build a finding from a rule and the `Sign` of its condition. `subject` contains further fields of the finding."""
+    """Build a finding from a rule and the `Sign` that its condition returned. `subject` contains further fields."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
@@ -133,19 +134,21 @@ class FlaggedMailbox:
 
     @classmethod
     def of(cls, mailbox: Mailbox, workspace: str, findings: list[Finding]) -> FlaggedMailbox:
-        """Create a flagged mailbox from the values of `mailbox` that a report shows."""
+        """Create a flagged mailbox from a mailbox and its findings. Only the values that a report shows are kept."""
         figures = [valid_or_zero(getattr(mailbox, name)) for name in FIGURES]
         kind, status = str(mailbox.type), str(mailbox.status)
         return cls(workspace, mailbox.id, mailbox.email, kind, status, mailbox.server_ip, figures, findings)
 
 
 _KEPT_KINDS: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types", "server_ip": "servers"}
-"""Columns of `MailboxColumns` that contain group indexes, by kind of group. An audit stores a limited number of these groups."""
+"""Kinds of groups of which an audit stores a limited number. The values are names of columns in `MailboxColumns`."""
 
 MailboxFacts = tuple[int, str | None, str | None, str | None, int, int, int]
-"""The values of a mailbox that its groups need: digest, domain, server, type, e-mails sent in 30 days (in thousandths), daily
-limit (in thousandths), and flags. The domain, server or type is `None` if the mailbox has none, or if the mailbox comes from an
-`AuditPart` that dropped this domain, server or type because it had too many."""
+"""The values of a mailbox that are needed for the totals of its groups.
+
+The values are: digest, domain, server, type, e-mails sent in 30 days, daily limit, and flags. The e-mails and the limit are
+integers, in thousandths. The domain is `None` if the mailbox has none. It is also `None` if the mailbox comes from an `AuditPart`
+that had too many domains and dropped this one. The same applies to the server and the type."""
 
 
 class AuditState:
@@ -167,7 +170,8 @@ class AuditState:
     Attributes:
         totals: Totals of the checked mailboxes, by workspace, domain, type and server.
         flagged: For each workspace, its mailboxes with findings.
-        columns: For each workspace, its mailboxes as columns; empty if `key` is `None` and the audit has only one workspace.
+        columns: For each workspace, the values of its mailboxes. If `key` is `None`, only mailboxes that a rule about domains or
+            servers needs are stored. If there is also only one workspace, no mailboxes are stored.
     """
 
     def __init__(
@@ -238,7 +242,7 @@ class AuditState:
             self._servers.add_own(server, listed=flags & BLACKLISTED > 0)
 
     def _trim(self, *, pages_follow: bool) -> None:
-        """Drop domains, types and servers if there are too many. Then drop mailboxes that no remaining group needs."""
+        """Drop domains, types and servers if there are too many. Then drop the stored mailboxes that are no longer needed."""
         for kind, column in _KEPT_KINDS.items():
             totals = self.totals[kind]
             indexes = totals.trim(totals.slack if pages_follow else 0)
@@ -256,7 +260,10 @@ class AuditState:
         self._trim(pages_follow=False)
 
     def _count_once(self) -> None:
-        """Count each mailbox once for its domain and its server, with its values in the first workspace that lists it."""
+        """Count each mailbox only once in the figures of its domain and its server, even if several workspaces list it.
+
+        The values from the first of these workspaces are used.
+        """
         seen = CompactSet()
         for columns in self.columns:
             for digest, domain, server, _, sent, limit, flags in columns.rows():
@@ -296,7 +303,10 @@ class AuditState:
         )
 
     def _regrade_mailbox(self, flagged: FlaggedMailbox) -> FlaggedMailbox:
-        """Return a mailbox with the severity of its authentication findings recomputed from the domain's total daily limit."""
+        """Recompute the severity of a mailbox's authentication findings, and return the mailbox with the new findings.
+
+        The severity depends on the total daily limit of the domain.
+        """
         domain = flagged.findings[0].domain
         if domain is None or not any(finding.rule in self._authentication_rules for finding in flagged.findings):
             return flagged

@@ -1,4 +1,4 @@
-"""Define rules and their findings, and the groups and rows of mailboxes in a report."""
+"""Define the rules and findings of an audit, and the report's entries for mailboxes and groups of mailboxes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Thresholds: TypeAlias = Mapping[str, float]
 """Thresholds of a rule, by name."""
 
 FindingState = Literal["new", "unchanged", "resolved"]
-"""State of a finding compared with an earlier audit. SARIF's `baselineState` also has the values `new` and `unchanged`."""
+"""State of a finding compared with an earlier audit. `resolved` means that only the earlier audit has the finding."""
 
 RuleScope = Literal["mailbox", "domain", "server_ip", "workspace", "campaign", "step"]
-"""Subject of a rule's findings: one mailbox, all mailboxes of a domain or server, a workspace or errors while reading it, one
-campaign, or one step of a campaign."""
+"""Subject of a rule's findings. `domain` and `server_ip` stand for all mailboxes of a domain or server. `workspace` includes
+errors that occur while a workspace is read."""
 
 GroupKind = Literal["workspace", "domain", "type", "server_ip"]
 
 GROUP_KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
 
 _PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")
-"""Pattern of a percent sign and an optional `.0` before it, as `str.format` writes them. Reports write `2 %`, not `2.0%`."""
+"""Pattern of `%` or `.0%` after a digit. Reports show both `2%` and `2.0%` as `2 %`."""
 
 
 class Severity(StrEnum):
@@ -116,7 +116,7 @@ class Rule:
         source: Source of the thresholds.
         remedy: Recommended action; `<domain>` stands for the mailbox's domain, and names and DNS records are in backticks.
         thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
-        others: Further severities that the condition may return, besides `severity` and those named in `thresholds`.
+        others: Further severities that a finding can have, besides `severity` and those named in `thresholds`.
         scope: Subject of the findings.
 
     Example:
@@ -181,14 +181,14 @@ class Finding:
         message: Description of the problem, with the relevant numbers.
         remedy: Recommended action.
         confidence: `low` if the sample is too small to be certain; otherwise `high`.
-        sent_30days: E-mails that the mailbox, domain or server sent in 30 days. Mean scores weight a mailbox by this number.
-            `None` if the finding does not affect any score.
+        sent_30days: E-mails that the mailbox, domain or server sent in 30 days; `None` if the finding does not affect any score.
+            In mean scores, this number is the weight of a mailbox.
         server_ip: Address of the sending server if the finding is about the mailboxes of a server; otherwise `None`.
         campaign: Id of the campaign if the finding is about a campaign or one of its steps; otherwise `None`.
         campaign_name: Name of the campaign, as the service returned it.
         step: Id of the step if the finding is about a step; otherwise `None`.
         figures: The numbers that the finding is based on, by name; a number from the service has the name of its field.
-        state: State compared with an earlier audit; `None` if the report was not compared.
+        state: State compared with an earlier audit; `None` if there was no comparison.
 
     Example:
         ```python
@@ -272,7 +272,7 @@ class Row:
         server_ip: Address of the sending server.
         score: Score of the mailbox, from 0 to 100.
         severity: Severity of the worst finding.
-        rules: Ids of the rules that apply to the mailbox.
+        rules: Ids of the rules that have findings about the mailbox.
         daily_limit: Maximum e-mails per day.
         sent_today: E-mails sent today.
         sent_30days: E-mails sent in 30 days.

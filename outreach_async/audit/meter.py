@@ -18,7 +18,7 @@ class AuditProgress:
 
     Attributes:
         workspaces: Number of finished workspaces, including those that could not be read.
-        total: Number of workspaces of the audit.
+        total: Number of workspaces to audit.
         mailboxes: Number of mailboxes read.
         campaigns: Number of campaigns read, including those whose steps could not be read.
         rate: Recent reading rate, in mailboxes per second.
@@ -52,7 +52,7 @@ class ProgressMeter:
     """Counts the workspaces, mailboxes and campaigns that an audit has read, and measures the rate.
 
     Args:
-        workspaces: Number of workspaces of the audit.
+        workspaces: Number of workspaces to audit.
         throttle: The throttle of the audit.
         now: The current time of the event loop's clock, in seconds.
     """
@@ -76,7 +76,7 @@ class ProgressMeter:
         self._pages_left[workspace] = self._pages_left.get(workspace, 0) + count
 
     def add_request(self, workspace: str) -> None:
-        """Count a response other than a page of mailboxes. The response counts like a page in the estimate of the time left."""
+        """Count a response that is not a page of mailboxes. The estimate of the time left treats the response like a page."""
         self._pages_left[workspace] = max(0, self._pages_left.get(workspace, 0) - 1)
         self._pages_read += 1
         self._page_rate.add(1)

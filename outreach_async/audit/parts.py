@@ -1,7 +1,8 @@
 """Audit in parts, in several processes or on several hosts, and merge the parts into one report.
 
 `audit_part` reads some of the workspaces; `merge` builds the report about all workspaces. The guide `outreach_async.audit` shows
-how to call both with a process pool. With Dask (extra `dask`), map a function that calls `audit_part` over groups of workspaces:
+how to call both with a process pool. With Dask (extra `dask`), pass groups of workspaces to `Client.map`. Each task then calls
+`audit_part` for one group:
 
 ```python
 import os
@@ -37,7 +38,7 @@ if __name__ == "__main__":
 For several machines, pass the scheduler's address to `Client`, and set `OUTREACH_BASE_URL` in the environment of the workers.
 If a worker dies, Dask runs its part again on another worker; after four such failures, the part fails. A repeated part starts
 from its beginning, so choose groups of workspaces that take minutes rather than hours to read. Dask shows task arguments,
-including the salt, to everybody who can reach the scheduler. All workers share the service's rate limit: give each
+including the secret `salt`, to everybody who can reach the scheduler. All workers share the service's rate limit: give each
 `OutreachClient` a `RedisRate`, or divide the limit among the workers.
 """
 
@@ -110,8 +111,9 @@ class AuditPart:
         at: Time of the audit, in Unix seconds.
         policy: Hash of the rules of the policy.
         salt: Hash of the salt; `merge` rejects parts with different salts.
-        dropped: For each kind of group (domain, type, server) of which the part dropped some, because there were too many: the
-            largest digest of the groups that the part kept. `merge` drops all groups of this kind with larger digests.
+        dropped: Largest digest that was kept, by kind of group (`domain`, `type` or `server_ip`). If there are too many groups of
+            a kind, the part drops those with the largest digests; `merge` then drops all groups with digests above the kept one.
+            A kind is missing if none of its groups were dropped.
         workspaces: The workspaces of the part.
 
     Example:
@@ -184,7 +186,7 @@ async def audit_part(
             whether a part contains an address.
         policy: The policy to apply; the same for all parts. By default, all rules with their default thresholds.
         campaigns: Whether to check the campaigns of the workspaces as well; the same for all parts.
-        display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
+        display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the API documentation).
         deadline: Limit in seconds for this part; `None` for no limit.
 
     Raises:
@@ -291,7 +293,7 @@ def _most_complete(parts: Iterable[AuditPart], workspaces: set[str]) -> dict[str
         reads_campaigns.add(each.campaigns is not None)
         if each.workspace not in workspaces:
             shown = shorten(repr(each.workspace), 80)
-            raise InvalidRequest(f"parts: expected only workspaces of the audit, got {shown}; add this one to `workspaces`")
+            raise InvalidRequest(f"parts: expected only workspaces of the audit, got {shown}; add this id to `workspaces`")
         # Equally complete readings are compared by their data, so that the order of the parts has no effect.
         best[each.workspace] = max(best.get(each.workspace, each), each, key=_completeness)
     if len(reads_campaigns) > 1:

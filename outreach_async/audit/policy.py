@@ -80,8 +80,8 @@ class Policy:
         campaign_rules: Rules about one campaign.
         step_rules: Rules about one step of a campaign.
         workspace_rules: Rules about the mailboxes and campaigns of a workspace.
-        comparison_rules: Rules that compare a campaign in two audits. `Report.since` applies these rules.
-        conditions: Condition and thresholds of each rule in `mailbox_rules`, prepared once because every mailbox needs them.
+        comparison_rules: Rules that compare the results of two audits for one campaign. `Report.since` applies these rules.
+        conditions: Condition and thresholds of each rule in `mailbox_rules`, computed once for all mailboxes.
 
     Example:
         ```python
@@ -218,7 +218,11 @@ def explain(name: str, policy: Policy | None = None) -> str:
 
 
 def enabled_comparison_rules(used: PolicyUsed) -> tuple[ComparisonRule, ...]:
-    """Return the enabled rules that compare a campaign in two audits, with the thresholds of the later audit's policy."""
+    """Return the enabled rules that compare the results of two audits for one campaign.
+
+    Args:
+        used: The policy of the later audit. It determines which rules are enabled, and their thresholds.
+    """
     return _enabled_rules(campaign_rules.COMPARISON_RULES, used)
 
 
@@ -278,7 +282,7 @@ def _require_figure(where: str, value: object) -> float:
 
 
 def _check_order(key: str, figures: Mapping[str, float]) -> None:
-    """Raise `InvalidRequest` if a severity has a lower threshold than a milder severity."""
+    """Raise `InvalidRequest` if the threshold of a severity is lower than that of a milder severity."""
     graded = [(severity, figures[severity]) for severity in Severity if severity in figures]
     for (worse, high), (milder, low) in pairwise(graded):
         if high < low:
@@ -298,7 +302,7 @@ def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) 
 def _suggest(name: str, known: Iterable[str]) -> str:
     """Return a suggestion for a misspelled name, such as `; did you mean 'off'?`; empty if no known name is similar.
 
-    If several names are similar, the one that matches `name` at the most character positions is suggested.
+    If several names are similar, the function suggests the one with the most characters at the same positions as in `name`.
     """
     names = list(known)
     near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))

@@ -48,7 +48,7 @@ GroupFigure: TypeAlias = Callable[[Group], float]
 _GROUP_FIGURES: Final[tuple[tuple[str, str, GroupFigure], ...]] = (
     ("score", "Score of the {kind}, from 0 to 100", lambda group: group.score),
     ("mailboxes", "Checked mailboxes of the {kind}", lambda group: group.mailboxes),
-    ("sent_30days_emails", "E-mails that the mailboxes of the {kind} sent in 30 days", lambda group: group.sent_30days),
+    ("sent_30days_emails", "E-mails that the mailboxes of the {kind} sent in the last 30 days", lambda group: group.sent_30days),
     ("daily_limit_emails", "Sum of the daily limits of the {kind}, in e-mails per day", lambda group: group.daily_limit),
 )
 
@@ -58,8 +58,9 @@ _UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud
 def render_prometheus(report: Report) -> str:
     """Render the metrics of a report in the Prometheus text format.
 
-    The workspaces and domains are those in `Report.groups`: at most the 1,000 worst of each kind. There are two exceptions:
-    gauges about campaigns cover the 1,000 workspaces with the most campaigns, and `workspace_unreadable` covers every workspace.
+    Gauges of workspaces and domains cover those in `Report.groups`: at most the 1,000 worst workspaces and the 1,000 worst
+    domains. There are two exceptions. Gauges about campaigns cover the 1,000 workspaces with the most campaigns. The gauge
+    `workspace_unreadable` covers every workspace.
 
     Raises:
         InvalidRequest: The extra `prometheus` is not installed.
@@ -152,9 +153,9 @@ _CAMPAIGN_FIGURES: Final = (
     ("campaign_sent_emails", "E-mails that the campaigns of the workspace have sent", "sent"),
     ("campaign_replies", "Replies to the campaigns of the workspace", "replies_num"),
     ("campaign_bounces", "Bounced e-mails of the campaigns of the workspace", "bounces_num"),
-    ("campaign_left_to_send_emails", "E-mails that the live campaigns of the workspace have left to send", "left_to_send"),
+    ("campaign_left_to_send_emails", "E-mails left to send by the live campaigns of the workspace", "left_to_send"),
 )
-"""Gauges about the campaigns of a workspace: for each, its name, its help text and the field of `CampaignTotals`."""
+"""Gauges about campaigns. Each tuple has a gauge's name, its help text, and the field of `CampaignTotals` that has the value."""
 
 
 def _campaign_gauges(campaigns: CampaignResults | None) -> Iterator[Gauge]:

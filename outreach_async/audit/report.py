@@ -40,8 +40,8 @@ class Report:
     Attributes:
         mailboxes: Number of checked mailboxes.
         unreadable: Ids of the workspaces that could not be read completely.
-        findings: Findings, the worst first. Findings of equal severity are in the order of workspaces, mailboxes and rules,
-            followed by those about domains and servers.
+        findings: Findings, the worst first. Findings of equal severity are in the order of workspaces, mailboxes and rules.
+            Among them, findings about domains and servers come last.
         scores: Scores overall, by workspace and by domain.
         workspaces: Ids of the workspaces, in the order given, without duplicates.
         denied: True if nothing could be read because the service responded with 401 or 403 for every workspace.
@@ -50,13 +50,13 @@ class Report:
         groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
         totals: Number of groups of each kind, including groups that are not in `groups`. Numbers above a million are estimates.
         rows: Mailboxes with findings, the worst first; at most 1,000.
-        not_judged: Properties that the audit cannot check, because the service's fields do not show them, or because there are
-            more than a million domains, types or servers.
+        not_judged: Descriptions of what the audit does not check, such as complaint rates. If there are more than a million
+            domains, types or servers, a description says how many of them were left out.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
-        history: Scores and counts of at most 100 earlier audits, oldest first: those of the reports that this report was
-            compared with, and those in the histories of these reports.
-        last_read: For each workspace that this audit could not read completely: the time of the last complete reading, in Unix
-            seconds. The data about the workspace is from that reading. Only the baseline of a brief has this attribute set.
+        history: Scores and counts of at most 100 earlier audits, oldest first. The method `since` collects them from the earlier
+            reports and their histories.
+        last_read: Ids of workspaces that this audit could not read completely, with the time of their last complete reading in
+            Unix seconds. The data about such a workspace is from that reading. Only `build_baseline` sets this attribute.
         campaigns: The campaigns and their totals; `None` if the audit did not read campaigns.
 
     Example:
@@ -252,7 +252,7 @@ class Delta:
             audit.
         name: Display name of the subject: a mailbox's address, a campaign's name, otherwise the key.
         rule: Id of the rule whose finding contains the number; `None` if the number is not part of a finding.
-        figure: Name of the number, such as `score` or `blacklists`; a `severity` is a number from 1 (info) to 4 (critical).
+        figure: Name of the number, such as `score`, `blacklists` or `severity`. Severities range from 1 (info) to 4 (critical).
         before: Earlier value; `None` if the earlier report does not contain the number.
         after: Current value; `None` if the later report does not contain the number.
 
@@ -352,9 +352,11 @@ def _ids_without(workspaces: Sequence[str], others: Iterable[str]) -> list[str]:
 
 
 def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
-    """Return the earlier finding that matches each later finding, and the earlier findings without a match.
+    """Match the findings of two audits. Each finding is matched at most once.
 
-    Each finding is matched at most once.
+    Returns:
+        Two lists. The first contains an item for each later finding: the matching earlier finding, or `None`. The second contains
+        the earlier findings without a match.
     """
     matches: list[Finding | None] = [None] * len(later)
     left = dict(enumerate(earlier))
@@ -374,7 +376,10 @@ def _exact_key(finding: Finding) -> Hashable:
 
 
 def _workspace_independent_key(finding: Finding) -> Hashable:
-    """Return a key that does not contain the workspace, unless the finding is about the workspace itself."""
+    """Return a key that is equal for matching findings in different workspaces.
+
+    The key contains the workspace only if the finding is about the workspace itself.
+    """
     shared = finding.step or finding.campaign or finding.domain or finding.server_ip
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 

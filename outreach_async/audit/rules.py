@@ -29,8 +29,8 @@ class MailboxRule(Rule):
 
     Attributes:
         applies: The condition, a function without side effects.
-        lack: Kind of authentication whose absence the rule reports, such as `SPF record`; `None` for other rules. The
-            severity of missing authentication depends on the whole domain.
+        lack: What a mailbox lacks if the rule applies, such as `SPF record`; `None` if the rule is not about SPF, DKIM or
+            DMARC. If `lack` is set, the total daily limit of the domain determines the severity.
 
     Example:
         ```python
@@ -91,13 +91,13 @@ _BULK_SOURCE: Final = (
 
 
 def _authentication_rule(id_: str, *, name: str, lack: str, remedy: str) -> MailboxRule:
-    """Return the rule that reports missing SPF, DKIM or DMARC. The mailbox field to check is `name` in lower case."""
+    """Return a rule that reports mailboxes without `name`, which is `SPF`, `DKIM` or `DMARC`."""
     field = name.lower()
     return MailboxRule(
         id=id_,
         title=f"No {name}",
         severity=Severity.ERROR,
-        wording=f"{field} is false; critical if the daily_limit of the domain's mailboxes adds up to {{critical:,}} or more",
+        wording=f"{field} is false; critical if the daily limits of the domain's mailboxes add up to {{critical:,}} or more",
         thresholds=MappingProxyType({"critical": 5000}),
         applies=conditions.missing_authentication(field, lack),
         lack=lack,
@@ -155,9 +155,9 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA120",
         title="High bounce rate",
         severity=Severity.INFO,
-        wording="bounced_30days / sent_30days is {warning:.1%} or more; the severity depends on the lower 95 % confidence bound "
-        "of this rate (Wilson): warning if at least {warning:.1%}, error if at least {error:.1%}, critical if at least "
-        "{critical:.1%}; info if the bound is lower, or if fewer than {sample} e-mails were sent",
+        wording="bounced_30days / sent_30days is {warning:.1%} or more; if {sample} or more e-mails were sent, the lower 95 % "
+        "confidence bound (Wilson) of this rate sets the severity: warning from {warning:.1%}, error from {error:.1%}, critical "
+        "from {critical:.1%}; in all other cases, the severity is info",
         thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_bounce_rate,
         source="Amazon SES recommends a bounce rate below 2 %, reviews accounts from 5 % and may pause them from 10 % (AWS "
@@ -189,11 +189,11 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         title="Daily limit too high for Google",
         severity=Severity.WARNING,
         wording="type is Google and daily_limit is above {warning:,}, or above {young:,} while the mailbox is younger than "
-        "{days:,} days; error above {error:,}, critical above {critical:,}",
+        "{days:,} days; the severity is error if daily_limit is above {error:,}, and critical if it is above {critical:,}",
         thresholds=MappingProxyType({"warning": 100, "young": 40, "days": 365, "error": 500, "critical": 2000}),
         applies=conditions.check_provider_limit,
         source="lemlist: never above 100 a day, 40 in the first year (help.lemlist.com/4508367, 7328886); Google Workspace "
-        "allows 2,000 a day, and a trial 500 (support.google.com/a/answer/166852)",
+        "allows 2,000 e-mails a day, and 500 in a trial (support.google.com/a/answer/166852)",
         remedy="Lower the daily limit of the mailbox, and spread its volume over more mailboxes.",
     ),
     MailboxRule(
@@ -212,7 +212,7 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         id="OA133",
         title="Unused capacity",
         severity=Severity.INFO,
-        wording="sent_30days is below {share:.1%} of daily_limit x 22 working days, unless the mailbox is younger than {days} "
+        wording="sent_30days is below {share:.1%} of daily_limit x 22 (working days), unless the mailbox is younger than {days} "
         "days",
         thresholds=MappingProxyType({"share": 0.10, "days": 30}),
         applies=conditions.check_unused_capacity,
@@ -298,8 +298,8 @@ DOMAIN_RULES: Final[tuple[DomainRule, ...]] = (
         id="OA171",
         title="Bulk sending without full authentication",
         severity=Severity.CRITICAL,
-        wording="the domain's sent_30days / 22 working days is {daily:,} or more, and one of its mailboxes has no SPF, "
-        "DKIM or DMARC",
+        wording="the mailboxes of the domain send {daily:,} or more e-mails per working day (sent_30days / 22), and at least one "
+        "of them lacks SPF, DKIM or DMARC",
         thresholds=MappingProxyType({"daily": 5000}),
         applies=conditions.check_bulk_authentication,
         source="Gmail and Microsoft reject e-mail from a domain that sends 5,000 a day, unless it has SPF, DKIM and DMARC "
@@ -395,6 +395,6 @@ UNKNOWABLE: Final[tuple[str, ...]] = (
 
 UNKNOWABLE_OF_CAMPAIGNS: Final[tuple[str, ...]] = (
     "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens prove nothing",
-    "personalized templates compared with A/B variants: the contacts of a personalized template are not chosen at random",
+    "comparisons of personalized templates with A/B variants: the contacts of a personalized template are not chosen at random",
 )
 """Properties that an audit of campaigns cannot check."""

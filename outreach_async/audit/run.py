@@ -42,15 +42,15 @@ T = TypeVar("T")
 _PAGES_AT_ONCE: Final = 2
 """Maximum number of pages of one workspace to request concurrently."""
 _MIN_LARGE_AT_ONCE: Final = 2
+"""This many workspaces with several pages can always be read concurrently, even if they exceed `_MAX_LATER_MAILBOXES`."""
 _MAX_LATER_MAILBOXES: Final = 8_000
-"""Maximum number of mailboxes on second and later pages that are in memory at the same time. The limit bounds memory: decoding a
-page of 2,000 mailboxes takes 4 MB. `_MIN_LARGE_AT_ONCE` workspaces with several pages are always read concurrently, even above
-the limit."""
+"""Maximum number of mailboxes from second and later pages that are in memory at the same time. Decoding a page of 2,000 mailboxes
+takes 4 MB."""
 
 
 @attrs.frozen
 class ReadSummary:
-    """Summary of reading one workspace, from which the report is built.
+    """Summary of reading one workspace. The report is built from the summaries of all workspaces.
 
     Attributes:
         workspace: Id of the workspace.
@@ -76,7 +76,8 @@ class WorkspaceReadResult:
     Attributes:
         workspace: Id of the workspace.
         mailboxes: Number of mailboxes read.
-        undecodable: Mailboxes that do not match the API documentation. A repeated mailbox is listed once if its id is readable.
+        undecodable: Mailboxes that do not match the API documentation. If pages repeat a mailbox, it is listed once, unless its
+            id is unreadable.
         missing: Number of mailboxes that `total_found` counts but the pages did not contain.
         error: The error that ended the reading early; `None` if the workspace was read completely.
         campaigns: The campaigns of the workspace; `None` if the audit does not read campaigns.
@@ -110,7 +111,7 @@ class WorkspaceReadResult:
             value = item.fields.get("email")
             email = value if isinstance(value, str) else None
             domain = None if email is None else email_domain(email)
-            message = f"does not match the interface: {shorten(item.error, MAX_ERROR_SHOWN)}"
+            message = f"does not match the documented API: {shorten(item.error, MAX_ERROR_SHOWN)}"
             add(UNDECODABLE, message, mailbox=item.id, email=email, domain=domain)
         if self.error is not None:
             read = f" completely (mailboxes read: {self.mailboxes:,})" if self.mailboxes else ""
@@ -133,8 +134,8 @@ async def audit(
     """Read and check every mailbox of the workspaces, and return a report.
 
     Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
-    and everything else is still checked. Besides the mailboxes with findings, the audit stores about 50 bytes per mailbox, and
-    the totals of at most a million domains, a million types and a million servers.
+    and everything else is still checked. The audit stores the mailboxes with findings, and about 50 bytes for every
+    mailbox. It also stores totals for at most a million domains, a million mailbox types and a million servers.
 
     While the service is down or throttles requests, the audit waits. The client's deadline does not limit these waits. The audit
     ends after 15 minutes without a successful request, or after a few failures if it never reached the service. The remaining
@@ -144,9 +145,9 @@ async def audit(
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
-        campaigns: Whether to check the campaigns of the workspaces as well. This costs a steps request for each campaign; see
-            `outreach_async.audit.campaigns`.
-        display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
+        campaigns: Whether to check the campaigns of the workspaces as well. This takes additional requests, such as one for the
+            steps of each campaign; see `outreach_async.audit.campaigns`.
+        display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the API documentation).
         deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
             unreadable.
         clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time.
@@ -174,18 +175,18 @@ def stream(
     deadline: float | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AuditRun:
-    """Return an audit that yields each finding as soon as the finding is final; otherwise, it works like `audit`.
+    """Return an audit that works like `audit`, but yields each finding as soon as the finding is final.
 
-    Each finding of the report is yielded once. Findings that depend on a whole domain or server (OA101 to OA103, and findings
-    about domains and servers) are yielded after all mailboxes have been read.
+    Each finding of the report is yielded once. Findings about domains and servers are yielded after all mailboxes have been
+    read. The same applies to OA101 to OA103, which depend on all mailboxes of a domain.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
-        campaigns: Whether to check the campaigns of the workspaces as well. This costs a steps request for each campaign; see
-            `outreach_async.audit.campaigns`.
-        display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the interface).
+        campaigns: Whether to check the campaigns of the workspaces as well. This takes additional requests, such as one for the
+            steps of each campaign; see `outreach_async.audit.campaigns`.
+        display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the API documentation).
         deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
             unreadable.
         clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time.
@@ -261,7 +262,7 @@ class AuditRun:
         return findings.report
 
     async def __aenter__(self) -> Findings:
-        """Start reading the workspaces, and return the findings to iterate over."""
+        """Start reading the workspaces, and return an iterator over the findings."""
         if self._started:
             raise InvalidRequest("stream: this audit has already started; call stream() again to start another")
         self._started = True
@@ -297,7 +298,7 @@ class AuditRun:
             self._findings.close()
 
     def __aiter__(self) -> NoReturn:
-        """Raise `InvalidRequest`: an audit needs `async with`, because only the end of a block can cancel the remaining reads."""
+        """Raise `InvalidRequest`. An audit needs `async with`, because the end of the block cancels the remaining reads."""
         raise InvalidRequest(
             "stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside the block"
         )
@@ -388,7 +389,7 @@ class AuditRun:
         return page
 
     async def _run_in_time(self, workspace: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Await a request about campaigns, steps or fields; raise `DeadlineExceeded` if the audit's deadline passes first."""
+        """Await a request for campaigns, steps or fields; raise `DeadlineExceeded` if the audit's deadline passes first."""
         result = await self._await_in_time(call)
         self._progress.add_request(workspace)
         return result
@@ -446,7 +447,7 @@ class Findings(AsyncIterator[Finding]):
             await taken.wait()
 
     def end(self, result: Report | Exception) -> None:
-        """End the iteration, and store the report or the error that the iteration raises."""
+        """Store the result, and end the iteration. A result that is an exception is raised after the last finding."""
         self._result = result
         self._sender.close()
 
@@ -509,4 +510,4 @@ def _describe_dropped(totals: Mapping[GroupKind, GroupTotals]) -> Iterator[str]:
     for kind, name in _KIND_NAMES.items():
         if totals[kind].threshold is not None:
             kept, count = len(totals[kind]), totals[kind].distinct
-            yield f"the totals of {max(0, count - kept):,} of about {count:,} {name} (too many to store): audit fewer workspaces"
+            yield f"the totals of {max(0, count - kept):,} of about {count:,} {name}: too many to store; audit fewer workspaces"

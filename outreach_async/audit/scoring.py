@@ -120,8 +120,8 @@ class GroupStats:
     """The deducted points and the number of findings of a group of mailboxes.
 
     Attributes:
-        weighted_points: Sum of the products of each mailbox's deducted points and its e-mails sent in 30 days.
-        points: Sum of the points deducted from each mailbox.
+        weighted_points: Deducted points times e-mails sent in 30 days, summed over all mailboxes.
+        points: Sum of the deducted points of all mailboxes.
         group_points: Points deducted for findings about the group itself.
         capped: Whether a critical finding limits the score to `CRITICAL_CAP`.
         counts: Number of findings, indexed by the rank of the severity.
@@ -134,12 +134,12 @@ class GroupStats:
     counts: list[int] = attrs.field(factory=lambda: [0] * len(Severity))
 
     def add(self, ranks: Iterable[int], points: int = 0, sent: Number = 0) -> None:
-        """Add the findings about a mailbox or group to the counts, and the deducted points of a mailbox to the sums.
+        """Count findings about the group or one of its mailboxes. For a mailbox, also add its deducted points.
 
         Args:
             ranks: The rank of each finding's severity.
-            points: Points that the findings deduct from a mailbox.
-            sent: E-mails that the mailbox sent in 30 days.
+            points: Points deducted from the mailbox; 0 for findings about the group.
+            sent: E-mails that the mailbox sent in 30 days; 0 for findings about the group.
         """
         self.weighted_points += points * sent
         self.points += points
@@ -165,7 +165,7 @@ class GroupScores:
     """Computes the scores, the groups and the mailbox rows of a report.
 
     Args:
-        totals: Totals of the checked mailboxes, by kind of group.
+        totals: Totals of each group's checked mailboxes, by kind of group.
         final: All findings of the audit.
     """
 

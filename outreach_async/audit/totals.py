@@ -1,4 +1,8 @@
-"""Store, in bounded memory, the totals of mailboxes by group, and the mailbox data that rules about groups need."""
+"""Compact storage for the data of an audit.
+
+`GroupTotals` stores totals of mailboxes by workspace, domain, type or server. `MailboxColumns` stores the mailboxes of a
+workspace. `CompactSet` stores hashes of names.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,18 @@ import attrs
 from outreach_async.models import Number
 
 MAX_KEPT: Final = 1_000_000
-"""Maximum number of domains, of types and of servers whose totals an audit stores. A million domains take about 250 MB."""
+"""Maximum number of domains whose totals an audit stores. The same maximum applies to types, and to servers.
+
+The totals of a million domains take about 250 MB.
+"""
 
 _HASH_BITS: Final = 64
 _MAX_SUM: Final = 2**63 - 1
-"""Maximum of a sum, in thousandths. Larger sums are capped at this value, so that the order of addition has no effect."""
+"""Largest sum that can be stored, in thousandths. Larger sums are capped at this value."""
 
 
 def to_thousandths(figure: Number) -> int:
-    """Convert a number to whole thousandths, because sums of whole numbers do not depend on the order of addition."""
+    """Return a number in thousandths, rounded to an integer. Sums of integers do not depend on the order of addition."""
     return round(figure * 1000)
 
 
@@ -53,12 +60,13 @@ class MailboxTotals:
 
 
 class GroupTotals:
-    """Totals of mailboxes by key, such as the domain. Each key has an index, which `trim` changes.
+    """Totals of mailboxes by key. The keys are workspaces, domains, types or servers.
 
-    Arrays store the totals to save memory, because a million mailboxes may have 250,000 domains.
+    A million mailboxes may have 250,000 domains. To save memory, the totals are stored in arrays. Each key has an index in these
+    arrays. The indexes change when `trim` drops keys.
 
-    If there are too many keys, those with the smallest digests are kept. The order in which keys are added therefore does not
-    affect which keys are kept. The totals of the kept keys are exact, because a kept key has never been dropped before.
+    If there are too many keys, `trim` keeps the keys with the smallest digests. Therefore, the kept keys do not depend on the
+    order in which keys are added. A dropped key is never added again, so the totals of the kept keys are complete.
 
     Args:
         most: Maximum number of keys that `trim` keeps.
@@ -106,7 +114,7 @@ class GroupTotals:
         self._listed[index] += listed
 
     def add_repeated(self, index: int, sent: int, limit: int) -> None:
-        """Record a mailbox that the totals of a domain count twice, so that `once` subtracts the duplicate."""
+        """Record a duplicate of a mailbox in the totals of a domain. `once` subtracts the recorded duplicates."""
         mailboxes, all_sent, all_limits = self._repeated.get(index, (0, 0, 0))
         self._repeated[index] = mailboxes + 1, min(_MAX_SUM, all_sent + sent), min(_MAX_SUM, all_limits + limit)
 
@@ -132,7 +140,7 @@ class GroupTotals:
         return array("i", (next(numbers) if is_kept else -1 for is_kept in kept))
 
     def limit(self, threshold: int) -> None:
-        """Reject new keys with a digest above `threshold`. `merge` calls this method if a part of the audit dropped such keys."""
+        """Reject new keys with a digest above `threshold`. `merge` calls this method for each `AuditPart` that dropped keys."""
         self.threshold = min(threshold, threshold if self.threshold is None else self.threshold)
 
     @property
@@ -152,7 +160,7 @@ class GroupTotals:
         return iter(self._indexes)
 
     def mailbox_count(self, key: str) -> int:
-        """Return the number of mailboxes with a key. The key must already have been added."""
+        """Return the number of mailboxes counted under a key. The key must be stored."""
         return self._mailboxes[self._indexes[key]]
 
     def __getitem__(self, key: str) -> MailboxTotals:
@@ -195,16 +203,18 @@ BLACKLISTED: Final = 2
 
 
 class MailboxColumns:
-    """The mailboxes of a workspace as columns, with the data that rules about groups need, in 37 bytes per mailbox.
+    """The mailboxes of a workspace, stored as columns. A mailbox takes 37 bytes.
+
+    An index of -1 stands for a missing domain, server or type, or for one whose totals are not stored.
 
     Attributes:
         digests: Digest of the mailbox's id and address.
-        domains: Index of the domain in the totals of domains; -1 if the mailbox has no domain, or if the domain is not kept.
-        servers: Index of the server in the totals of servers; -1 as for `domains`.
-        types: Index of the type in the totals of types; -1 as for `domains`.
+        domains: Index of the domain in the totals of domains.
+        servers: Index of the server in the totals of servers.
+        types: Index of the type in the totals of types.
         sent: E-mails sent in 30 days, in thousandths.
         limits: Daily limit, in thousandths.
-        flags: `OWN_SERVER` and `BLACKLISTED`.
+        flags: Sum of the flags that apply: `OWN_SERVER`, `BLACKLISTED`.
     """
 
     def __init__(self) -> None:
@@ -236,7 +246,7 @@ class MailboxColumns:
         setattr(self, name, array("i", (index if index < 0 else indexes[index] for index in getattr(self, name))))
 
     def drop_unused(self) -> None:
-        """Drop the mailboxes that no rule about groups needs, because their domain and their server are no longer kept."""
+        """Drop the mailboxes that no rule about domains or servers needs; see `is_used`."""
         used = bytearray(map(is_used, self.domains, self.servers, self.flags))
         if not all(used):
             for name, column in self.arrays.items():
@@ -244,7 +254,16 @@ class MailboxColumns:
 
 
 def is_used(domain: int, server: int, flags: int) -> bool:
-    """Return whether a rule about groups needs a mailbox, given the indexes of its domain and server, and its flags."""
+    """Return whether a rule about domains or servers needs a mailbox.
+
+    Rules about domains need the mailboxes whose domain is stored. Rules about servers need the mailboxes of type `SMTP & IMAP`
+    whose server is stored.
+
+    Args:
+        domain: Index of the mailbox's domain; -1 if it is not stored.
+        server: Index of the mailbox's server; -1 if it is not stored.
+        flags: Flags of the mailbox.
+    """
     return domain >= 0 or (server >= 0 and flags & OWN_SERVER > 0)
 
 

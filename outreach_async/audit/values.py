@@ -1,8 +1,8 @@
 """Validate and format numbers, compute confidence bounds, and parse relative times.
 
-A relative time such as `2 months ago` is rounded, so it is parsed as the interval of all times that it may describe. The
-JavaScript library dayjs uses the first unit that fits, and rounds to the nearest number. Other libraries round down, and write
-`1 day` instead of `a day`. The interval covers both conventions. Sources: dayjs's plugin relativeTime and its English locale.
+A relative time such as `2 months ago` is rounded, so it is parsed as the interval of all times that it may describe. Libraries
+round differently. The JavaScript library dayjs rounds to the nearest number, and writes `a day`. Other libraries round down, and
+write `1 day`. The interval is wide enough for both. Sources: dayjs's plugin relativeTime and its English locale.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Z_95: Final = 1.6448536269514722
 
 
 MAX_FIGURE: Final = 10**15
-"""The largest plausible number in a response. A sum of whole numbers is exact in floating point if it is at most this large."""
+"""The largest plausible number in a response. Floating-point numbers represent all whole numbers up to this size exactly."""
 
 
 def valid_or_none(value: Number) -> Number | None:
@@ -59,9 +59,10 @@ def format_percent(share: float) -> str:
 def wilson_lower(events: Number, trials: Number) -> float:
     """Return the lower bound of the true rate with 95 % confidence (one-sided Wilson score interval).
 
-    For example, if a healthy mailbox with a true bounce rate of 1 % has sent 200 e-mails, its measured rate exceeds 2 % in 1 of
-    20 cases. The bound exceeds 2 % in only 1 of 1,000 cases. For a true bounce rate of 5 % and 660 e-mails, the bound exceeds
-    2 % in 99.5 % of the cases.
+    A rule compares this bound with its threshold, because the measured rate of a small sample is inaccurate. For example, assume
+    a threshold of 2 % for the bounce rate. A mailbox with a true rate of 1 % has sent 200 e-mails: its measured rate exceeds the
+    threshold in 1 of 20 cases, but the bound does so in only 1 of 1,000 cases. Another mailbox with a true rate of 5 % has sent
+    660 e-mails: the bound exceeds the threshold in 99.5 % of the cases.
 
     Args:
         events: Number of events; a number above `trials` counts as `trials`.
@@ -111,9 +112,10 @@ _UNITS: Final = {
     "month": (Interval(25.5 * DAY, 46.5 * DAY), 28 * DAY, 31 * DAY),
     "year": (Interval(10.5 * 28 * DAY, 549 * DAY), 365 * DAY, 366 * DAY),
 }
-"""For each unit: the range of durations that words such as `a day` can mean, and the minimum and maximum length of the unit.
+"""The durations, in seconds, that are needed to parse each unit.
 
-All values are in seconds. For example, `a day` can mean 21.5 to 35.5 hours.
+The first item of a value is the range of durations that the unit can mean after `a` or `an`. For example, `a day` can mean 21.5
+to 35.5 hours. The other two items are the minimum and maximum length of one unit. For example, a month has 28 to 31 days.
 """
 
 _NOW_WORDS: Final = frozenset({"just now", "now", "a few seconds", "few seconds", "seconds"})

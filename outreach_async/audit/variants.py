@@ -23,20 +23,21 @@ The evidence is the beta-binomial likelihood of both totals, divided by their li
 totals best. This quotient is the minimum over all common rates, so the bound also applies to the true rate, which is unknown. In
 a step with more than two variants, the evidence of a pair must reach 20 times the number of pairs.
 
-In simulations of 4,000 years, each a test of equal variants with 50 e-mails per variant a day and a look every day, at most 0.6 %
-of the years had a false verdict. A z-test at the 5 % level had a false verdict in 44 to 48 % of the years. A doubled reply rate
-is found after about 1,100 e-mails per variant (3 % against 6 %; half of the tests take longer), 1,800 (2 % against 4 %) or 800
-(5 % against 10 %).
+The bound was checked with 4,000 simulated tests of equal variants, each a year long. Every day, each variant sent 50 e-mails, and
+the result was read once. At most 0.6 % of these tests had a false verdict. With a z-test at the 5 % level, 44 to 48 % had one.
 
-The service returns totals only. The comparison is therefore valid while the contacts of both variants are exchangeable: the
+If one reply rate is twice the other, half of the tests find the difference within about 1,800 e-mails per variant (2 % against
+4 %), 1,100 (3 % against 6 %) or 800 (5 % against 10 %).
+
+The service returns totals only. The comparison is therefore valid only if the contacts of both variants are exchangeable: the
 variants take turns over the same contacts, on the same days. A variant that started late got other contacts, on other days, and a
 larger share of its e-mails has had little time for replies. Variants are therefore compared only if their numbers of e-mails
-differ by at most 10 %; at most a tenth of the older variant's e-mails are then from the time before the newer variant started.
+differ by at most 10 %. In that case, the older variant sent at most a tenth of its e-mails before the newer variant started.
 
-This limit reduces the error but does not remove it. If the contacts of the first two weeks reply twice as often, and a variant
-misses these weeks, 0.6 % of the simulated years have a false verdict (95 % with the z-test). The error grows with the number of
-replies: with 200 e-mails a day, and reply rates of 20 % in the first two weeks and 10 % later, 10 % of the years have a false
-verdict. To compare a new variant fairly, restart all variants of the step.
+This limit reduces the error but does not remove it. Suppose that contacts of the first two weeks reply twice as often, and that a
+variant starts after these weeks. Then 0.6 % of the simulated tests have a false verdict (95 % with the z-test). The error grows
+with the number of replies. With 200 e-mails a day, and reply rates of 20 % in the first two weeks and 10 % later, 10 % of the
+tests have a false verdict. To compare a new variant fairly, restart all variants of the step.
 
 Personalized templates (`PER`) are never compared, because the service does not choose their contacts at random. Opens and clicks
 are not compared, because Apple Mail and link scanners cause many of them.
@@ -89,7 +90,8 @@ class VariantVerdict:
         verdict: The conclusion; see the guide `outreach_async.audit.variants`.
         better: Letter of the variant that gets more replies; `None` unless the verdict is `better`.
         worse: Letters of the variants that are proven to get fewer replies than `better`.
-        evidence: The largest e-value of a pair; `None` if no pair could be compared. With two variants, 20 proves a difference.
+        evidence: The largest e-value of a pair of variants; `None` if no pair could be compared. By default, an e-value of 20
+            proves a difference between two variants.
         sends_needed: Estimated number of further e-mails per variant that would prove the difference, rounded up to two
             significant digits; `None` if unknown.
     """
@@ -165,7 +167,10 @@ _LOG_PRIOR: Final = _log_beta(_PRIOR_REPLIES, _PRIOR_SILENCES)
 
 
 def _estimate_sends(one: VariantTotals, other: VariantTotals, needed: float) -> int | None:
-    """Estimate how many more e-mails per variant would prove a difference at the current rates; `None` above ten million."""
+    """Estimate how many more e-mails per variant are needed to prove a difference, if the rates stay the same.
+
+    Return `None` if more than ten million e-mails per variant would be needed.
+    """
     sent = max(one.sent, other.sent)
     low, high = sent, sent
     while log_evidence(_scale(one, high), _scale(other, high)) < needed:

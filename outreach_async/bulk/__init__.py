@@ -59,15 +59,15 @@ anyio.run(main)
 
 Journal and resume
 ------------------
-`journal="run.db"` records the run in one SQLite file, about 45 bytes per row. A row is marked there before it is sent, and its
-outcome is committed there before it is returned. If the process is killed at any moment, the same call with `resume=True`
+`journal="run.db"` records the run in one SQLite file, about 45 bytes per row. A row is marked there before it is sent. Its
+outcome is committed there before you receive it. If the process is killed at any moment, the same call with `resume=True`
 continues: every remaining row gets exactly one outcome. A row that may have been sent is sent again, and its `possible` takes the
 earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. If the journal
 does not exist, `resume=True` starts a new run. Rows with an outcome are compared as JSON: `date(2026, 1, 1)` equals "2026-01-01".
 
 A journal belongs to one input, so name it after the input. Once its run is finished, a call with the same rows returns the
-recorded report without a request; other or additional rows are refused. The rows are read again for this comparison, unless the
-journal contains them (`spool=True`) or both calls pass a fingerprint of the input to compare (`Journal(path, fingerprint=...)`).
+recorded report without a request; other or additional rows are refused. This comparison reads the rows again, except in two
+cases: the journal contains them (`spool=True`), or both calls pass a fingerprint of the input (`Journal(path, fingerprint=...)`).
 
 ```python
 import anyio
@@ -98,7 +98,7 @@ not open them with another program: the SQLite shell, for example, removes the l
 JournalError. If the log is truncated, only outcomes are lost, and the rows without them count as possibly sent.
 
 `earlier="unknown"` continues a run whose journal is damaged, empty or lost, and implies `resume=True`. Every row without an
-outcome then counts as possibly sent, in this run and every run that resumes it, so `skipped` is never certain. A damaged journal
+outcome then counts as possibly sent, so `skipped` is never certain, not even when this run is resumed later. A damaged journal
 and its log are renamed to `run.db.damaged` (or `run.db.damaged-1`, ...). A new journal starts without the old outcomes; its event
 `damaged` contains the reason and the new name. An intact journal is resumed with its outcomes. Any other file is refused.
 
@@ -110,7 +110,7 @@ Repeated e-mails
 has. `"serial"` sends every row, but sends rows with equivalent addresses one at a time. Equivalent addresses differ only in case,
 compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot or Gmail's dots. `"error"` rejects a row
 with the e-mail of one of the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send one row per e-mail. They need a journal,
-because they read the whole input first. Rows not sent are `not_applied`; their `repeats` is the index of the row sent instead.
+because they read the whole input first. The other rows are `not_applied`; `outcome.repeats` is the index of the row sent instead.
 
 ```python
 import anyio
@@ -139,13 +139,13 @@ rows done, the total, the rows per second, the state, the seconds until a pause 
                    Resume after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
     BulkStopped    every row is affected: the key, workspace or campaign is unknown, or the first `stop_after_rejects` rows were
                    all rejected. Fix the cause and resume
-    JournalError   the journal cannot be written, so sending stops: the disk is full, for example, or a program that reads the
-                   journal has blocked the writer for 10 seconds. Fix the cause, and resume
+    JournalError   the journal cannot be written, so sending stops. For example, the disk is full, or another program has
+                   blocked the journal for 10 seconds while reading it. Fix the cause, and resume
     your own       an exception of the iterable of rows; it is raised after the outcomes of the rows before it
 
-The attribute `report` of BulkSuspended and BulkStopped has the counts so far; `resumable` is true if there is a journal. Leaving
-the block early cancels the requests in flight; the journal records which of their rows may have been sent. Memory is bounded by a
-window of a few rows per request in flight, for inputs of any size: a row is pulled only while the window has room, and leaves the
+BulkSuspended and BulkStopped have the counts so far in `report`; their `resumable` is true if there is a journal. Leaving the
+block early cancels the requests in flight; the journal records which of their rows may have been sent. For inputs of any size,
+memory is bounded by a window of a few rows per request in flight. A row is pulled only while the window has room, and leaves the
 window when you receive its outcome. A slow consumer slows the run down, and a million rows need as much memory as ten thousand.
 `order="input"` returns outcomes in the order of the rows: each outcome is returned after those of all earlier rows.
 """

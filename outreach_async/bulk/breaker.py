@@ -9,17 +9,17 @@ from typing import Final
 WINDOW_SIZE: Final = 100
 """Maximum number of recent attempts whose results are evaluated."""
 MIN_RESULTS: Final = 20
-"""Minimum number of results that are needed to decide whether the service, or a row, is at fault."""
+"""Minimum number of results that are needed to decide whether the service is failing, or whether a row caused its failure."""
 FAILING_SHARE: Final = 0.5
 """The service counts as failing if at least this fraction of the recent attempts failed."""
 HEALTHY_SHARE: Final = 0.9
-"""A failure counts against its row if at least this fraction of the recent attempts to send other rows succeeded."""
+"""A row is considered the cause of its failure if at least this fraction of the recent attempts to send other rows succeeded."""
 
 
 class FailureWindow:
     """A sliding window over the results of the most recent attempts of a run.
 
-    Only failures are stored, each with the sequence number of its result, so that recording a success is cheap.
+    The window stores only failures, each with its position among all results. Recording a success is therefore cheap.
 
     Attributes:
         results: Number of results recorded since the start of the run.
@@ -69,15 +69,15 @@ class FailureWindow:
         return self.size >= MIN_RESULTS and faults >= FAILING_SHARE * self.size
 
     def is_row_at_fault(self, earlier_failures: int) -> bool | None:
-        """Return whether a row that has just failed is at fault; `None` if too few results of other rows are known.
+        """Return whether a row that has just failed caused the failure; `None` if too few results of other rows are known.
 
-        The row is at fault if nearly all attempts to send other rows succeed. The row's own failures must not count. However, the
-        window stores for each failure only how often the failed row had failed before, and not which row it was. Therefore, for
-        each number n below `earlier_failures`, one failure of a row that had failed n times before is ignored: this failure is
-        assumed to be the row's own.
+        The row is the cause if nearly all attempts to send other rows succeed. The row's own failures must not count. However,
+        the window does not store which row failed. With each failure, it stores only the number of earlier failures of the same
+        row. For each number from 0 to `earlier_failures - 1`, one failure with this number is assumed to be the row's own, and
+        is ignored.
 
         Args:
-            earlier_failures: Number of earlier failures of the row.
+            earlier_failures: Number of failures of the row before the current failure.
         """
         self._drop_old()
         own = len({before for _, before, _ in self._faults if before < earlier_failures})
@@ -115,21 +115,22 @@ MAX_PAUSE: Final = 60.0
 """Maximum length of a pause in seconds. One probe a minute does not burden a service that is down. Once the service is back, the
 run stays paused for at most this long."""
 MIN_PAUSE: Final = 1.0
-"""Length in seconds of the pause after too many retries. This pause is short, because the service may be healthy. The pause after
-a failed probe is at least twice as long."""
+"""Length of the pause after too many retries, in seconds. The pause is short, because the service may be healthy. After a failed
+probe, a pause lasts at least twice `MIN_PAUSE`."""
 PROBE_LEASE: Final = 120.0
 """Seconds after which a probe without a result counts as lost."""
 
 
 class Breaker:
-    """A circuit breaker, which blocks the attempts of a run for a limited time. Initially, the breaker is closed.
+    """A circuit breaker, which blocks the attempts of a run for a limited time.
 
-    While the breaker is open, no attempt may start before `opens_at`. Then a single attempt may start: the probe. If the probe
-    succeeds, the breaker is closed.
+    Initially, the breaker is closed, and attempts may start at any time. An open breaker blocks all attempts until the time
+    `opens_at`. From then on, a single attempt may start: the probe. If the probe succeeds, the breaker is closed.
 
     Attributes:
         closed: Whether attempts may start at any time.
-        opens_at: The time from which an attempt may start; minus infinity while the breaker is closed.
+        opens_at: The earliest time at which the next attempt may start, and not the time at which the breaker goes from closed to
+            open; minus infinity if an attempt may start now.
         tripped_at: The time at which the breaker last went from closed to open.
     """
 
@@ -175,7 +176,7 @@ class Breaker:
     def on_probe_refusal(self, now: float) -> None:
         """Record that the probe was refused, and pause again.
 
-        The pause is as long as before, and not longer, because a refusal shows that the service is up.
+        The new pause is as long as the last pause. It is not doubled, because a refusal shows that the service is up.
         """
         self.opens_at, self._probed_at = now + self._interval, math.inf
 

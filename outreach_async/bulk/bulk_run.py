@@ -1,4 +1,4 @@
-"""The run that `create_many` returns: enter it to iterate over the outcomes, or await it for the report."""
+"""The run that `create_many` returns. Start it with `async with` to iterate over the outcomes, or with `await` for the report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def create_run(
         call_options: Timeout and deadline of each row.
         rows: The input.
         options: The bulk options.
-        identity: Workspace and request options, without the owner key: a journal is resumed only with the same values.
+        identity: Workspace and request options, without the owner key. A journal cannot be resumed with different values.
 
     Raises:
         InvalidRequest: An option is invalid.
@@ -112,7 +112,7 @@ def _require_journal(options: BulkOptions) -> None:
 
 
 class BulkRun:
-    """A bulk run that has not started: enter it to iterate over the outcomes, or await it for the report.
+    """A bulk run. Start it with `async with` to iterate over the outcomes, or with `await` for the report.
 
     Example:
         ```python
@@ -140,8 +140,8 @@ class BulkRun:
         """Start the workers, and return the outcomes.
 
         Raises:
-            InvalidRequest: The journal belongs to another run or is in use, this run has already started, or the client has a
-                shared rate but is not open.
+            InvalidRequest: The journal belongs to another run or is in use, this run has already started, or the client is not
+                open. Only a client with a shared rate, such as `SharedRate`, must be open.
             JournalError: The journal cannot be read or written.
         """
         if self._started:

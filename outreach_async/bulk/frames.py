@@ -22,8 +22,8 @@ _SLICE_SIZE: Final = 500
 """Number of rows converted at once. A conversion blocks the event loop for about a millisecond."""
 _FIELDS: Final = frozenset({"email", *STANDARD_FIELDS})
 _PANDAS_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
-"""Pattern of the column names that pyarrow generates for an unnamed pandas index. After a filter or a sort, these columns contain
-row numbers."""
+"""Pattern of the column names that pyarrow generates for an unnamed pandas index. A filtered or sorted frame has such a
+column, which contains row numbers."""
 _MISSING_TEXTS: Final = frozenset({"nan", "NaT", "<NA>"})
 """Strings to which pandas' `astype(str)` converts missing values."""
 _MAX_SHOWN: Final = 5

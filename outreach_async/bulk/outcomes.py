@@ -27,8 +27,8 @@ class ContactOutcome:
         possible: Every outcome that is consistent with what is known about the attempts to send the row.
         attempts: Number of attempts to send the row.
         error: The error of a row that failed or was not sent; `None` if there was no error.
-        repeats: Index of another row with the same e-mail that was sent instead, or that caused this row's rejection; `None` if
-            there is no such row.
+        repeats: Index of another row with the same e-mail, if this row was not sent or was rejected because of that row;
+            otherwise `None`.
 
     Example:
         ```python
@@ -115,21 +115,21 @@ _HISTORY_SIZE: Final = 4096
 class RecentIds:
     """Detects a response that contains the id of another row's contact.
 
-    This happens if, for example, a server or proxy writes a response twice: later responses on that connection then belong to
-    other rows. Two rows may share an id only if the service may treat their e-mails as equal.
+    For example, a server or proxy may write a response twice. Each later response on that connection is then received for the
+    wrong row. The same id is allowed for rows whose e-mails the service may treat as equal.
     """
 
     def __init__(self) -> None:
         self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def find_earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
-        """Return the index of an earlier row that received the same id for another contact; `None` if there is none.
+        """Return the index of an earlier row with the same id but a different key; `None` if there is none.
 
-        If no earlier row received the id, the id is stored with this row.
+        If the id is new, it is stored with the key and index of this row.
 
         Args:
             contact_id: The id that the row received; `None` if the response had no id.
-            key: The row's order key, which is the same for all e-mails that the service may treat as equal.
+            key: The row's key, which is the same for all e-mails that the service may treat as equal; see `order_key`.
             index: Index of the row.
         """
         if contact_id is None:
@@ -154,9 +154,10 @@ def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) ->
 def affects_every_row(error: OutreachError) -> bool:
     """Return whether an error affects every row, for example because the key, workspace, campaign or base URL is wrong.
 
-    Rows are validated before they are sent. Therefore, an InvalidRequest comes from the transport (for example, because the
-    transport is closed) and affects every row. A temporary refusal (such as 429) is passed to this function only when the
-    request is no longer retried.
+    Pass only an error that is no longer retried, because the result is also true for a temporary refusal such as 429.
+
+    An InvalidRequest affects every row. Rows are validated before they are sent, so the cause is not a row. It is, for
+    example, a closed transport.
     """
     if isinstance(error, InvalidRequest):
         return True

@@ -1,4 +1,7 @@
-"""The pipeline of a run: workers pull rows, send rows with the same key in order, and pass outcomes to one consumer."""
+"""The pipeline of a run: workers pull rows, send them, and pass the outcomes to one consumer.
+
+Rows with the same key are sent one after the other, in the order of the input.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +55,8 @@ class AttemptTimer:
     """Cancels the scope of each worker whose attempt has exceeded its deadline.
 
     Attributes:
-        fires_at: The time on the event loop's clock at which the timer fires next, unless `wake` is called first; infinite if
-            no deadline is set.
+        fires_at: The time on the event loop's clock at which the timer fires next; infinite if no deadline is set. `wake` makes
+            the timer recompute this time.
     """
 
     def __init__(self) -> None:
@@ -129,7 +132,7 @@ _ROWS_PER_WORKER: Final = 4
 
 
 class _Worker:
-    """The state of a worker: its current row and call. Both outlive the worker's cancel scope, which is replaced on a timeout."""
+    """The state of a worker: its current row and call. Both are kept when a timeout replaces the worker's cancel scope."""
 
     row: ParsedRow | None = None
     call: Call[CreateResult] | None = None
@@ -154,9 +157,9 @@ class Plan:
         source: The input, which supplies the rows.
         workers: Maximum number of rows in flight.
         order: Order in which outcomes are returned.
-        reject_streak: Detects that all of the first rows are rejected, which stops the run.
+        reject_streak: Stops the run if all of its first rows are rejected.
         parser: The parser of the rows.
-        max_outage: Seconds without a successful request after which the run is suspended.
+        max_outage: Maximum time without a successful request, in seconds. After that time, the run is suspended.
         total: Number of rows in the input; `None` if unknown.
     """
 
@@ -176,7 +179,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     """The outcomes of a running bulk run.
 
     Iteration ends when every row has its outcome. If the iterable of rows raises an exception, the iteration raises it after the
-    last outcome. If the run stops early, the iteration raises BulkStopped after the last outcome.
+    last outcome. If the run stops early, the iteration raises `BulkStopped` after the last outcome.
 
     Example:
         ```python
@@ -351,7 +354,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     async def _next_row(self) -> ParsedRow | None:
         """Pull rows until a row can be sent immediately, and return that row; `None` if no row is left.
 
-        A row whose key is busy is left to the worker that is sending a row with that key.
+        If another worker is sending a row with the same key, the pulled row is left to that worker.
         """
         # This worker does not wait for a busy key: during the wait, one request fewer would be in flight.
         while not self._pulling_ended:
@@ -382,7 +385,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return None
 
     async def _send(self, row: ParsedRow, call: Call[CreateResult], deadline: WorkerDeadline) -> ContactOutcome | None:
-        """Send a row and return its outcome; `None` if the run ended first and the row is left to a resumed run."""
+        """Send a row and return its outcome; `None` if the run ended before the row had an outcome, and can be resumed."""
         cause, duplicates = self._throttle.halted, self._plan.duplicates
         if cause is None:
             self._any_sent = True
@@ -408,7 +411,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
         """Check the contact id of an outcome, and return the outcome to record.
 
-        If a row with another e-mail received the same id, neither response can be trusted, so both outcomes are revised.
+        If a row with another e-mail received the same id, neither response can be trusted. Both outcomes are then revised.
         """
         earlier, duplicates = self._recent_ids.find_earlier(outcome.id, key, outcome.index), self._plan.duplicates
         if earlier is None:

@@ -81,11 +81,11 @@ class RateEstimator:
 
 
 _CHECK_INTERVAL: Final = 1.0
-"""Seconds between two checks of the state of a throttled or paused run. In addition, each failure triggers a check."""
+"""Seconds between two checks of the state of a throttled or paused run. Each failed attempt also triggers a check."""
 
 
 class StateReporter:
-    """Reports changes of a run's state: throttling and pauses immediately, and a recovery within about a second.
+    """Reports changes of a run's state. Throttling and pauses are reported immediately, a recovery within about a second.
 
     Args:
         throttle: The throttle of the run.

@@ -55,8 +55,8 @@ class SpooledRow:
 
     Attributes:
         index: Index of the row in the input, from 0.
-        payload: The contact as a JSON object, merged with the contacts of rows that this row replaces; or a JSON string with the
-            reason why the row can never be sent.
+        payload: A JSON object or string. An object is the contact, merged with the contacts of rows that this row replaces. A
+            string is the reason why the row can never be sent.
         repeats: Index of the row that is sent instead of this one; `None` if this row is sent.
     """
 
@@ -69,8 +69,8 @@ class SpooledRow:
 class PossiblySent:
     """A set of rows that may have been sent, stored as ranges of row indexes.
 
-    If a process is killed, the set contains every marked row, even if the row has an outcome. A row with an outcome is never sent
-    again. A process that ends normally records exactly which rows without an outcome may have been sent.
+    If a process ends normally, it records exactly which rows have no outcome and may have been sent. If a process is killed, the
+    set contains every row that the journal marks as about to be sent. Some of these rows have an outcome and are not sent again.
 
     Attributes:
         ranges: Half-open ranges (first row, row after the last), sorted; no two ranges overlap or touch.
@@ -141,9 +141,8 @@ class RowParser:
     def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
         """Return an encoding of each row without parsing the rows; `None` if the rows must be parsed.
 
-        The encoding of a valid row equals its `identifying_bytes`. The encoding of an invalid row differs from its
-        `identifying_bytes`, but may equal the `identifying_bytes` of a valid row with the same JSON. Encoding is many times
-        faster than parsing, because the rows are not validated.
+        Encoding is many times faster than parsing, because the rows are not validated. The encoding of a valid row equals its
+        `identifying_bytes`. An invalid row may have the same encoding as a valid row: for example, a date is encoded as a string.
         """
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
@@ -186,7 +185,7 @@ def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
     """Return one value per row. msgspec encodes each value to the JSON that `encode_contact` returns for the row.
 
     Raises:
-        TypeError: A row is invalid, or the rows are not all `NewContact`, all `SpooledRow` or all mappings.
+        TypeError: A row is invalid, or `rows` mixes `NewContact`, `SpooledRow` and mappings.
         InvalidRequest: A row cannot be read.
     """
     kinds = {*map(type, rows)}
@@ -290,7 +289,7 @@ _QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
 _MAX_DOMAIN_LENGTH: Final = 253
-"""Maximum number of characters in a domain name; the labels of a longer name are not decoded."""
+"""Maximum length of a domain whose Punycode labels are decoded, in characters."""
 END: Final = object()
 """The value that `Source.pull` returns when there are no more rows."""
 
@@ -301,11 +300,10 @@ class Source:
     Attributes:
         total: Number of rows; `None` if the input has no length.
         iterator: Iterator over the rows; empty for an async iterable.
-        ready: Whether rows are available without waiting: true for an iterable, false for an async iterable.
+        ready: Whether rows are available without waiting; false for an async iterable.
 
     Raises:
-        InvalidRequest: `rows` is a single contact, another value that is not an iterable of rows, or a data frame that cannot be
-            read.
+        InvalidRequest: The input is not an iterable of contacts, or is a data frame that cannot be read.
     """
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream) -> None:
@@ -425,5 +423,5 @@ class DirectFeed:
         self._stopped = True
 
     def remaining_possibly_sent(self) -> PossiblySent:
-        """Return the empty set, because without a journal nothing is known about earlier processes."""
+        """Return the empty set: there is no journal in which an earlier process could have recorded rows."""
         return NO_ROWS

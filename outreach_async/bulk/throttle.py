@@ -20,7 +20,7 @@ from outreach_async.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter, 
 from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
 
 MAX_OUTAGE: Final = 900.0
-"""Default of `max_outage`: seconds without a successful request after which a run is suspended."""
+"""Default of `max_outage`, in seconds. A run is suspended if no request succeeds for this long."""
 
 _next_run: Final = count(1).__next__
 
@@ -35,7 +35,7 @@ class RunThrottle:
     Args:
         limiter: The limiter of the run's client.
         policy: The retry policy of the run's client.
-        max_outage: Seconds without a successful request after which the run is suspended.
+        max_outage: Maximum time without a successful request, in seconds. After that time, the run is suspended.
 
     Attributes:
         run: Number of the run, unique in this process.
@@ -74,7 +74,7 @@ class RunThrottle:
 
     @property
     def opens_at(self) -> float:
-        """The time at which the current pause ends; a time in the past if the run is not paused."""
+        """The time at which the current pause ends. If the run is not paused, this time is in the past."""
         return max(self.gate.opens_at, self._breaker.opens_at)
 
     def state(self, now: float) -> Literal["running", "throttled", "paused"]:
@@ -121,7 +121,10 @@ class RunThrottle:
                 return
 
     def _start_if_due(self, now: float) -> float:
-        """Start the attempt at the head of the client's queue if it may start now. Return the earliest time it may start.
+        """Start the attempt at the head of the client's queue if it may start now.
+
+        Returns:
+            The earliest time at which the attempt may start. If this time is after `now`, the attempt has not started.
 
         Raises:
             _RunPaused: The run is paused.
@@ -153,7 +156,11 @@ class RunThrottle:
             scope.cancel()
 
     def on_cancelled(self, now: float, started: float, /) -> None:
-        """Record that an attempt was cancelled. If the cancelled attempt was the probe, the next attempt becomes the probe."""
+        """Record that an attempt was cancelled.
+
+        The first attempt after a pause is the probe, which tests the service. If the probe was cancelled, the next attempt
+        becomes the probe.
+        """
         if self._breaker.is_probe(started):
             self._breaker.cancel_probe()
         self._limiter.on_cancelled(now)
@@ -201,10 +208,10 @@ class RunThrottle:
         return self._breaker.tripped_at
 
     def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
-        """Record a refusal, and decide whether it counts against its row, which then has one attempt fewer.
+        """Record a refusal, and decide whether it uses up one of the row's attempts.
 
-        A 429 never counts against the row. A 503 with `Retry-After` counts against the row if other rows succeed (see
-        `_judge_row`); then only this row waits. Otherwise, a `Retry-After` delays all requests of the client.
+        A 429 never does. A 503 with `Retry-After` does if other rows succeed; see `_judge_row`. In that case, `Retry-After`
+        delays only this row. In all other cases, `Retry-After` delays all requests of the client.
         """
         is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True
@@ -264,10 +271,10 @@ class RunThrottle:
         return verdict is True and attempt.kind is FailureKind.AMBIGUOUS
 
     def _judge_row(self, attempt: FailedAttempt, *, is_refusal: bool = False) -> bool | None:
-        """Record a failure, and return whether its row is at fault; `None` if there is no evidence.
+        """Record a failure. Return whether the row caused it; `None` if this cannot be decided.
 
-        The row is at fault if nearly all attempts to send other rows succeed. If the results of too few such attempts are known,
-        the row is at fault if an attempt to send another row has succeeded since the row first failed.
+        The row is the cause if nearly all attempts to send other rows succeed. If only a few of these attempts have ended, one
+        success since the row first failed is sufficient. Without such a success, the result is `None`.
         """
         if not self._breaker.closed or attempt.started <= self._breaker.tripped_at:
             # The attempt was in flight when the breaker opened. It failed in the same outage, which must neither be counted
@@ -280,7 +287,7 @@ class RunThrottle:
         return verdict
 
     def _check_reachability(self, attempt: FailedAttempt) -> None:
-        """Pause a run that has never reached the service. Suspend it after a few rounds of failures; see `Reachability`."""
+        """Pause a run that has never reached the service. After a few rounds of failures, suspend the run; see `Reachability`."""
         if self._reachability.record_failure(attempt.started, attempt.ended):
             rounds = self._reachability.rounds
             if rounds >= max(2, self._policy.attempts):
@@ -295,7 +302,7 @@ class RunThrottle:
             self._suspend(f"no request has succeeded for {duration:.0f} s", attempt.error)
 
     def _charge_budget(self, attempt: FailedAttempt) -> None:
-        """Charge the retry budget for a retry; if the budget is exhausted, open the breaker.
+        """Charge the retry budget for a retry. If the budget is exhausted, open the breaker, which pauses the run.
 
         Probes are not charged, because the pauses between them already limit their number.
         """

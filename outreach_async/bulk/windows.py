@@ -123,7 +123,7 @@ class WindowedFeed:
             group.start_soon(self._source.run)
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Return the next row of a marked window or, if the row must not be sent, its outcome; `None` after the last row.
+        """Return the next row of a marked window; `None` after the last row. If the row must not be sent, return its outcome.
 
         Raises:
             InvalidRequest: The input differs from the input that the journal recorded.
@@ -156,7 +156,7 @@ class WindowedFeed:
         return self._possibly_sent.starting_at(self._rows[0].index if self._rows else self._first)
 
     async def _run(self) -> None:
-        """Fill windows until the input ends. For a finished run, only compare the rows with the marked rows."""
+        """Fill windows until the input ends. If the run is already finished, only compare the input with the marked rows."""
         try:
             while not self._ended and not self._writer.is_settled and await self._fill_window():
                 if not self._rows:  # every row has an outcome, so continue before the workers request the next window
@@ -217,12 +217,12 @@ class WindowedFeed:
     async def _parse_unchanged(
         self, originals: Sequence[Any], marked: MarkedWindow, completed: Container[int]
     ) -> list[ParsedRow | ContactOutcome] | None:
-        """Parse the rows without an outcome in a marked window, if the window is certain to be unchanged.
+        """Compare a window with its mark without parsing its rows. If they match, parse the rows that have no outcome.
 
-        Most rows of a marked window have an outcome and are not sent. To save time, these rows are compared without parsing.
+        This saves time, because most rows of a marked window have an outcome and are not sent again.
 
         Returns:
-            The parsed rows; `None` if all rows must be parsed to compare the window with its mark.
+            The parsed rows; `None` if this comparison is not conclusive. The caller must then parse all rows and compare again.
         """
         contents: list[bytes] = []
         for start in range(0, len(originals), _QUICK_CHECKPOINT_INTERVAL):

@@ -30,7 +30,7 @@ _COMMANDS: Final = {
     "serve": ("serving", "serve", "Serve the embedded service over HTTP until interrupted."),
     "steps": ("lists", "steps", "List the steps of a campaign with their statistics."),
 }
-"""Maps each command to its module, its name in the module, and its help text. Help is shown without importing the module."""
+"""Maps each command to its module, its variable in the module, and its help text. Help is shown without an import."""
 _EXIT_BROKEN_PIPE: Final = 141
 """Exit code if the program that reads the output has exited, as `head` does."""
 

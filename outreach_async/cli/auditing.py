@@ -80,7 +80,8 @@ _deadline_option: Final = click.option(
     type=files.PATH,
     metavar="EARLIER.json",
     multiple=True,
-    help="JSON report of an earlier audit; repeatable. Show the changes since the latest of these reports, and the history.",
+    help="JSON report of an earlier audit; repeatable. Show the changes since the latest of these reports, and trends over all "
+    "reports.",
 )
 @click.option(
     "--output",
@@ -349,7 +350,7 @@ def _choose_print_format(form: str | None, screen: Screen) -> str | None:
     if form in {None, "json"}:
         return None
     if screen.as_json:
-        raise click.UsageError(f"--format {form}: conflicts with --json; pass one of them, or --output FILE.")
+        raise click.UsageError(f"--format {form}: conflicts with --json; remove one of them, or add --output FILE.")
     return form
 
 
@@ -367,7 +368,7 @@ async def _run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Sc
 
 
 def clock_of(options: Options) -> Callable[[], float]:
-    """Return the function that provides the time of an audit, in Unix seconds. For the embedded service, the time is fixed."""
+    """Return the function that provides the time of an audit, in Unix seconds. The embedded service has a fixed time."""
     if options.base_url != FAKE:
         return time.time
     from outreach_async.cli.serving import create_demo_world
@@ -417,15 +418,16 @@ def brief(
 ) -> int:
     """Show open tasks and the changes since the last brief.
 
-    The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning. The first run creates the file:
+    The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning:
 
     \b
     outreach-async brief --since last.json
 
-    The command reads mailboxes and campaigns, with one request for each campaign.
+    The first run creates the --since file. Later runs replace it, but only after the brief has been written. If a workspace
+    cannot be read, the file keeps the earlier data about the workspace.
 
-    If a workspace cannot be read, the file keeps the earlier data about the workspace. The file is replaced only after the
-    brief has been written. The exit codes are the same as those of the command 'audit'.
+    The command reads mailboxes and campaigns, with one request for each campaign. The exit codes are the same as those of the
+    command 'audit'.
     """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
     if as_schema:

@@ -1,7 +1,7 @@
 """The files of a command: options for reading a file, and checks before a file is written.
 
-A command does not write one file twice. It does not write a file that it also reads, except with the pairs of options in
-`_SHAREABLE_OPTIONS`. Without `--force`, it does not replace a file of another kind.
+A command does not write one file twice. It does not write a file that it also reads, unless `_SHAREABLE_OPTIONS` allows the
+pair of options. Without `--force`, it replaces an existing file only if the file looks like an output of the same option.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OpenInput: TypeAlias = partial[File]
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare the options for reading a file. The command receives `open_input`, which applies these options."""
 
-    @click.option("--encoding", metavar="NAME", help="Encoding of a CSV or JSON Lines file that is not UTF-8, such as cp1252.")
+    @click.option("--encoding", metavar="NAME", help="Encoding of a CSV or JSON Lines file, such as cp1252.  [default: UTF-8]")
     @click.option("--sheet", metavar="NAME", help="Sheet of a workbook.  [default: the first visible one]")
     @click.option("--format", "format_", type=click.Choice(FORMATS), help="File format.  [default: detected]")
     @wraps(command)
@@ -73,7 +73,7 @@ JournalLocation: TypeAlias = Path | str
 
 
 class JournalType(click.Path):
-    """Parameter type for a journal or input files: a path or a URL."""
+    """Parameter type for the path or the URL of a journal or an input file."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -84,7 +84,7 @@ class JournalType(click.Path):
 
 
 force_option: Final = click.option(
-    "--force", is_flag=True, help="Overwrite an existing file even if it is not an earlier output of the same option."
+    "--force", is_flag=True, help="Overwrite an existing file even if it does not look like an output of the same option."
 )
 rejects_option: Final = click.option(
     "--rejects", metavar="PATH", type=OutputPath(), help="CSV file for rejected, not_applied and unknown rows."
@@ -136,11 +136,11 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
 
     Args:
         uses: The files of the command, with their uses.
-        force: Whether an output may replace a file of another kind.
+        force: Whether an output may replace a file that does not look like an output of the same option.
 
     Raises:
-        click.UsageError: The folder of an output does not exist, another option names the same file, or the output would
-            replace a file of another kind.
+        click.UsageError: The folder of an output does not exist, `find_conflicts` finds a conflict, or replacing a file
+            requires `force`.
         click.ClickException: An output cannot be written.
     """
     files = [file for use in uses for file in use]
@@ -152,7 +152,7 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
         raise click.UsageError(f"{text}; pass another path to {(other if other.written else one).flag}.")
     for file in files:
         if file.has_format and not force and _has_content(file.path) and not file.has_format(file.path):
-            text = f"{file.flag} {file.path}: the file exists and is not an earlier output of this option"
+            text = f"{file.flag} {file.path}: the file exists and does not look like an output of this option"
             raise click.UsageError(f"{text}; pass another path, or overwrite the file with --force.")
     for file in files:
         # Skip pipes and devices, which have no keys, and descriptors such as /dev/stdout, which are already open.
@@ -176,7 +176,7 @@ def _check_output(file: FileUse) -> None:
 
 
 def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:
-    """Yield each pair of uses of the same file, unless both only read the file or `_SHAREABLE_OPTIONS` allows the pair."""
+    """Yield each conflict: two uses of the same file, at least one of which writes it. `_SHAREABLE_OPTIONS` lists exceptions."""
     for one, other in combinations(uses, 2):
         may_share = {one.flag, other.flag} in _SHAREABLE_OPTIONS or not (one.written or other.written)
         if one.keys & other.keys and not may_share:

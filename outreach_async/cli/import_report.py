@@ -25,8 +25,8 @@ class FailedRows:
 
     Args:
         screen: Screen to print on.
-        few: Maximum number of rows to print when the `with` block ends; with `None`, every row is printed as soon as it fails.
-        find_number: Function that returns the number of a row by its index, or `None` if the number is unknown.
+        few: Maximum number of rows to print when the `with` block ends. With `None`, every row is printed as soon as it fails.
+        find_number: Function that takes the index of a row and returns its number. It returns `None` if the number is unknown.
 
     Attributes:
         failures: The first 100 failed rows, for the JSON result.
@@ -96,7 +96,7 @@ def max_listed_rows(screen: Screen) -> int | None:
 
 
 def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
-    """Print the notes, then a table with the name and the field code of each column, and the reason for the code.
+    """Print `notes`, then a table of the columns. It shows each column's name and field code, and why this code was chosen.
 
     Omit the table if the output is not a terminal and every column name equals its code.
     """

@@ -67,14 +67,14 @@ class ImportJob:
         repeats: Policy for duplicates within the file.
         journal: Path or URL of the journal, which records the run.
         resume: Whether to resume the run of an existing journal.
-        earlier: With `unknown`, an import continues after its journal was damaged or lost, and rows without an outcome count as
-            possibly sent.
+        earlier: `unknown` to continue after the journal was damaged or lost; otherwise `known`. With `unknown`, every row
+            without an outcome counts as possibly sent.
         rejects: File for rows that were rejected, not applied or unknown.
-        checks: Levels of the checks; `None` to check nothing and print no findings.
+        checks: Level of each check; `None` to skip the checks and print no findings.
         save_mapping: File to write the column mapping to.
         rate: Maximum number of requests per second, to estimate the duration; `None` if unknown.
         notes: Remarks to print before the run.
-        spooled: Whether the rows are read from the journal, which stored them during an earlier import from standard input.
+        spooled: Whether the rows are read from the journal. An earlier import from standard input stored them there.
     """
 
     file: File
@@ -97,12 +97,12 @@ class ImportJob:
 
     @property
     def spools(self) -> bool:
-        """True if the journal stores the rows, because the input is a stream that can be read only once."""
+        """True if the journal stores the rows: the import has a journal, and the input is a stream that can be read only once."""
         return self.journal is not None and self.file.path is None
 
     @property
     def unit(self) -> RowUnit:
-        """The unit of row numbers in messages: `record` if the journal stores the rows, else `line`."""
+        """How messages number the rows: by `record` of the journal if the journal stores the rows, otherwise by `line`."""
         return "record" if self.spools else "line"
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
@@ -140,9 +140,10 @@ class ImportJob:
             return None
 
     def is_settled(self, report: JournalReport) -> bool:
-        """Return whether the run in a report is finished, and the results can be printed again without parsing the input.
+        """Return whether the results of an earlier run can be printed again without parsing the input.
 
-        Parsing is not needed if the journal contains the rows, or identifies the input file by its fingerprint.
+        The run must be finished. Its journal must contain the rows or the fingerprint of the input file. With `save_mapping` or
+        `earlier="unknown"`, the input is always parsed.
         """
         if report.state != "finished" or self.save_mapping is not None or self.earlier == "unknown":
             return False
@@ -150,7 +151,7 @@ class ImportJob:
 
 
 def is_spooled(report: JournalReport | None) -> bool:
-    """Return whether a run from standard input can be resumed from its journal alone."""
+    """Return whether the journal contains all rows of a run from standard input, so that the run can resume without the input."""
     # The journal of a file has a fingerprint. A journal without a source was not written by this command.
     if report is None or report.source is None or report.fingerprint is not None:
         return False
@@ -172,7 +173,7 @@ async def prepare(
         job: The import.
         screen: Screen to print on.
         on_rejected: Function to call with each invalid row and its error.
-        unit: Unit of the row numbers in the findings.
+        unit: How the findings number the rows: by `line` of the file, or by `record` of the journal.
 
     Raises:
         InvalidRequest: A column matches no field, or the file cannot be read.
@@ -297,7 +298,10 @@ def drain_run(outcomes: Outcomes) -> float:
 async def _prepare_rows(
     client: OutreachClient, job: ImportJob, screen: Screen, earlier: JournalReport | None
 ) -> tuple[Preflight, Iterable[Row], Mapping[str, str] | None]:
-    """Check the file, and return the findings, the rows and the mapping. For a finished run, return only the number of rows."""
+    """Check the file, and return the findings, the rows and the mapping.
+
+    If the results of an earlier run can be printed again, the file is not checked, and only the number of rows is returned.
+    """
     if earlier is not None and job.is_settled(earlier):
         return Preflight(rows=earlier.rows), (), None
     columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen, unit=job.unit)
@@ -320,9 +324,9 @@ _ALREADY_FINISHED: Final = "The run in {journal} had already finished, so nothin
 def _print_counts_at_end(
     job: ImportJob, screen: Screen, total: int | None, heading: str, closing: Callable[[BulkReport], None]
 ) -> Iterator[Callable[[Outcomes], None]]:
-    """Yield a function that receives the started run. When the `with` block ends, print the run's number of rows by outcome.
+    """Yield a function to call when the run has started. At the end of the `with` block, print the number of rows by outcome.
 
-    The numbers are printed even if the block raises. With a journal, they include earlier sessions of the run.
+    The numbers are printed even if the block raises. For a resumed run, they include the rows that were processed earlier.
 
     Args:
         job: The import.
@@ -395,7 +399,7 @@ _LEVELS: Final = get_args(Level)
     type=files.JournalType(),
     help="Record the run in this file, or at this URL of an object store (s3://bucket/prefix), so that it can be resumed.",
 )
-@click.option("--resume", is_flag=True, help="Resume the run in --journal, if it exists.")
+@click.option("--resume", is_flag=True, help="Resume the run in --journal. If the journal does not exist, start a new run.")
 @click.option(
     "--earlier",
     type=click.Choice(get_args(Earlier)),
@@ -407,7 +411,7 @@ _LEVELS: Final = get_args(Level)
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only check the file, without creating contacts. The command may request the workspace's fields.",
+    help="Only check the file, without creating contacts. To map columns, the command may read the workspace's fields.",
 )
 @click.option(
     "--map",
@@ -421,7 +425,7 @@ _LEVELS: Final = get_args(Level)
 )
 @click.option("--save-mapping", metavar="PATH", type=files.OutputPath(), help="Write the column mapping to this TOML file.")
 @files.force_option
-@click.option("--ignore-unknown", is_flag=True, help="Skip columns that match no field. An ambiguous column is an error.")
+@click.option("--ignore-unknown", is_flag=True, help="Skip columns that match no field. An ambiguous column is still an error.")
 @click.option(
     "--check",
     "checks",
@@ -450,23 +454,24 @@ def import_(
 ) -> int:
     """Create a contact for each row of a file. The file is CSV, JSON Lines, Parquet or a workbook; '-' is standard input.
 
-    Columns are matched to fields by name, regardless of case, accents and punctuation ("First Name", "E-mail"). A name can be the
-    code of a field (such as first_name), the label of a workspace field, or a common name in English, German, French, Spanish,
-    Portuguese, Dutch or Italian. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce are recognised. If a column
-    matches no field, nothing is sent, and the error shows the --map options to add; --ignore-unknown skips the column instead. A
-    name that may mean several fields is ambiguous, and always needs --map.
+    Columns are matched to fields by name, regardless of case, accents and punctuation ("First Name", "E-mail"). The name of
+    a column can be the code of a field (such as first_name) or the label of a workspace field. Common names in English, German,
+    French, Spanish, Portuguese, Dutch and Italian also match. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce
+    are recognised. If a column matches no field, nothing is sent, and the error shows the --map options to add. With
+    --ignore-unknown, such a column is skipped instead. A column name that may mean several fields is ambiguous, and always needs
+    --map.
 
-    The whole file is checked before the first row is sent. By default, findings are warnings: the rows are sent, and the service
-    accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.
+    The whole file is checked before the first row is sent. By default, the checks only print warnings: the rows are sent, and the
+    service accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.
 
     With --journal you can resume a run after a crash, Ctrl-C or exit code 75: run the same command with --resume to process the
     remaining rows. Every row gets exactly one outcome. After the first Ctrl-C, the import waits up to 30 seconds for requests in
-    flight, or one second if the run is paused; the second Ctrl-C cancels these requests. Use one journal per file: resuming with
+    flight, or one second if the run is paused. The second Ctrl-C cancels these requests. Use one journal per file: resuming with
     a file that has other rows is an error. If the run in the journal is finished, --resume prints its results again.
 
-    With --dask, the files are imported in parts. Set OUTREACH_OWNER_KEY in the environment of the workers. To resume
-    after a crash, run the same command again. Without --rate, the total rate of all workers starts at 10 requests per second, and
-    adapts to the service's limit.
+    With --dask, the input is divided into parts, and the workers of a Dask cluster import them. Set OUTREACH_OWNER_KEY in the
+    environment of the workers. To resume after a crash, run the same command again. Without --rate, the total rate of all workers
+    starts at 10 requests per second, and adapts to the service's limit.
 
     \b
     outreach-async import 'lake/*.parquet' --journal s3://bucket/june \\

@@ -20,7 +20,7 @@ from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected
 
 ReadCell = Callable[[Any, str], Any]
-"""A function that returns the value to print for an item and the name of a column."""
+"""A function that takes an item and the name of a column, and returns the value to print."""
 
 _FORMATTED: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "created_utc": ("created", format_moment),
@@ -45,7 +45,7 @@ class ListColumns:
     Attributes:
         all: The names of all columns.
         brief: The columns that a terminal shows by default, because its width is limited.
-        read: Function that returns the value to print for an item and the name of a column.
+        read: Function that takes an item and the name of a column, and returns the value to print.
         spare: The column of `brief` to omit on a narrow terminal; an empty string to omit none.
     """
 

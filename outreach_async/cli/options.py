@@ -20,7 +20,7 @@ FAKE: Final = "fake:"
 Backend = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 
 _ID_PARAMETERS: Final = {"workspace": "workspaces", "campaign": "campaign", "owner_key": "owner_key"}
-"""Maps each kind of id to the name of the parameters that accept ids of this kind."""
+"""Maps each kind of id to the name of the parameter that accepts such ids."""
 _REMEDIES: Final = {
     "workspace": "pass the id of a workspace",
     "campaign": "pass the id of a campaign, as printed by the command 'campaigns'",
@@ -41,10 +41,10 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the value if it is an id of this kind.
+        """Return the value if it is an id of the expected kind.
 
         Raises:
-            InvalidRequest: The value is not an id of this kind. The message omits the value, because it may be a key.
+            InvalidRequest: The value is not an id of this kind. The message omits the value, because it may be a secret API key.
         """
         name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else self.kind
         return require_id(name, value, self.kind, self._find_remedy(str(value), ctx.command.params if ctx else ()))
@@ -60,7 +60,7 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
 
 _SHARED_OPTIONS: Final = {
     "base_url": click.option(
-        "--base-url", metavar="URL", help=f"Base URL of the service; {FAKE!r} is an embedded service. [OUTREACH_BASE_URL]"
+        "--base-url", metavar="URL", help=f"Base URL of the service; {FAKE!r} uses the embedded fake service. [OUTREACH_BASE_URL]"
     ),
     "workspaces": click.option(
         "--workspace",
@@ -77,10 +77,10 @@ _SHARED_OPTIONS: Final = {
         help="API key for creating contacts; the environment variable is safer. [OUTREACH_OWNER_KEY]",
     ),
     "as_json": click.option(
-        "--json", "as_json", is_flag=True, help="Print the result as one JSON object, the last line of stdout."
+        "--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line of stdout."
     ),
     "backend": click.option("--backend", type=click.Choice(get_args(Backend)), help="HTTP library to use.  [default: httpx]"),
-    "timeout": click.option("--timeout", type=float, metavar="SECONDS", help="Timeout per attempt of a request.  [default: 30]"),
+    "timeout": click.option("--timeout", type=float, metavar="SECONDS", help="Timeout of each request attempt.  [default: 30]"),
     "rate": click.option("--rate", type=float, metavar="N", help="Maximum number of requests per second. [OUTREACH_RATE]"),
     "headers": click.option(
         "--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."
@@ -98,7 +98,9 @@ WRITING: Final = (*READING, "owner_key")
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """Values of the shared options, with defaults from the environment. Options that the command does not have are unset.
+    """Values of the shared options, with defaults from the environment.
+
+    `OUTREACH_RATE` and `OUTREACH_WORKSPACE` are read only for commands that have the options `--rate` and `--workspace`.
 
     Attributes:
         base_url: Base URL of the service; `None` if not given.
@@ -124,7 +126,7 @@ class Options:
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
         """Create the options from the command line, and from the environment for options that are not given.
 
-        For the embedded service, the key and workspaces in the environment are ignored: they belong to another service.
+        For the embedded service, the owner key and workspaces in the environment are ignored. They belong to another service.
 
         Raises:
             click.UsageError: A header is not of the form `Name: value`.
@@ -211,7 +213,7 @@ def declare_options(*names: str) -> Callable[[Callable[..., Any]], Callable[...,
 
 
 def _prefer_later(before: Any, after: Any) -> Any:
-    """Return the value given after the name of the command or, if it was omitted there, the value given before the name."""
+    """Return the value given after the command's name. If there is none, return the value given before the name."""
     return before if after is None or after is False or after == () else after
 
 

@@ -31,7 +31,7 @@ class Screen:
 
     Attributes:
         as_json: Whether stdout receives only one JSON object.
-        console: The terminal; `None` if stdout is not a terminal, or with `as_json`.
+        console: The terminal; `None` if stdout is not a terminal, or if `as_json` is true.
     """
 
     as_json: bool
@@ -135,10 +135,10 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
 
 
 ShowProgress: TypeAlias = Callable[[int, str], None]
-"""A function that updates a progress bar with the number of completed rows or workspaces, and with the string beside the bar."""
+"""A function that updates a progress bar. It takes the number of completed rows or workspaces, and the string beside the bar."""
 
 _CLASS: Final = re.compile(r"(?<=: )[A-Z]\w*(?:Error|Timeout|Exception): ")
-"""Matches class names of exceptions in a message. They are removed, because users would not understand them."""
+"""Matches the names of exception classes in a message. The names are removed, because users would not understand them."""
 _REFRESH_INTERVAL: Final = 0.2
 _SLOW_RATE: Final = 10
 """Rates per second below this value are shown with one decimal place."""

@@ -34,7 +34,7 @@ REFUSED: Final = 1
 """Exit code for findings at or above `--fail-on`, or for a request that the service refused."""
 USAGE: Final = 2
 INCOMPLETE: Final = 3
-"""Exit code for rows that were rejected, unknown or not applied, or for pages that could not be read."""
+"""Exit code if the outcome of a row is `rejected`, `unknown` or `not_applied`, or if a page could not be read."""
 SUSPENDED: Final = 75
 """Exit code for an unfinished run that can be resumed. A run is suspended if the service is down or requires a long wait."""
 NOT_ALLOWED: Final = 77
@@ -43,7 +43,7 @@ INTERRUPTED: Final = 130
 DRAIN_TIMEOUT: Final = 30.0
 """Time to wait for requests in flight after the first Ctrl-C, in seconds."""
 PAUSED_DRAIN_TIMEOUT: Final = 1.0
-"""Time to wait after Ctrl-C in a paused run, in seconds. It is short, because requests rarely succeed during a pause."""
+"""Time to wait for requests in flight after Ctrl-C in a paused run, in seconds. Requests rarely succeed during a pause."""
 
 EXPECTED_ERRORS: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
 """Exceptions that are printed as one line. Any other exception is a bug in the command and is printed with its traceback."""
@@ -62,7 +62,9 @@ _TOML_POSITION: Final = re.compile(r"\(at (line \d+, column \d+|end of document)
 
 
 class InterruptHandler:
-    """Handles Ctrl-C: the first one drains the run, the second one cancels it, and the third one exits the process.
+    """Handles Ctrl-C.
+
+    After the first Ctrl-C, the run waits for requests in flight. The second one cancels them, and the third exits the process.
 
     Args:
         screen: Screen to print messages on.
@@ -71,9 +73,9 @@ class InterruptHandler:
 
     Attributes:
         group: Task group for tasks that run concurrently with the `with` block of `handle_interrupts`.
-        scope: Cancel scope of the `with` block. It is cancelled by the second Ctrl-C, or when the wait after the first one ends.
+        scope: Cancel scope of the `with` block. It is cancelled by the second Ctrl-C, or after the time that `drain` returns.
         drain: Function that the first Ctrl-C calls. It stops the run from starting further rows, and returns the time to
-            wait, in seconds.
+            wait for requests in flight, in seconds.
         count: Number of times that Ctrl-C has been pressed.
     """
 
@@ -105,9 +107,9 @@ class InterruptHandler:
 
 @asynccontextmanager
 async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
-    """Handle each Ctrl-C within the `with` block with an `InterruptHandler`.
+    """Pass each Ctrl-C within the `with` block to an `InterruptHandler`. On Windows, Ctrl-C raises `KeyboardInterrupt` instead.
 
-    Exceptions of the block are raised unchanged, not in an exception group. On Windows, Ctrl-C raises `KeyboardInterrupt`.
+    Exceptions of the block are raised unchanged, not in an exception group.
     """
     failure: Exception | None = None
     async with anyio.create_task_group() as group:
@@ -184,7 +186,8 @@ def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
 
     Args:
         outcomes: Number of rows by outcome.
-        repeats: Number of rows that count as failed in `outcomes`, but were only superseded by another row with the same e-mail.
+        repeats: Number of rows that were superseded by another row with the same e-mail. `outcomes` counts them as failed,
+            but they do not make the run incomplete.
     """
     return INCOMPLETE if sum(outcomes[outcome] for outcome in FAILED_OUTCOMES) > repeats else OK
 
@@ -212,7 +215,7 @@ def _format_lines(error: BaseException) -> Iterator[str]:
 def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
     """Yield the lines of an error about unmapped columns. Each column has a line with a `--map` option that the user can copy.
 
-    A shell ignores the comment after `#`, so the whole line can be copied.
+    A line may end with a comment after `#`. A shell ignores the comment, so the user can copy the whole line.
     """
     unknown = error.count - error.ambiguous
     kinds = [f"{count:,} {kind}" for count, kind in ((unknown, "unknown"), (error.ambiguous, "ambiguous")) if count]
@@ -256,9 +259,9 @@ def _format_message(error: BaseException) -> str:
 
 
 def _remove_foreign_text(error: BaseException, message: str) -> str:
-    """Remove the text of other libraries' exceptions from a message, because users would not understand that text.
+    """Replace the text of another library's exception in a message, because users would not understand that text.
 
-    The text is replaced with the reason that `_find_reason` returns, or removed if there is none.
+    The replacement is the reason that `_find_reason` returns. If there is no reason, the text is removed.
     """
     for link in iterate_linked_errors(error):
         if _is_own_error(link, journal=isinstance(error, JournalError)):
@@ -272,10 +275,14 @@ def _remove_foreign_text(error: BaseException, message: str) -> str:
 
 
 def _is_own_error(link: BaseException, *, journal: bool) -> bool:
-    """Return whether the text of an exception was written by this library, or by click.
+    """Return whether this library or click wrote the text of an exception.
 
-    Built-in exceptions such as `ValueError` count as the library's own, because its checks raise them. If `journal` is true,
-    they do not count, because Python itself raises them while a damaged journal is read.
+    Most built-in exceptions, such as `ValueError`, count as written by this library, because its checks raise them.
+
+    Args:
+        link: The exception.
+        journal: Whether the exception caused a `JournalError`. If true, no built-in exception counts as written by this library,
+            because a damaged journal makes Python itself raise such exceptions.
     """
     package = type(link).__module__.partition(".")[0]
     python = journal or isinstance(link, OSError | EOFError | UnicodeError)
@@ -283,7 +290,7 @@ def _is_own_error(link: BaseException, *, journal: bool) -> bool:
 
 
 def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
-    """Yield patterns that find a quoted exception in a message: its class and text, or its text alone."""
+    """Yield patterns that find an exception in a message. The message may quote the class and the text, or only the text."""
     yield re.compile(rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)")
     # A library may change `strerror`: asyncio adds the address to the operating system's message.
     for text in (str(link), str(link).partition("\n")[0], getattr(link, "strerror", None)):

@@ -32,8 +32,8 @@ from outreach_async.importer.table import RowNumber
     "input_",
     metavar="FILE",
     type=files.PATH,
-    help="Input file of the run. With --uncertain, it adds line numbers and e-mails. With --rejects, it defaults to the path in "
-    "the journal.",
+    help="Input file of the run. With --uncertain, it provides line numbers and e-mails. Default for --rejects: the path in the "
+    "journal.",
 )
 @files.rejects_option
 @files.force_option
@@ -89,7 +89,7 @@ def report(
 
 @contextmanager
 def _name_argument() -> Iterator[None]:
-    """Replace the library's argument name `journal` with `JOURNAL` in the `InvalidRequest` errors of the `with` block."""
+    """In the message of an `InvalidRequest` error, replace the Python parameter `journal` with the command's `JOURNAL`."""
     try:
         yield
     except InvalidRequest as error:
@@ -132,7 +132,10 @@ _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_s
 
 
 def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
-    """Add up the reports of all parts. The total is `finished` if all parts are, else it has the state of an unfinished part."""
+    """Add up the reports of all parts.
+
+    The total has the state of the first unfinished part. If all parts are finished, the total is `finished`.
+    """
     states = sorted((report.state for report in reports), key=lambda state: state == "finished")
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
     return attrs.evolve(
@@ -148,7 +151,7 @@ def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
 
 
 def _describe_uncertain_rows(run: JournalReader, figures: JournalReport, file: File | None) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each row with an uncertain outcome. With `file`, the object has the line number and e-mail."""
+    """Yield a JSON object for each row with an uncertain outcome. If given, `file` provides line numbers and e-mails."""
     records = enumerate(file.records() if file else ())
     email = _find_email_column(file, figures.mapping or {}) if file else None
     for outcome in run.outcomes():
@@ -191,10 +194,10 @@ def _format_cell(value: object) -> object:
 
 
 def _find_input_file(open_input: files.OpenInput, figures: JournalReport) -> File | None:
-    """Open the input file whose path is in the journal; return `None` if the input was standard input.
+    """Open the input file whose path is in the journal. Return `None` if the input was standard input.
 
     Raises:
-        InvalidRequest: The file cannot be read or has changed, or the journal records no input file.
+        InvalidRequest: The journal does not state what the input was, or the input file cannot be read or has changed.
     """
     if figures.source is None:
         raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import' run")

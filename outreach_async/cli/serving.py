@@ -120,7 +120,7 @@ PRESETS: Final = ("documented", "strict", "lenient")
     "control_hosts",
     multiple=True,
     metavar="NAME",
-    help="Host name that requests to the control plane may use, besides localhost and IP addresses; repeatable. "
+    help="Host name to accept in requests to the control plane, besides localhost and IP addresses; repeatable. "
     "If --host is not a loopback address, the control plane is available only with this option.",
 )
 @shared_options("as_json")
@@ -136,8 +136,9 @@ def serve(
 ) -> int:
     """Serve the embedded service over HTTP until interrupted.
 
-    The command prints export lines with the base URL, a workspace and an owner key. Paste them into another shell to use the
-    service. With --json, it prints these values and a campaign id as one JSON object.
+    The command prints shell commands that export the base URL, a workspace and an owner key as environment variables. Paste
+    these commands into another shell to use the service. With --json, the command prints the values and a campaign id as one
+    JSON object.
 
     The control plane under /_fake/ is an HTTP API that resets the service, seeds data, injects faults, changes the behaviour and
     moves the clock. Its OpenAPI 3.1 document is at /_fake/control.json; the document of the service is at /_fake/openapi.json.

@@ -96,7 +96,7 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
             flag = {"checks": "check"}.get(name, name).replace("_", "-")
             raise click.UsageError(f"--{flag}: conflicts with --dask; remove one of the options.")
     if options.headers:
-        text = "--header: conflicts with --dask, because tasks must contain no secrets; remove one of the options."
+        text = "--header: conflicts with --dask, because Dask tasks must not contain secrets; remove one of the options."
         raise click.UsageError(text)
     if options.base_url is None or options.base_url == FAKE:
         raise click.UsageError("--base-url: with --dask, expected a URL that all workers can reach; pass --base-url URL.")
@@ -118,9 +118,9 @@ def _read_fields(options: Options) -> list[WorkspaceField]:
 
 @contextmanager
 def _open_cluster(scheduler: str) -> Iterator[Any]:
-    """Yield a new cluster with one worker per CPU if `scheduler` is `local`, else `scheduler` itself.
+    """Yield the Dask cluster to use: a new one if `scheduler` is `local`, otherwise the address `scheduler`.
 
-    Workers of the new cluster inherit the environment variable with the owner key.
+    A new cluster has one worker per CPU. Its workers inherit the environment variable with the owner key.
     """
     if scheduler != _LOCAL:
         yield scheduler

@@ -1,22 +1,23 @@
-r"""Check a live service against the documented interface, and measure the behaviour that the interface leaves open.
+r"""Check a live service against its API documentation, and measure the behaviour that the documentation leaves open.
 
 Run it as a test suite, with pytest 8 or later:
 
     pytest --pyargs outreach_async.conformance --outreach-live https://... --outreach-workspace space_...
 
-By default, the suite only reads. With `--allow-writes space_...`, which repeats the workspace id, it also creates contacts with
-the owner key in `OUTREACH_OWNER_KEY`.
+By default, the suite only reads. To let it create contacts, too, pass the workspace id again with `--allow-writes space_...`, and
+set `OUTREACH_OWNER_KEY` to the owner key.
 
-The suite has a test for each rule that the interface states and that can be tested. It reads up to 100 campaigns, the steps of
-ten of these campaigns, and up to 8,000 mailboxes. To check `total_found` for lists of any length, the suite also reads the last
-page of each list and the page after the last page. A percentage below 0 or above 100 is a violation.
+The suite has a test for each documented rule that can be tested. It reads up to 100 campaigns, the steps of ten of these
+campaigns, and up to 8,000 mailboxes. To check `total_found` for lists of any length, the suite also reads the last page of each
+list, and requests one page past the end. A percentage below 0 or above 100 counts as a violation, too.
 
-For each rule that the interface leaves open, `outreach_async.fake.Behaviour` has a setting, called a knob. The suite finds out
-which value of each knob matches the service, and writes these values to the file `behaviour.toml`. To configure a fake with them,
-load the file with `outreach_async.fake.behaviour.load_behaviour`. A later run fails if the measured value of a knob has changed.
+For each question that the documentation leaves open, `outreach_async.fake.Behaviour` has a setting, called a knob. The suite
+finds out which value of each knob matches the service, and writes these values to the file `behaviour.toml`. To configure a fake
+with these values, load the file with `outreach_async.fake.behaviour.load_behaviour`. A later run fails if the measured value of a
+knob has changed.
 
-You can also call the suite from Python: `check` returns the violations of rules that the interface states, and `calibrate`
-returns the values of the knobs. In this example, the service is a fake:
+You can also call the suite from Python: `check` returns the violations of documented rules, and `calibrate` returns the values of
+the knobs. In this example, the service is a fake:
 
 ```python
 import anyio
@@ -46,8 +47,8 @@ Limits of the measurement, by knob:
     unknown_custom, unknown_body        `ignore` and `store` look the same: no operation reads a contact back
     reenrol                             `noop` and `restart` look the same, because contacts join only a draft campaign
     rate_limit, max_in_flight           not measured, to limit the load; the report shows whether a request was throttled
-    over_max                            `clamp` and `serve` look the same with up to 2,000 mailboxes, unless campaigns are clamped
-    campaign_max_display                not measured if `over_max` is `serve`, or if it is `clamp` and there are too few campaigns
+    over_max                            `clamp` and `serve` look the same with few mailboxes and few campaigns
+    campaign_max_display                not measured if `over_max` is `serve`; with `clamp`, not measured with few campaigns
     email_key                           `lower` and `gmail` look the same without an address at gmail.com
     numbers, list_date                  with few values, a single form looks the same as `mixed`
     percent_digits                      with few values, 1 and 2 decimal places look the same
@@ -100,7 +101,9 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--outreach-live", metavar="URL", help="base URL of the service to check")
     group.addoption("--outreach-workspace", metavar="ID", help="id of the workspace to read")
-    allowing = "create contacts with the owner key in OUTREACH_OWNER_KEY; repeat the workspace id to confirm. Default: read-only"
+    allowing = (
+        "create contacts with the owner key in OUTREACH_OWNER_KEY; pass the workspace id again to confirm; default: only read"
+    )
     group.addoption("--allow-writes", metavar="ID", help=allowing)
     group.addoption(
         "--outreach-campaign",
@@ -109,9 +112,9 @@ def add_options(parser: pytest.Parser) -> None:
     )
     gmail = "create two contacts with addresses at gmail.com, in a form that Gmail never assigns"
     group.addoption("--outreach-gmail", action="store_true", help=gmail)
-    header = "header to send, with its value from an environment variable, such as authorization=API_TOKEN; repeatable"
+    header = "header to send; its value is read from an environment variable; example: authorization=API_TOKEN; repeatable"
     group.addoption("--outreach-header", action="append", default=[], metavar="NAME=VARIABLE", help=header)
-    record = "file to write the measured behaviour to; an existing file is first compared with this run; default %(default)s"
+    record = "file for the measured behaviour; if it exists, its values are first compared with the new ones; default %(default)s"
     group.addoption("--outreach-record", default="behaviour.toml", metavar="FILE", help=record)
     drift = "what to do if the measured behaviour differs from the file; accept rewrites the file; default %(default)s"
     group.addoption("--outreach-drift", choices=["fail", "warn", "accept"], default="fail", help=drift)

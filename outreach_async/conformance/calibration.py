@@ -1,4 +1,4 @@
-"""Measure the behaviour that the interface leaves open, compare it with an earlier run, and write the behaviour file."""
+"""Measure behaviour that the service's API documentation leaves open, compare it with an earlier run, and save it to a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def describe_run(site: Site) -> str:
     gmail = " Two of them have gmail.com addresses with a hyphen. Gmail never assigns such addresses." if site.gmail else ""
     return (
         f"The run creates up to {MAX_CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}. "
-        f"They are permanent: the interface has no operation that deletes a contact. {joining}{gmail}"
+        f"They are permanent: the API has no operation that deletes a contact. {joining}{gmail}"
     )
 
 
@@ -65,7 +65,7 @@ def _format_values(values: tuple[Any, ...]) -> str:
 
 
 def find_drifts(before: KnobValues, findings: Mapping[str, KnobFinding]) -> list[KnobDrift]:
-    """Return the knobs whose value has changed. Knobs whose value this run did not observe are omitted."""
+    """Return the knobs whose value has changed since an earlier run. Only knobs that both runs observed are compared."""
     return [
         KnobDrift(knob, before[knob], now.possible, now.explanation)
         for knob, now in findings.items()
@@ -85,11 +85,10 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
-    """Return the findings of this run, completed with the values that an earlier run observed.
+    """Combine the findings of this run with the values that an earlier run observed.
 
-    If this run observed no value of a knob, the knob keeps its earlier values. If several values of a knob are possible after
-    this run, the result contains those that were also possible after the earlier run. If none were, it contains all values of
-    this run.
+    If only the earlier run observed values of a knob, these values are returned. If both runs observed values and have some in
+    common, only the common values are returned. Otherwise, the finding of this run is returned.
     """
     merged = dict(findings)
     for knob, finding in findings.items():
@@ -108,8 +107,8 @@ class SuiteOptions:
 
     Attributes:
         url: Base URL of the service.
-        workspace: Workspace to read.
-        writes: Workspace to create contacts in; `None` to create none.
+        workspace: Id of the workspace to read.
+        writes: Id of the workspace to create contacts in; `None` to create none.
         campaign: Id of a draft campaign that contacts may join; `None` for no campaign.
         gmail: Whether contacts may have addresses at gmail.com.
         headers: Headers to send, each as `NAME=VARIABLE`. The environment variable `VARIABLE` contains the header's value.
@@ -134,11 +133,12 @@ class SuiteOptions:
         if not self.url or not self.workspace:
             given = {"--outreach-live": self.url, "--outreach-workspace": self.workspace}
             missing = ", ".join(option for option, value in given.items() if not value)
-            raise InvalidRequest(f"{missing}: expected a value, got none; pass both the URL of the service and a workspace id")
+            raise InvalidRequest(f"{missing}: expected a value, got none; pass both --outreach-live and --outreach-workspace")
         parse_base_url(self.url)
         owner_key = environment.get("OUTREACH_OWNER_KEY") or None
         if self.writes is None and (self.campaign or self.gmail):
-            raise InvalidRequest("--outreach-campaign, --outreach-gmail: need --allow-writes; pass --allow-writes, or omit both")
+            remedy = "pass --allow-writes, or omit --outreach-campaign and --outreach-gmail"
+            raise InvalidRequest(f"--outreach-campaign, --outreach-gmail: need --allow-writes; {remedy}")
         if self.writes not in {None, self.workspace}:
             raise InvalidRequest("--allow-writes: expected the id in --outreach-workspace, got a different id; pass the same id")
         if self.writes is not None and owner_key is None:
@@ -160,7 +160,7 @@ def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str
         raise InvalidRequest(f"--outreach-header: expected NAME=VARIABLE, got a value without '='; {remedy}")
     if variable not in environment:  # not shown, because it may be a secret that was passed by mistake
         raise InvalidRequest(
-            "--outreach-header: expected NAME=VARIABLE, got an environment variable that is not set; "
+            "--outreach-header: expected the name of an environment variable in NAME=VARIABLE, got a variable that is not set; "
             "set it to the value of the header"
         )
     return name.strip().lower(), environment[variable]
@@ -196,7 +196,7 @@ class SuiteResult:
 
     @property
     def calibration(self) -> Calibration:
-        """The measured behaviour: the findings of this run. A knob whose value was not observed keeps its earlier values."""
+        """The behaviour measured in this run. A knob that was not observed keeps the values of the earlier run."""
         return Calibration.of(merge_earlier(self.before, self.measurement.findings))
 
     def save(self) -> None:
@@ -206,9 +206,9 @@ class SuiteResult:
             OSError: The file cannot be written.
         """
         about = (
-            "The rules that the interface leaves open, as measured by outreach_async.conformance "
+            "Behaviour that the service's API documentation leaves open, as measured by outreach_async.conformance "
             f"at {parse_base_url(self.options.url)}.\n"
-            "To configure a fake that behaves the same, load this file with outreach_async.fake.behaviour.load_behaviour."
+            "To configure a fake with this behaviour, load this file with outreach_async.fake.behaviour.load_behaviour."
         )
         atomic_write(self.options.record, self.calibration.to_toml(about))
 
@@ -232,7 +232,7 @@ UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
     "overwrite_blank": "no operation reads a contact back",
     "max_in_flight": "not tested: requests are sent one at a time",
 }
-"""Knobs whose value cannot be observed safely or at all, with the reason for each knob."""
+"""Knobs that no run measures, with the reason for each knob."""
 
 _MAX_CAMPAIGNS_DISPLAY: Final = 100
 _LIST_MEASURES: Final[Mapping[str, Callable[[WorkspaceSurvey], KnobFinding]]] = {
@@ -255,10 +255,10 @@ class Calibration:
     """The measured behaviour of a service.
 
     Attributes:
-        behaviour: A behaviour for a fake. Each knob has the observed value, the first of several possible values, or the default
-            value if nothing was observed.
-        observed: Observed values by knob.
-        undecided: Possible values by knob, for each knob with several values that cannot be distinguished.
+        behaviour: A behaviour for a fake. A knob has its value in `observed`, or else the first of its values in `undecided`, or
+            else its default value.
+        observed: Observed value by knob. Contains the knobs for which exactly one value matches the service.
+        undecided: Possible values by knob. Contains the knobs for which several values match the service.
         reasons: For each knob, how the value was observed, or why it was not observed.
 
     Example:
@@ -332,7 +332,7 @@ async def calibrate(
     headers: Mapping[str, str] | None = None,
     patience: Patience | None = None,
 ) -> Calibration:
-    """Measure the behaviour of a service wherever the interface leaves the behaviour open.
+    """Measure the behaviour that the service's API documentation leaves open.
 
     By default, the function sends about 30 read-only requests, one at a time. With `writes`, it also creates at most 64 contacts,
     which are permanent.
@@ -381,7 +381,7 @@ def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
 def measure_knobs(site: Site) -> Dialogue[Measurement]:
     """Measure the behaviour of a service, and record a finding for every knob.
 
-    `measure_service` replaces the finding for `rate_limit`.
+    The finding for `rate_limit` is a placeholder. `measure_service` replaces it after all requests have been sent.
     """
     survey = yield from survey_workspace(site)
     findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe determines the value of this knob"))
@@ -421,7 +421,7 @@ def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, 
 
 
 def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe of a list only if an earlier plain request for the list succeeded. Otherwise, the probe would prove nothing."""
+    """Run a probe of a list, but only if the survey could read the list. Otherwise, return a finding without a value."""
     if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
     return (yield from run_probe(probe))

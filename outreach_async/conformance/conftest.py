@@ -55,12 +55,12 @@ def _keep_result(config: pytest.Config, measured: SuiteResult) -> SuiteResult:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the value of each knob with its explanation, and the knobs whose value differs from the earlier run."""
+    """Print each knob with its measured value and an explanation. Then print the knobs that have changed since an earlier run."""
     result = config.stash.get(_RESULT_KEY, None)
     if result is None:
         return
     known = result.calibration
-    terminalreporter.section("outreach conformance: rules that the interface leaves open")
+    terminalreporter.section("outreach conformance: rules that the API documentation leaves open")
     for knob, reason in known.reasons.items():
         value = known.observed.get(knob, " or ".join(map(repr, known.undecided.get(knob, ()))) or "not observed")
         terminalreporter.write_line(f"{knob}: {value}  ({reason})")

@@ -1,4 +1,4 @@
-"""Check a service against every rule that the interface states and that can be tested.
+"""Check a service against every testable rule in its API documentation.
 
 This module defines the rules about responses, about pages of lists, and about creating contacts. The module `item_rules` defines
 the rules about the items of lists.
@@ -65,7 +65,7 @@ def _sequences_with_end(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _page_sequences(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield each page sequence, and whether its list is sorted by time of creation, in either direction."""
+    """Yield each page sequence, and whether its list is sorted by creation time (ascending or descending)."""
     survey = measured.survey
     longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
@@ -97,7 +97,7 @@ def _check_ok_status(exchange: HttpExchange) -> Iterator[str]:
 
 
 def _check_strict_json(exchange: HttpExchange) -> Iterator[str]:
-    """Yield the reason why a body is not valid JSON although Python's parser accepts it; nothing if it is valid."""
+    """Yield the reason why a body that Python can parse does not follow the JSON standard, for example because of `NaN`."""
     if exchange.payload is not None and exchange.response is not None:
         try:
             json.loads(exchange.response.body.decode(), parse_constant=_refuse_constant)
@@ -142,7 +142,7 @@ def _check_total_pages(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterato
     total, pages = page.total, document.get("total_pages")
     if total is None or not is_count(pages):
         return
-    # The interface does not state whether an empty list has one page or no page.
+    # The API documentation does not state whether an empty list has one page or no page.
     expected = {0, 1} if total == 0 else {-(-total // page.size)}
     if pages not in expected:
         yield f"has the total_pages {pages}, not {max(expected)}: total_found is {total}, with {page.size} per page"
@@ -161,9 +161,9 @@ def _check_total_found(page: SampledPage) -> Iterator[str]:
 
 
 def _check_end(sequence: PageSequence) -> Iterator[str]:
-    """Yield a fault if the page after the last page contains an item that is on no other page.
+    """Yield a fault if a page past the end of the list contains an item that is on no other page.
 
-    The page after the last page may be refused, be empty, or be a copy of another page.
+    The service may refuse a page past the end, or return an empty page or a copy of another page.
     """
     after = sequence.page_after
     if after is None or after.total != sequence.pages[-1].total:
@@ -176,7 +176,7 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
     """Yield a fault for each page that repeats an item of an earlier page.
 
-    If the list is not sorted by time of creation, yield a fault only for a page with several items, all of them repeated.
+    If the list is not sorted by creation time, yield a fault only for a page that has several items and repeats all of them.
     """
     sequence, is_stable = walk
     seen: set[str] = set()
@@ -205,7 +205,7 @@ ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W1-json", "all bodies are JSON", _all_responses, _check_strict_json),
     StatedRule("W2", "the responses to the four list requests have the status ok", _list_responses, _check_ok_document),
 )
-"""The interface's rules about responses in general."""
+"""The rules in the API documentation about responses in general."""
 
 PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule(
@@ -214,7 +214,7 @@ PAGE_RULES: Final[tuple[StatedRule, ...]] = (
         _pages,
         _check_page,
     ),
-    StatedRule("P1-counts", "total_found, current_page and total_pages are counts", _pages, _check_counts),
+    StatedRule("P1-counts", "total_found, current_page and total_pages are whole numbers of 0 or more", _pages, _check_counts),
     StatedRule("P1-current", "current_page is the number of the requested page", _pages, _check_current_page),
     StatedRule("P1-pages", "total_pages is total_found divided by display, rounded up", _pages, _check_total_pages),
     StatedRule("P1-total", "total_found is the number of items on all pages", _further_pages, _check_total_found),
@@ -228,7 +228,7 @@ PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page, _check_mailbox_count),
     StatedRule("P14", "headers is an array of strings", _pages, _check_headers),
 )
-"""The interface's rules about pages of lists."""
+"""The rules in the API documentation about pages of lists."""
 
 
 # Creating contacts: subjects of rules.
@@ -258,7 +258,7 @@ def _incomplete_creations(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _returned_ids(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield the ids returned for one contact, by outcome. The key `another` maps to the id of another contact."""
+    """Yield a mapping of outcomes to the ids returned for one contact. The key `another` has the id of another contact."""
     if measured.trial:
         outcomes = {**measured.trial.outcomes, "another": measured.trial.fields}
         ids = {outcome: _returned_id(exchange) for outcome, exchange in outcomes.items() if exchange and outcome != "skipped"}
@@ -343,7 +343,7 @@ CREATION_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("C19", "contacts can be created with the fields that all-fields lists", _full_creations, _check_accepted),
     StatedRule("E1", "creating a duplicate contact is not an error", _skipped_creations, _check_accepted),
 )
-"""The interface's rules that can be tested only by creating contacts."""
+"""The rules in the API documentation that can be tested only by creating contacts."""
 
 
 # The check.
@@ -353,11 +353,11 @@ _MAX_BREACHES: Final = 3
 
 @attrs.frozen
 class Breach:
-    """A violation of a rule that the interface states.
+    """A violation of a rule in the service's API documentation.
 
     Attributes:
         rule: The id of the rule.
-        says: The rule, as the interface states it.
+        says: The wording of the rule.
         what: The location in the response, and a description of the violation.
         request: Method and target of the request.
         answered: The response of the service, shortened and with secrets masked, or the reason why no response arrived.
@@ -385,7 +385,7 @@ def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | Non
     """Return the first violations of a rule.
 
     Returns:
-        At most three violations; `None` if the rule applies to nothing that was observed.
+        At most three violations; `None` if the run received nothing that the rule applies to.
     """
     subjects = list(rule.subjects(measured))
     if not subjects:
@@ -402,7 +402,7 @@ def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, site: Site
 
 
 async def check(transport: Transport, site: Site, patience: Patience | None = None) -> list[Breach]:
-    """Check a service against every rule that the interface states and that can be tested.
+    """Check a service against every testable rule in its API documentation.
 
     Args:
         transport: The transport to the service. It is not closed.
@@ -422,4 +422,4 @@ async def check(transport: Transport, site: Site, patience: Patience | None = No
 
 
 RULES: Final[tuple[StatedRule, ...]] = (*ANSWER_RULES, *PAGE_RULES, *ITEM_RULES, *CREATION_RULES)
-"""All rules of the documented interface that a run can check."""
+"""All rules in the API documentation that a run can check."""

@@ -1,6 +1,7 @@
-"""Define the interface's rules about the items of lists: campaigns, mailboxes, steps, templates and fields.
+"""Define the documented rules about the items of lists: campaigns, mailboxes, steps, templates and fields.
 
-`StatedRule`, the class of all rules, and the kinds of values that rules expect are also defined here.
+This module also defines the class `StatedRule`. Every rule is an instance of it. The kinds of values that rules expect are also
+defined here.
 """
 
 from __future__ import annotations
@@ -68,13 +69,13 @@ class RuleSubject:
 
 @attrs.frozen
 class StatedRule:
-    """A rule that the interface states.
+    """A rule that the service's API documentation states.
 
     Attributes:
         id: Id of the rule, such as `P1-total`.
-        statement: The rule, as the interface states it.
+        statement: The rule in words.
         subjects: Function that yields the values to which the rule applies.
-        find_faults: Function that takes such a value and yields a description of each violation of the rule.
+        find_faults: Function that takes one of these values, and yields a description of each violation of the rule.
     """
 
     id: str
@@ -389,11 +390,11 @@ def _check_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
     if template.get("test_letter") == _PERSONALIZED:
         return
     if "new_thread" in template and new is None:
-        yield "has a null new_thread, which is valid only for the personalized entry"
+        yield "has a null new_thread, which is valid only if test_letter is PER"
     if new is False and order != 1 and subject is not None:
         yield f"has the subject {shorten(subject)}, not null, although the template is a follow-up in the same thread"
     if new is True and "subject" in template and subject is None:
-        yield "has a null subject, although the template starts a thread"
+        yield "has a null subject, although the template starts a new thread"
 
 
 def _check_step_count(pair: tuple[Item, Item]) -> Iterator[str]:
@@ -414,7 +415,7 @@ def _check_complete_counts(pair: tuple[Item, Item]) -> Iterator[str]:
     if document.get("days_left_date") != COMPLETE:
         return
     if is_count(document.get("days_left")) and document["days_left"]:
-        yield f"has days_left_date {COMPLETE!r}, but days_left {document['days_left']}"
+        yield f"has days_left_date {COMPLETE!r}, but days_left is {document['days_left']}"
     steps = document.get("data")
     for place, step in enumerate(steps if isinstance(steps, list) else ()):
         left = step.get("left_to_send") if isinstance(step, dict) else None
@@ -465,7 +466,12 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("W4", "every item has every documented field, with the documented type", _all_items, _check_shape),
     StatedRule("W4-status", "a campaign is draft, live or paused", _campaigns, _check_values(STATUS, campaign="status")),
     StatedRule("W4-counts", "counts are whole numbers of 0 or more", _all_items, _check_counts),
-    StatedRule("W4-percentages", "opens, replies, bounces and rates are percentages", _all_items, _check_percentages),
+    StatedRule(
+        "W4-percentages",
+        "the opens, replies and bounces of campaigns, and the rates of mailboxes and templates, are percentages",
+        _all_items,
+        _check_percentages,
+    ),
     StatedRule("W4-shares", "a percentage is 0 if its count is 0", _all_items, _check_percentages_of_zero),
     StatedRule("W4-interested", "interested_num is the count of interested replies", _campaigns, _check_interested),
     StatedRule(
@@ -493,10 +499,10 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
         _steps,
         _check_step_counts,
     ),
-    StatedRule("T6", "new_thread and subject are null for the personalized entry", _templates, _check_personalized),
+    StatedRule("T6", "new_thread and subject are null if test_letter is PER", _templates, _check_personalized),
     StatedRule(
         "T6-thread",
-        "except for the personalized entry, subject is null in a follow-up in the same thread, and a string in a new thread",
+        "if test_letter is not PER, subject is null in a follow-up in the same thread, and a string in a new thread",
         _ordered_templates,
         _check_thread,
     ),
@@ -513,4 +519,4 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
     StatedRule("F1-searchable", "searchable contains lower-case names", _searchables, _check_lower_case),
 )
-"""The interface's rules about campaigns, mailboxes, steps, templates and fields."""
+"""The documented rules about campaigns, mailboxes, steps, templates and fields."""

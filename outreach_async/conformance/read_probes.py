@@ -1,7 +1,7 @@
 """Read the lists of a workspace, and measure the service behaviours that can be observed without creating contacts.
 
-The survey calls each list operation as the interface describes it, and stores the responses. Probes send requests for
-which the interface leaves the response open, such as a request for a page past the end.
+The survey reads the lists of the workspace, and stores the requests and responses. Probes send requests whose responses the
+API documentation does not specify, such as a request with an invalid page number.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from outreach_async.fake.behaviour import HeaderAuth
 from outreach_async.transport.wire import Request, Response
 
 MAX_MAILBOXES: Final = 2000
-"""The maximum `display` for mailboxes, as the interface states it."""
+"""The maximum `display` for mailboxes in the API documentation."""
 
 COMPLETE: Final = "Complete"
 """The value of `days_left_date` for a finished campaign."""
 
 CAMPAIGN_DISPLAYS: Final = (10, 5, 1)
-"""Values of `display` for campaigns, to try in this order. All are small, because the interface states no maximum."""
+"""Values of `display` for campaigns, to try in this order. All are small, because the maximum is unknown."""
 
 _MAX_PAGES: Final = {"campaigns": 10, "mailboxes": 4}
 """Maximum number of pages to read from the start of each list."""
@@ -115,8 +115,8 @@ class PageSequence:
     """Pages of one list, all with the same `display`.
 
     Attributes:
-        pages: The first pages of the list, in order, and the last page.
-        page_after: The page after the last page; `None` if it was not read.
+        pages: The first pages of the list, in order. In a long list, the last page may follow, without the pages in between.
+        page_after: A request for a page past the end, and its response; `None` if no such page was requested.
     """
 
     pages: tuple[SampledPage, ...]
@@ -134,11 +134,11 @@ class WorkspaceSurvey:
 
     Attributes:
         fields: The request for all-fields, and its response.
-        campaign_pages: Pages of campaigns, with few campaigns each.
+        campaign_pages: Pages of campaigns, requested with a small `display`.
         mailbox_pages: Pages of mailboxes, requested with the maximum `display`.
         single_items: The first two pages of campaigns and of mailboxes, with one item each.
-        steps: The list-steps requests and responses of some campaigns, by campaign id.
-        first_page: The finding about the number of the first page.
+        steps: The requests for the steps of some campaigns, and their responses. The keys are campaign ids.
+        first_page: The finding that states whether page numbers start at 0 or 1.
     """
 
     fields: HttpExchange
@@ -150,7 +150,7 @@ class WorkspaceSurvey:
 
     @property
     def page_sequences(self) -> tuple[PageSequence, ...]:
-        """All page sequences: campaigns, mailboxes, campaigns with one item per page, mailboxes with one item per page."""
+        """The sequences `campaign_pages` and `mailbox_pages`, and then those of `single_items`."""
         return (self.campaign_pages, self.mailbox_pages, *self.single_items)
 
     @property
@@ -160,7 +160,7 @@ class WorkspaceSurvey:
 
     @property
     def list_exchanges(self) -> Iterator[HttpExchange]:
-        """The requests and responses of all lists. Pages after the first page are omitted if they were not served."""
+        """The requests and responses of all lists, except failed requests for pages after the first page."""
         yield from (page.exchange for page in self.pages if not page.index or page.exchange.payload is not None)
         yield from (*self.steps.values(), self.fields)
 
@@ -202,14 +202,14 @@ def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
 
 
 def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
-    """Read the first pages of a list, its last page, and the page after the last, to check `total_found`.
+    """Read the first pages and the last page of a list, and request one page past the end.
 
     Args:
         site: The workspace and credentials.
         kind: `campaigns` or `mailboxes`.
         first: The number of the first page.
         display: Items per page.
-        exact: Whether the interface guarantees `display` items per page. If false, the service may use smaller pages.
+        exact: Whether `display` is within the documented maximum. If false, the service may return fewer items per page.
     """
     head = yield from send_once(site.page(kind, first, display))
     total, served = _find_total(head), len(head.rows)
@@ -247,7 +247,7 @@ def _find_total(exchange: HttpExchange) -> int | None:
 
 
 def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
-    """Return the ids of the campaigns whose steps to read: a finished campaign, one campaign of each status, then others."""
+    """Return at most `_MAX_STEP_LISTS` campaign ids: a finished campaign, one campaign of each status, then others."""
     finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
     informative = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
     states = {str(row.get("status")): row for row in reversed(informative)}
@@ -275,7 +275,7 @@ def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
 
 
 PAGES_PAST_END: Final = 5
-"""Number of page numbers that are skipped between the last page of a list and the page that is requested past the end."""
+"""To request a page past the end of a list, `probe_past_end` skips this many page numbers after the last page."""
 
 HUGE_DISPLAY: Final = 10_001
 """A value of `display` for campaigns that is larger than any plausible maximum."""
@@ -329,7 +329,7 @@ def probe_over_max(site: Site, first: int) -> Dialogue[KnobFinding]:
 
 
 def probe_campaign_max_display(site: Site, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
-    """Find the maximum `display` for campaigns (rule P7), given the finding about the knob `over_max`."""
+    """Find the maximum `display` for campaigns (rule P7). `over` is the finding about the knob `over_max`."""
     if over.is_only("serve"):
         return unobserved("the service does not enforce the maximum display, so the maximum cannot be observed")
     response = yield site.page("campaigns", first, HUGE_DISPLAY)
@@ -352,7 +352,7 @@ def probe_campaign_max_display(site: Site, first: int, over: KnobFinding) -> Dia
 
 
 def _unobserved_difference(how: str) -> KnobFinding:
-    return unobserved(f"{how}; mailboxes behave differently, but Behaviour has one knob for both lists")
+    return unobserved(f"{how}; for mailboxes, the service behaves differently, but the knob over_max applies to both lists")
 
 
 def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
@@ -369,7 +369,11 @@ def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
 
 
 def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
-    """Replace an ambiguous finding about `over_max` with `clamp` if a maximum for campaigns was observed."""
+    """Refine `over`, the finding about the knob `over_max`, with `maximum`, the finding about the maximum for campaigns.
+
+    If `over` has several possible values, `clamp` is one of them, and a maximum was observed, then the result is `clamp`.
+    Otherwise, the result is `over`.
+    """
     if "clamp" in over.possible and not over.is_observed and maximum.is_observed and maximum.possible[0] is not None:
         return observed("clamp", maximum.explanation)
     return over
@@ -389,7 +393,7 @@ def probe_error_renderer(site: Site) -> Dialogue[KnobFinding]:
 
 
 def interpret_refusal(response: Response) -> KnobFinding:
-    """Return the finding about the format of error responses, from the response to a refused request."""
+    """Return the finding about the format of error responses. `response` is an error response."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     document = parse_document(response)
     body = f"the body of an error response with status {response.status}"
@@ -410,17 +414,18 @@ def interpret_refusal(response: Response) -> KnobFinding:
 def probe_auth(site: Site) -> Dialogue[KnobFinding]:
     """Find out which of the headers in `site` the service requires (rule A3).
 
-    If the service requires none of these headers but refuses the request for all-fields, look for an authentication challenge in
-    the response.
+    For each header, send a request for all-fields without it. If the service refuses this request, it requires the header. If it
+    requires none of the headers, send a request with all of them. If the service refuses this request, the `WWW-Authenticate`
+    header of the response shows the authentication scheme.
     """
     for name in site.headers:
         left = {other: value for other, value in site.headers.items() if other != name}
         if not is_accepted((yield Site(site.workspace, headers=left, nonce=site.nonce).fields())):
             scheme = site.headers[name].rpartition(" ")[0]
-            return observed(HeaderAuth(name.lower(), scheme), f"without the header {name}, all-fields was refused")
+            return observed(HeaderAuth(name.lower(), scheme), f"the request for all-fields was refused without the header {name}")
     response = yield site.fields()
     if is_accepted(response):
-        return observed(None, "all-fields was served without a credential in a header")
+        return observed(None, "the request for all-fields was accepted without a credential in a header")
     challenge = response.headers.get("www-authenticate", "").partition(" ")[0]
     if not challenge:
         return unobserved("the request for all-fields was refused; if a credential is missing, pass it as a header")
@@ -511,7 +516,7 @@ def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
     fitting = [digits for digits in _DIGIT_VALUES if all(percentage.fits(digits) for percentage in found)]
     if not fitting or len(fitting) == len(_DIGIT_VALUES):
         return unobserved(f"{how}: too few to decide")
-    return ambiguous(fitting, f"{how} and match their counts")
+    return ambiguous(fitting, f"{how}, consistent with the counts of the templates")
 
 
 def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
@@ -525,7 +530,16 @@ def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
 
 
 def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
-    """Return the finding about the form of values, from the count of each form. With few values, `mixed` remains possible."""
+    """Return the finding that all values have one form, or `mixed` if they have several forms.
+
+    If all values have one form, but there are fewer than `PROOF_COUNT` values, the finding has two possible values: this form
+    and `mixed`.
+
+    Args:
+        forms: The number of values of each form.
+        how: The explanation of the finding.
+        why_not: The explanation if there are no values.
+    """
     met = [form for form, count in forms.items() if count]
     if len(met) != 1:
         return observed("mixed", how) if met else unobserved(why_not)
@@ -555,9 +569,9 @@ def _match_orders(items: Sequence[Item], created: str) -> dict[str, bool]:
 
 
 def parse_age(text: object) -> float | None:
-    """Return the minimum age in seconds for a relative time, such as `5 minutes ago` or `never` (infinite).
+    """Convert a relative time, such as `5 minutes ago`, to a number of seconds.
 
-    The result is `None` for any other value.
+    The result is 0 for `just now`, infinity for `never`, and `None` if `text` is not a relative time.
     """
     if not isinstance(text, str):
         return None

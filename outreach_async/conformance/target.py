@@ -79,7 +79,7 @@ class Patience:
 
     Attributes:
         answer: Timeout for one response, in seconds.
-        throttled: Maximum total time to wait between retries of throttled requests, in seconds.
+        throttled: Maximum total waiting time before retries of throttled requests, in seconds.
 
     Example:
         ```python
@@ -173,7 +173,7 @@ DOMAIN: Final = "conformance.example"
 """Domain of the created contacts' e-mail addresses. RFC 2606 reserves `.example`, so no real address has this domain."""
 
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
-"""Values of `status` in the response to a create request, spelled as in the interface."""
+"""Values of `status` in the response to a create request, spelled as in the service's API documentation."""
 
 _MAX_SHOWN: Final = 500
 _MAX_BODY_READ: Final = 20_000
@@ -192,8 +192,8 @@ class Site:
         workspace: Workspace id.
         owner_key: API key of a user of the workspace; required to create contacts.
         writes: Whether contacts may be created in the workspace.
-        campaign: Id of a draft campaign in the workspace; created contacts may join this campaign. `None` for no campaign.
-        gmail: Whether two of the created contacts may have addresses at gmail.com, in a form that Gmail never assigns.
+        campaign: Id of a draft campaign in the workspace, to which contacts may be added; `None` for no campaign.
+        gmail: Whether two contacts with addresses at gmail.com may be created. Gmail never assigns these addresses.
         headers: Header fields to send, such as `authorization`.
         nonce: A string that makes the addresses of this run unique.
         hidden: Further secrets to mask, such as a proxy password.
@@ -221,7 +221,8 @@ class Site:
         if self.writes and not self.owner_key:
             raise InvalidRequest("owner_key: expected an API key for writes=True, got none; pass an owner_key, or omit writes")
         if not self.writes and (self.campaign or self.gmail):
-            raise InvalidRequest("campaign, gmail: need writes=True, got writes=False; pass writes=True, or omit both")
+            remedy = "pass writes=True, or omit campaign and gmail"
+            raise InvalidRequest(f"campaign, gmail: need writes=True, got writes=False; {remedy}")
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -301,7 +302,7 @@ def is_throttled(response: Response) -> bool:
 
 
 def is_accepted(response: Response) -> bool:
-    """Return whether a response shows that the service accepted the request. A refusal may also have the status 200.
+    """Return whether a response shows that the service accepted the request. A response with the status 200 can be a refusal.
 
     Raises:
         InconclusiveError: The response is neither a success nor a refusal.

@@ -1,4 +1,4 @@
-"""Test each rule that the interface states, and compare the measured behaviour with that of an earlier run."""
+"""Test each testable rule in the service's API documentation, and compare the measured behaviour with an earlier run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outreach_async.conformance.item_rules import StatedRule
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> None:
-    """Check that the service does not violate a rule that the interface states."""
+    """Check that the service follows a rule in its API documentation."""
     if rule in CREATION_RULES and not result.measurement.site.writes:
         pytest.skip(f"{rule.id}: creating contacts was not allowed")
     breaches = find_breaches(rule, result.measurement)
@@ -24,7 +24,7 @@ def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> No
 def test_the_service_behaves_as_it_did_before(result: SuiteResult, pytestconfig: pytest.Config) -> None:
     """Compare the measured behaviour with the behaviour file.
 
-    If the behaviour has not changed, update the file. If it has changed, update the file only with `--outreach-drift=accept`.
+    If they agree, new findings are added to the file. If they differ, the file is updated only with `--outreach-drift=accept`.
     """
     record, mode = result.options.record, pytestconfig.getoption("--outreach-drift")
     if not any(exchange.payload for exchange in result.measurement.survey.list_exchanges):

@@ -33,7 +33,7 @@ from outreach_async.fake.stored_records import CUSTOM_CODE, RESERVED_MEMBERS, ST
 from outreach_async.transport.wire import Request
 
 MAX_CAMPAIGN_PAGES: Final = 300
-"""Maximum number of pages to search for the campaign that contacts may join."""
+"""Maximum number of pages of the campaign list that are searched for `site.campaign`."""
 
 _CODE_OFFSET: Final = 1000
 _OK: Final = 200
@@ -53,7 +53,7 @@ INVALID_VALUES: Final[Mapping[str, str]] = {
 
 
 REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
-"""Keys that the interface requires in a create request. A knob determines whether `campaign` is required too (rule C7)."""
+"""Keys that are required in a create request. A knob determines whether `campaign` is required too (rule C7)."""
 
 
 @attrs.frozen
@@ -61,7 +61,8 @@ class TrialCreations:
     """The first create requests: with each `duplicates` option, with every field, and with each required key omitted in turn.
 
     Attributes:
-        outcomes: Create requests for one contact, with their responses, by the outcome that the interface states for the request.
+        outcomes: Create requests for one contact, with their responses. The keys are the outcomes that the API documentation
+            states for these requests.
         fields: A create request with every field that all-fields lists; `None` if it lists no field.
         incomplete: Create requests that each lack one required key, by the missing key.
     """
@@ -86,7 +87,7 @@ class MembershipCounts:
     Attributes:
         exchange: The last request that listed the steps, and its response.
         before: The number before a contact was created.
-        after_joining: The number after a contact was created with the campaign.
+        after_joining: The number after a contact was created in the campaign.
         after_other: The number after another contact was created without a campaign.
     """
 
@@ -137,13 +138,16 @@ def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
     yield from _require_added(site.creation(email))
     same_domain = yield from _probe_duplicate(site.creation(f"{local}@{domain.upper()}"))
     same_local = yield from _probe_duplicate(site.creation(f"{local.upper()}@{domain}"))
-    how = f"a different letter case before the @ means {_describe_match(same_local)}, after the @ {_describe_match(same_domain)}"
+    how = (
+        f"before the @, a different letter case means {_describe_match(same_local)}; "
+        f"after the @, it means {_describe_match(same_domain)}"
+    )
     if not same_local:
         return observed("domain_lower" if same_domain else "exact", how)
     if not same_domain:
         return unobserved(f"{how}; no value of this knob matches this behaviour")
     if not site.gmail:
-        why = "no address at gmail.com was allowed, so the handling of Gmail addresses cannot be observed"
+        why = "addresses at gmail.com are not enabled for this run, so the handling of Gmail addresses cannot be observed"
         return ambiguous(("lower", "gmail"), f"{how}; {why}")
     # Gmail never assigns an address with a hyphen.
     yield from _require_added(site.creation(f"outreach-conformance-{site.nonce}@gmail.com"))
@@ -187,7 +191,7 @@ def probe_unknown_custom(site: Site, survey: WorkspaceSurvey) -> Dialogue[KnobFi
 
 
 def probe_unknown_body(site: Site) -> Dialogue[KnobFinding]:
-    """Find out how the service handles a field that is not in the interface (rule C21)."""
+    """Find out how the service handles a field that is not in the API documentation (rule C21)."""
     if not is_accepted((yield site.creation(site.address("unknown-field"), fields={"outreach_conformance": "x"}))):
         return observed("reject", "an unknown field was refused")
     return ambiguous(("ignore", "store"), "an unknown field was accepted; no operation shows whether it was stored")
@@ -199,12 +203,12 @@ def probe_missing_campaign(site: Site) -> Dialogue[KnobFinding]:
     empty = is_accepted((yield site.creation(site.address("empty-campaign"), options={"campaign": ""})))
     if left_out != empty:
         how = (
-            "an omitted campaign was accepted, but one with an empty"
+            "without a campaign was accepted, but a request with an empty campaign"
             if left_out
-            else "an empty campaign was accepted, but one with an omitted"
+            else "with an empty campaign was accepted, but a request without a campaign"
         )
-        return unobserved(f"a create request with {how} campaign was refused; no value of this knob matches this behaviour")
-    how = "create requests with an omitted or empty campaign were"
+        return unobserved(f"a create request {how} was refused; no value of this knob matches this behaviour")
+    how = "a create request without a campaign and one with an empty campaign were both"
     return observed("null", f"{how} accepted") if left_out else observed("reject", f"{how} refused")
 
 
@@ -249,8 +253,8 @@ def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict
         alone, exchange = yield from _read_first_step(site)
         counts = MembershipCounts(exchange, before, joined, alone)
         if (joined, alone) != (before + 1, joined):
-            first = f"{before} contacts at first, {joined} after a create request with the campaign"
-            why = f"{first}, {alone} after a create request without a campaign"
+            why = f"{before} contacts at first, {joined} after a create request with the campaign"
+            why += f", {alone} after a create request without a campaign"
             return _unobserved_enrolment(f"the counts of the campaign do not show which contacts joined: {why}"), counts
         return (yield from _probe_reenrolment(site, member, guest, joined)), counts
     except InconclusiveError as error:
@@ -263,8 +267,8 @@ def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dial
     require_success((yield site.creation(guest, options=options)))
     after, _ = yield from _read_first_step(site)
     how = (
-        f"the campaign had {joined} contacts before the service skipped a request to create an existing contact in it, "
-        f"and {after} afterwards"
+        "a create request with the campaign was skipped, because the contact already exists; "
+        f"the campaign had {joined} contacts before this request, and {after} after it"
     )
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
     if not is_accepted((yield site.creation(member, "overwrite", options=options))):

@@ -59,12 +59,12 @@ print(len(fake.contacts("space_1")))  # -> 1
 
 Behaviours
 ----------
-The documented interface of the service leaves many questions open: error bodies, pages past the end, the comparison of e-mails.
-`Behaviour` has knobs for some of them. Each default is the most defensible interpretation. `help(Behaviour)` lists the
-knobs; the table in `help(outreach_async.fake.behaviour)` lists the questions with a fixed interpretation. To make sure that
-your code depends on no knob, test with `Behaviour.strict()`, `.lenient()` and every behaviour that
-`outreach_async.testing.pairwise()` returns: about thirty, which together cover every pair of knob values. `load_behaviour` reads
-a file that `outreach_async.conformance` has written after it measured the behaviour of a live service.
+The API documentation of the service leaves many questions open: error bodies, pages past the end, the comparison of e-mails.
+The fake has an answer to each of them. `Behaviour` makes some answers configurable. Its attributes are called knobs, and
+`help(Behaviour)` lists them. `help(outreach_async.fake.behaviour)` lists the fixed answers. Your code should work with all knob
+values. Test it with `Behaviour.strict()`, `Behaviour.lenient()` and the behaviours that `outreach_async.testing.pairwise()`
+returns. These are about thirty behaviours, which together cover every pair of knob values. `outreach_async.conformance` measures
+the behaviour of a live service, and writes it to a file. `load_behaviour` reads this file.
 
 ```python
 from outreach_async import Request
@@ -186,15 +186,16 @@ __all__ = [
 class FakeService(InMemoryService):
     """An in-memory implementation of the outreach service.
 
-    It implements every rule that the interface states, and interprets every rule that the interface leaves open. Many of these
-    interpretations are configurable. The fake is synchronous, does no I/O, and is safe to share between threads and tasks:
+    The fake follows the service's API documentation. Where the documentation leaves a question open, the fake decides; many of
+    these decisions are configurable. The fake is synchronous, does no I/O, and is safe to share between threads and tasks:
     requests run one at a time. Values you do not pass are generated from `seed`: the same calls produce the same bytes.
 
     Args:
         seed: Seed for generated data.
-        behaviour: The configurable interpretations of the rules that the interface leaves open.
+        behaviour: Settings for the configurable decisions.
         clock: The start time as an ISO 8601 string, or a callable that returns Unix seconds. With a start time, the time stands
-            still until `advance` is called. With a callable, each request first runs all events that are due.
+            still until `advance` is called. With a callable, each request first runs the simulated events
+            whose time has come, such as e-mails and replies.
 
     Attributes:
         seed: The seed.

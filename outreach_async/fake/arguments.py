@@ -125,14 +125,14 @@ ID_KINDS: Final[dict[str, str]] = {
     "contact_": "a contact's id",
     "key_": "an owner key",
 }
-"""A description of each kind of id, by the prefix of its ids."""
+"""Names of the kinds of ids, as used in messages. Each key is the prefix of the ids of one kind."""
 
 
 def generate_id(seed: int, prefix: str, number: int) -> str:
     """Generate an id from a seed, a prefix and a number. The same arguments give the same id.
 
-    An id consists of the prefix, ten hexadecimal digits for the number plus an offset, and six hexadecimal digits for a hash of
-    the arguments. The offset is derived from the seed and the prefix.
+    An id consists of the prefix and 16 hexadecimal digits. The first ten digits are the sum of the number and an offset, which
+    depends on the seed and the prefix. The last six digits are a hash of the arguments.
     """
     drawn = hashlib.blake2b(f"{seed}|{prefix}|{number}".encode(), digest_size=3).hexdigest()
     return f"{prefix}{_first_number(seed, prefix) + number:010x}{drawn}"

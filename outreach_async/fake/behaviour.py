@@ -13,7 +13,7 @@ knob, because their interpretation is fixed:
 | W7 | a create request without `content-type: application/json` | accepted, with a hint |
 | W8 | a body that is not a JSON object, or contains NaN, a duplicate key or a lone surrogate | 400 |
 | W8 | a body over 1 MiB | 413 |
-| W10 | times | Unix seconds; `wait_time` in milliseconds, as the interface states |
+| W10 | times | Unix seconds; `wait_time` in milliseconds, as the API documentation states |
 | W11 | headers of every response | `content-type: application/json` and a unique `x-request-id` |
 | W12 | `workspace` as a parameter of list-steps | ignored: campaign ids are global |
 | A2 | a known owner key without access to the workspace | 403; 401 for an unknown key |
@@ -26,7 +26,7 @@ knob, because their interpretation is fixed:
 | P12 | a parameter given twice | 400 |
 | P12 | an unknown parameter | ignored, with a hint |
 | P13 | an unknown workspace | 404; 400 for an id without its prefix |
-| P14 | `headers` | the columns that the interface shows, or the seeded ones; items always have every field |
+| P14 | `headers` | those in the API documentation, unless `add_workspace` sets others; items always have every field |
 | C4, C15 | the stored e-mail | as sent, trimmed; `overwrite` stores the new spelling |
 | C5 | the owner of a duplicate | unchanged, whoever overwrites the contact |
 | C8, C9 | an upload option with an invalid type or value, such as `"true"` or `Skip` | 400 |
@@ -45,20 +45,20 @@ knob, because their interpretation is fixed:
 | T8 | percentages | of the e-mails sent, rounded half to even; 0 if none was sent |
 | T9, T10 | counts of opens, clicks, replies and unsubscribes | once per e-mail; a campaign's counts are sums over its templates |
 | T11 | `initials` and `interested` | `initials`: e-mails sent for step 1; `interested`: `interested_num` as a percentage (T8) |
-| T12 | `wait_time` | counted from the send of the previous step; for the first step, from joining the campaign |
+| T12 | `wait_time` | counted from when the previous step's e-mail was sent; for the first step, from joining the campaign |
 | T13 | `days_left` | e-mails left, divided by the number that the mailboxes can send per day, plus the waits; at least 1 |
 | T14 | a campaign without contacts | 0 days, `Not started` in the list and in the steps |
 | T15 | a campaign that no mailbox sends for | 9999 days, `Unknown` in the list and in the steps |
 | T16 | dates as text | `Jan 4, 2026`, in UTC and English |
 | T17 | the estimated end of a draft or paused campaign | as if it were live |
 | T18 | relative times | `just now`, `5 minutes ago`, `1 day ago`, `3 months ago`, `Never` |
-| T19 | statuses of campaigns, steps and mailboxes | those that the interface shows; others only if seeded |
+| T19 | statuses of campaigns, steps and mailboxes | those that the API documentation shows; others only if seeded |
 | T19 | changes of status | any to any, only by `set_campaign`; only `live` campaigns, steps and templates send |
 | B2 | time windows of a mailbox's counts | `sent_today` covers the UTC day; the windows of 30 and 90 days include today |
 | B3 | `opened_14days` and `bounced_30days` | cover the e-mails sent in these days, whenever they are opened or bounce |
 | B4 | `campaigns` of a mailbox | all that use it, whatever their status |
 | B5 | `daily_limit` | shared by all campaigns of the mailbox |
-| F2 | order of all-fields | `email`, standard fields as in the interface, extra fields as seeded, custom fields by number |
+| F2 | order of all-fields | `email`, standard fields as in the API documentation, extra fields as seeded, custom fields by number |
 | E2 | statuses of errors | 400 malformed, 401 and 403 keys, 404 ids, 405, 413, 422 strict validation, 429; no 5xx |
 | E3 | hints about likely mistakes | in the header `x-fake-hint` and the request log, never in a body |
 
@@ -120,11 +120,11 @@ class HeaderAuth:
 
 @attrs.frozen
 class RateLimit:
-    """A limit of `limit` requests per window of `per` seconds of the fake's clock (rule E4). Further requests get 429.
+    """A rate limit: at most `limit` requests in each window of `per` seconds (rule E4). Further requests get 429.
 
     Attributes:
         limit: Requests allowed per window.
-        per: Length of a window in seconds. Windows are consecutive and start at the Unix epoch.
+        per: Length of a window in seconds, measured by the fake's clock. Windows are consecutive and start at the Unix epoch.
         scope: The requests that are counted together: requests with the same owner key (`key`; requests without a key are counted
             together), requests for the same workspace (`workspace`), or all requests (`all`).
         retry_after: Format of `Retry-After`: whole seconds or an HTTP date.
@@ -165,7 +165,7 @@ def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **
 
 
 def _is_status_by_outcome(value: object) -> bool:
-    return isinstance(value, Mapping) and set(value.values()) <= {200, 201}  # the interface names these two statuses
+    return isinstance(value, Mapping) and set(value.values()) <= {200, 201}  # the API documentation names these two statuses
 
 
 def _to_codes(value: str | Iterable[str]) -> str | frozenset[str]:
@@ -174,23 +174,23 @@ def _to_codes(value: str | Iterable[str]) -> str | frozenset[str]:
 
 @attrs.frozen(kw_only=True)
 class Behaviour:
-    """The fake's interpretation of rules that the interface leaves open. Each attribute is a knob.
+    """The fake's interpretation of rules that the API documentation leaves open. Each attribute is a knob.
 
     Attributes:
-        email_key: C4. How e-mails are compared to find duplicates: `lower` ignores letter case, `exact` ignores nothing,
-            `domain_lower` ignores the letter case of the domain, `gmail` ignores letter case and, in the local part of Gmail
-            addresses, dots and everything after a plus sign. The value can also be a function that takes the trimmed e-mail and
-            returns the string to compare.
+        email_key: C4. How e-mails are compared to find duplicates. `lower` ignores letter case. `exact` compares e-mails exactly.
+            `domain_lower` ignores the letter case of the domain. `gmail` ignores letter case; in the local part of Gmail
+            addresses, it also ignores dots and everything after a plus sign. The value can also be a function that takes the
+            trimmed e-mail and returns the string to compare.
         created_status: C3. HTTP status of the outcome `added`, or a mapping of outcomes to statuses. Outcomes that are not in the
             mapping keep their default.
         first_page: P3. The number of the first page.
         past_end: P8. The response to a page past the end: an empty page (`empty`), the last page (`clamp`), or 404 (`error`).
         over_max: P6. The response to a `display` over the maximum: 400 (`reject`), as many items as the maximum (`clamp`), or as
             many as requested (`serve`).
-        campaign_max_display: P7. The maximum `display` for campaigns; `None` for no maximum. The interface states the maximum for
-            mailboxes: 2,000.
-        bad_number: P5. The response to a malformed or out-of-range `page` or `display`: 400 (`reject`), or the response for the
-            first page or a `display` of 10 (`default`).
+        campaign_max_display: P7. The maximum `display` for campaigns; `None` for no maximum. For mailboxes, the API
+            documentation states the maximum: 2,000.
+        bad_number: P5. How a malformed or out-of-range `page` or `display` is handled: refused with 400 (`reject`), or replaced
+            by a default value (`default`): the first page for `page`, or 10 for `display`.
         owner_key: A2. How owner keys are checked: a key must be known (`check`), must only start with `key_` (`prefix_only`), or
             can be anything (`off`).
         unknown_custom: C20. How a well-formed `custom_<n>` is handled if the workspace does not have it: refused with 400
@@ -207,11 +207,11 @@ class Behaviour:
         strict_fields: C27. The fields that strict validation checks: all standard fields (`all`), or a set of field codes.
         reenrol: C16. The effect of adding a contact to a campaign that already has the contact: no change (`noop`), a restart at
             step 1 (`restart`), or 409 (`error`).
-        numbers: W9. The JSON type of percentages: an integer for whole values (`int_when_whole`), always a float (`float`), or,
-            depending on the number, an integer or a float for whole values (`mixed`).
-        list_date: T16. The value of `days_left_date` in the campaign list: Unix seconds (`timestamp`), a string (`text`), or,
-            depending on the campaign, Unix seconds or a string (`mixed`). Without a date, the value is the same word as in
-            list-steps: `Complete`, `Not started` or `Unknown`.
+        numbers: W9. The JSON type of percentages that are whole numbers: integer (`int_when_whole`), float (`float`), or some of
+            them integer and some float (`mixed`). All other percentages are floats.
+        list_date: T16. The value of `days_left_date` in the campaign list: Unix seconds (`timestamp`), a string (`text`), or one
+            of the two, depending on the campaign (`mixed`). If there is no date, the value is a word, as in list-steps:
+            `Complete`, `Not started` or `Unknown`.
         order: P10. The order of lists: by creation time with the oldest item first (`oldest`) or the newest item first
             (`newest`), or by last activity with the latest first (`last_activity`).
         percent_digits: T8. Decimal places of percentages.
@@ -274,7 +274,7 @@ class Behaviour:
 
     @classmethod
     def strict(cls) -> Behaviour:
-        """Return the strictest behaviour: it refuses every request that the interface allows a service to refuse.
+        """Return the strictest behaviour: it refuses every request that the API documentation allows a service to refuse.
 
         Example:
             ```python
@@ -285,7 +285,7 @@ class Behaviour:
 
     @classmethod
     def lenient(cls) -> Behaviour:
-        """Return the most lenient behaviour: it silently accepts every request that the interface allows a service to accept.
+        """Return the most lenient behaviour: it silently accepts all that the API documentation allows it to accept.
 
         Example:
             ```python

@@ -48,7 +48,7 @@ class Seeder:
         world: The stored data.
         seed: Seed for generated data.
         now: The current time in Unix seconds.
-        email_key: Key function for e-mails: two e-mails are duplicates if their keys are equal.
+        email_key: Key function for e-mail addresses: two addresses are duplicates if their keys are equal.
     """
 
     world: World = attrs.field(repr=False)
@@ -184,7 +184,7 @@ class Seeder:
             key = self.email_key(email)
             if key in stored or key in self.world.contacts[workspace]:
                 raise ValueError(
-                    f"email: expected an e-mail that no other contact of the workspace has, got {email}; use another e-mail"
+                    f"email: expected an address that no other contact of the workspace has, got {email}; use another address"
                 )
             stored[key] = self._build_contact(workspace, email, seed)
         for key, contact in stored.items():
@@ -250,7 +250,8 @@ class WorldBuilder(ABC):
 
         Args:
             id: The workspace's id; generated if not given.
-            custom_fields: Labels of custom fields, which get the codes `custom_1`, `custom_2`, ...; or labels by code.
+            custom_fields: A list of labels of custom fields, or a mapping of codes to labels. The labels of a list get the codes
+                `custom_1`, `custom_2`, and so on.
             extra_fields: Labels of fields that are neither standard nor custom, by code.
             campaign_headers: Column names that the campaign list returns in `headers`.
             mailbox_headers: Column names that the mailbox list returns in `headers`.
@@ -318,8 +319,8 @@ class WorldBuilder(ABC):
             trouble: Probability that a mailbox has a problem, from 0 to 1.
             fields: Values for any field of a mailbox, used unchanged, even if invalid. `domain` sets the domain of the e-mail
                 addresses; a rate can be two integers, `[part, whole]`; `last_activity` can be Unix seconds. `as_of` sets the time
-                of the statistics in Unix seconds, by default now. After that time, the counted e-mails gradually leave the
-                windows of 30 and 90 days. An impossible count or percentage, such as -5, never changes.
+                of the statistics in Unix seconds, by default now. The counts of e-mails in the last 30 and 90 days decrease
+                after that time. An impossible count or percentage, such as -5, never changes.
 
         Returns:
             The mailboxes' ids.
@@ -362,12 +363,12 @@ class WorldBuilder(ABC):
             status: `draft`, `live`, `paused`, or any other status, to test how a client handles it.
             mailboxes: Ids of the mailboxes that the campaign sends through.
             steps: The steps in order. A step is a string of template letters, such as `A|B|PER`, or a mapping with any of `id`,
-                `status`, `wait_time` (milliseconds), `left_to_send`, `templates` and `sent`. `templates` is a string of letters,
-                or a non-empty list of letters and mappings; a mapping has fields of a template, and optionally its own `rates`.
-                The default is `A`. `sent` is the number of e-mails to distribute over the templates; their opens and replies are
-                generated.
-            contacts: Number of contacts in the campaign that are not stored individually; by default the number of
-                contacts in step 1.
+                `status`, `wait_time` (milliseconds), `left_to_send`, `templates` and `sent`. `templates`, by default `A`, is a
+                string of letters, or a non-empty list of letters and mappings. Such a mapping has fields of a template, and
+                optionally the template's own `rates`. `sent` is the number of e-mails to distribute over the templates; their
+                opens and replies are generated.
+            contacts: Number of contacts of the campaign, not including those that `add_contacts` adds. By default, the number of
+                e-mails that step 1 has sent or has left to send.
             bounces_num: Number of bounced e-mails; by default generated for steps with `sent`, and 0 otherwise.
             interested_num: Number of interested replies; by default generated for steps with `sent`, and 0 otherwise.
             created: Creation time in Unix seconds; now if not given.

@@ -16,7 +16,7 @@ class Clock:
     """A clock that follows a callable, or stands still until it is advanced.
 
     Args:
-        source: The start time as an ISO 8601 string (UTC without an offset), or a callable that returns Unix seconds.
+        source: The start time as an ISO 8601 string, or a callable that returns Unix seconds. A time without an offset is in UTC.
 
     Raises:
         ValueError: The string is not a valid ISO 8601 time.
@@ -33,7 +33,7 @@ class Clock:
             start = parse_time("clock", source)
             self._source = lambda: start
         self.offset = 0
-        """Offset from the time of `source`, in microseconds."""
+        """Microseconds to add to the time of `source`."""
 
     @property
     def now(self) -> float:
@@ -102,7 +102,7 @@ def format_age(then: float | None, now: float) -> str:
     """Return a relative time, such as `5 minutes ago`.
 
     Args:
-        then: The earlier time in Unix seconds; `None` for never.
+        then: The earlier time in Unix seconds. For `None`, the function returns `Never`.
         now: The current time in Unix seconds.
     """
     if then is None:

@@ -31,7 +31,7 @@ ADDED: Final = "added"
 
 DUPLICATE_OUTCOMES: Final[Mapping[str, str]] = {
     "skip": "skipped",
-    "overwrite": "overwriten",  # the interface's spelling
+    "overwrite": "overwriten",  # the API documentation's spelling
     "update_missing_fields": "updated_missing_fields",
 }
 """The outcome for a duplicate, by value of the `duplicates` option (rule C2)."""
@@ -41,7 +41,7 @@ DUPLICATE_DETAILS: Final = "a contact with this email exists in the workspace"
 
 
 def email_key(behaviour: Behaviour) -> Callable[[str], str]:
-    """Return the function that computes the key of an e-mail. Two e-mails are duplicates if their keys are equal (rule C4)."""
+    """Return the function that normalizes an e-mail. Two e-mails are duplicates if their normalized forms are equal (rule C4)."""
     reading = behaviour.email_key
     return _EMAIL_KEYS[reading] if isinstance(reading, str) else reading
 
@@ -127,7 +127,7 @@ _REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options")
 _UPLOAD_OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
 
 _MAX_SUGGESTIONS: Final = 20
-"""Maximum number of ignored fields for which a similar name is suggested, because the search for a similar name is slow."""
+"""Maximum number of ignored fields for which a similar name is suggested. The search for a similar name is slow."""
 
 SentFields = dict[str, str | None]
 """The field values in a create request, by field code."""
@@ -138,8 +138,8 @@ class Creation:
     """The values of the required keys of a create request.
 
     Attributes:
-        owner_key: The owner key; empty if the value is not a string. Such a value is accepted only if `Behaviour.owner_key` is
-            `off`.
+        owner_key: The owner key; empty if the request contains a value that is not a string. Such a value is accepted only if
+            `Behaviour.owner_key` is `off`.
         workspace: Workspace id.
         email: The e-mail, trimmed.
         duplicates: The `duplicates` option: `skip`, `overwrite` or `update_missing_fields`.
@@ -342,7 +342,7 @@ def load_countries() -> dict[str, str]:
 def fold_name(name: str) -> str:
     """Return a country's name in a normalized form for comparison.
 
-    Letter case, accents, a leading "the", "&" for "and" and "St" for "Saint" make no difference.
+    The function ignores letter case, accents and a leading "the". It replaces "&" by "and", and "St" by "Saint".
     """
     plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     words = re.sub(r"[^a-z0-9]+", " ", plain.casefold().replace("&", " and ").replace("'", "").replace("\u2019", "")).split()
@@ -378,7 +378,10 @@ def load_timezones() -> frozenset[str]:
 
 
 def is_state(text: str, country: str | None) -> bool:
-    """Return whether a string is a valid state: a US state if the country is the US or missing, else a name without digits."""
+    """Return whether a string is a valid state.
+
+    If the country is the US or missing, the string must be a US state. Otherwise, it must be a name without digits.
+    """
     if not country or not country.strip() or find_country_code(country) == "US":
         return is_us_state(text)
     return _TEXT.fullmatch(text) is not None and any(c.isalpha() for c in text) and not any(c.isdigit() for c in text)
@@ -415,7 +418,10 @@ def is_stack_overflow(text: str) -> bool:
 
 
 FieldCheck = tuple[Callable[[str], object], str]
-"""A predicate that returns a true value for a valid string, and a description of valid strings for the error message."""
+"""The check of a field: a pair of a predicate and a description.
+
+The predicate returns a true value if a string is valid. The error message shows the description, which says what is valid.
+"""
 
 _TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a string of at most {MAX_TEXT_LENGTH} characters without control characters")
 

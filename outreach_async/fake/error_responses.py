@@ -1,7 +1,7 @@
 """Error responses of the service (rules E2 and E3). A renderer turns a `Refusal`, which describes an error, into a response.
 
-The interface documents neither error codes nor error bodies. To make sure that a client depends on neither, test the client with
-several renderers.
+The service's API documentation does not describe error codes or error bodies. A client must therefore not depend on them. To
+make sure of this, test the client with several renderers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ def refusal_error(
     headers: Mapping[str, str] | None = None,
     knob: str = "",
 ) -> RequestRefused:
-    """Return a `RequestRefused` for a `Refusal` with the given attributes. If `knob` is given, a hint names this knob."""
+    """Return a `RequestRefused` for a `Refusal` with the given attributes.
+
+    If `knob`, the name of an attribute of `Behaviour`, is given, a hint says that this attribute decided the refusal.
+    """
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
     return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 
@@ -84,7 +87,7 @@ def mask_keys(text: str) -> str:
 
 
 def mask_document(value: Any) -> Any:
-    """Return a JSON document with every owner key, and every value of `owner_key`, replaced by `***`."""
+    """Return a JSON document with every owner key replaced by `***`. Any value of the key `owner_key` is replaced, too."""
     if isinstance(value, dict):
         return {mask_keys(name): "***" if name == "owner_key" else mask_document(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -31,8 +31,8 @@ class Exchange:
     Attributes:
         response: The response; `None` if a wire fault prevented the service from executing the request.
         fault: The wire fault; `None` if there is none.
-        ended: Function that the caller must call when the response has been delivered or lost. The first call releases the
-            exchange's slot under `max_in_flight` (rule E4); further calls do nothing.
+        ended: Function that the caller must call when the response has been delivered or lost. Until the first call, the exchange
+            counts towards `max_in_flight` (rule E4). Further calls do nothing.
         struck: The label of the fault that fired; `ok` if no fault fired.
 
     Example:
@@ -137,7 +137,7 @@ class WireFault(Fault):
         kind: The kind of fault.
         size: A number of bytes. For `truncate` and `reset_mid_body`, the bytes of the body to send. For `wrong_length`, the
             difference by which the content-length is too small. For `slow_drip`, the size of each piece of the body.
-        seconds: Delay in seconds of the response, or of each piece of the response.
+        seconds: Delay of the response, or of each piece of the response, in seconds.
     """
 
     kind: WireFaultKind
@@ -161,7 +161,7 @@ def _apply_drift(value: Any, path: tuple[str, ...], change: Any) -> Any:
 
 
 OPERATIONS: Final = (*(route.operation for route in ROUTES), "unknown")
-"""The operations that faults can apply to; `unknown` stands for every request that matches none of the five operations.
+"""The operations that faults can apply to: the five operations of the API, and `unknown` for all other requests.
 
 Example:
     ```python

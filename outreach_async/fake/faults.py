@@ -27,16 +27,17 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A fault that damages or delays the service's own response fires after the service has executed the request. If any other fault
-fires, the service does not execute the request. `commit_then(fault)` makes any fault except `refuse()` fire after
-execution: for example, a contact is stored but the response is lost.
+The table shows when each fault fires. If a fault fires before execution, the service does not execute the request.
+`commit_then(fault)` makes any fault except `refuse()` fire after execution: for example, a contact is stored but the response
+is lost.
 
     fires before execution                fires after execution
     status, html_502, empty               ok, drift, latency, slow_drip
     refuse, reset, close, hang            truncate, reset_mid_body, bad_chunk, no_final_chunk
     garbage, long_header                  wrong_encoding, wrong_length
 
-Random draws depend only on the seed, the rule and the request's number: the same requests get the same faults again.
+A rule with a probability `p` fires at random. The random draw depends only on the fake's seed, the rule and the position of the
+request among all requests. Therefore, the same requests in the same order get the same faults again.
 """
 
 from __future__ import annotations
@@ -336,7 +337,7 @@ def commit_then(fault: Fault) -> Fault:
     """Make a fault fire after the service has executed the request: for example, a contact is stored but the response is lost.
 
     Raises:
-        ValueError: The fault is `refuse()`: the service cannot execute a request that never arrived.
+        ValueError: The fault is `refuse()`. A refused connection delivers no request that the service could execute.
 
     Example:
         ```python
@@ -348,12 +349,14 @@ def commit_then(fault: Fault) -> Fault:
     """
     require_fault(fault)
     if isinstance(fault, WireFault) and fault.kind == "refuse":
-        raise ValueError("commit_then(refuse()): a request that never arrived cannot be executed; use commit_then(reset())")
+        raise ValueError("commit_then(refuse()): a refused connection delivers no request to execute; use commit_then(reset())")
     return attrs.evolve(fault, label=f"commit_then({fault.label})", commits=True)
 
 
 def error_response(code: int) -> Response:
-    """Return an error response in the service's default format, as if a server in front of the service had sent it.
+    """Return an error response in the service's default format.
+
+    A server can send it for a request that it does not pass to the fake, such as a malformed request.
 
     Example:
         ```python

@@ -377,9 +377,10 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
 
 
 def _find_scope(call: ParsedRequest, scope: str, world: World) -> str:
-    """Return the owner key or workspace whose requests share a rate limit; an empty string if all requests do.
+    """Return the name under which the rate limit counts a request: an owner key or a workspace id.
 
-    A request with a campaign id in its path counts towards the limit of the campaign's workspace.
+    If the limit counts all requests together, the name is an empty string. With the scope `workspace`, a request with a
+    campaign id in its path counts towards the campaign's workspace.
     """
     if scope == "all":
         return ""

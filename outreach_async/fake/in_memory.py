@@ -128,7 +128,7 @@ class InMemoryService(WorldBuilder):
         """Execute a request with the fault that `faults` assigns to the request.
 
         Returns:
-            The response, and the wire fault for the transport or server to reproduce.
+            The response, and the wire fault that the transport or server must reproduce.
         """
         # The lock is held throughout, so that the due events, the fault, the request's number and its log entry belong together
         # even if several threads call the fake. Delays of faults come later: the sender of the response waits, without the lock.
@@ -239,7 +239,10 @@ class InMemoryService(WorldBuilder):
 
     @contextmanager
     def _locked_and_current(self) -> Iterator[None]:
-        """Hold the lock during the `with` block. If the clock follows a callable, run all due events before the block."""
+        """Hold the lock during the `with` block.
+
+        If a callable provides the time, events may have become due since the last call. They are run before the block.
+        """
         with self._lock:
             if self._clock.is_running:
                 self._run_due_events()

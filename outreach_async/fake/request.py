@@ -142,7 +142,7 @@ encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=F
 
 
 class _NotStrictError(ValueError):
-    """A JSON document contains a duplicate key, NaN or infinity, which Python's decoder accepts but the fake refuses."""
+    """A JSON document has a duplicate key, NaN or infinity. Python's decoder accepts these, but the fake service does not."""
 
 
 def _require_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class ParsedRequest:
         body: The parsed body; `None` for an operation without a body, and for an invalid body.
         routing_error: The error if the request matches no operation; otherwise `None`.
         body_error: The error if the body is invalid; otherwise `None`.
-        hints: Hints for people; more are added while the request is executed.
+        hints: Hints about ignored values and likely mistakes. More are added while the request is executed.
         request_id: The header `x-request-id` of the response; `None` until the service executes the request.
         release_slot: Function that releases the request's slot under `max_in_flight`; `do_nothing` if the request holds no slot.
     """

@@ -36,13 +36,13 @@ class Recorded:
 
     Attributes:
         number: Number of the request, counted from 0.
-        operation: Name of the operation; `unknown` if the request matched none of the five operations.
+        operation: Name of the operation; `unknown` if the request matched no operation of the API.
         method: HTTP method.
         target: Request target as sent.
         headers: Header fields as sent, by lower-case name, including any credentials.
         json: The parsed body, including the owner key; `None` if the body was missing, not read or not strict JSON.
         status: Status of the response; `None` if a fault withheld the response.
-        hints: Hints for people about ignored values and likely mistakes.
+        hints: Human-readable hints about ignored values and likely mistakes.
         served: Whether the service executed the request. A fault may have replaced or withheld the response to an executed
             request.
         request_id: `x-request-id` of the service's response; `None` if the service did not execute the request.
@@ -76,10 +76,10 @@ class Recorded:
 
 
 class RequestLog(Sequence[Recorded]):
-    """The log of all requests, oldest first.
+    """The requests that the fake has received, oldest first.
 
-    The log is a sequence of all requests so far: `len` returns their number, and index 0 is the first request. Only the last
-    10,000 requests are kept; access to an older request raises `JournalOverflow`.
+    `len` returns the number of all requests so far, and index 0 is the first request. However, only the last 10,000 requests are
+    kept. Access to an older request raises `JournalOverflow`.
 
     Attributes:
         counts: Number of requests by operation, including requests that are no longer kept.

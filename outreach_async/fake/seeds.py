@@ -1,7 +1,7 @@
-"""Generate people, contacts, mailboxes and campaigns from the seed.
+"""Generate people, contacts, mailboxes and campaigns for the fake.
 
-Generated mailboxes have no problems by default. A value passed by the caller for a mailbox is used unchanged, even if invalid,
-because tests of audits need invalid values. Inconsistent counts of a campaign are refused, never corrected.
+Generated mailboxes have no problems by default. If the caller passes a value for a mailbox, the value is used unchanged, even
+if it is invalid, because tests of audits need invalid values. Inconsistent counts of a campaign are refused, never corrected.
 """
 
 from __future__ import annotations
@@ -76,10 +76,12 @@ class ContactSeed:
     def from_row(
         cls, row: Mapping[str, str | None], codes: Mapping[str, str], enrolments: tuple[Enrolment, ...], owner: str
     ) -> ContactSeed:
-        """Create a specification from a row with `email`, optionally `id`, and fields by code.
+        """Create a specification from a row of contact data.
+
+        The row can have the keys `email` and `id`. All other keys are codes of fields.
 
         Raises:
-            TypeError: A key of the row is not a field code of the workspace, or a value has the wrong type.
+            TypeError: A code is unknown in the workspace, or the value of a field is neither a string nor `None`.
         """
         fields = {}
         for code, value in row.items():
@@ -93,14 +95,14 @@ class ContactSeed:
 
 
 def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]]:
-    """Generate people with consecutive numbers. The same number always gives the same person.
+    """Generate people, numbered from `start`. The same number always gives the same person.
 
     Args:
         count: Number of people.
-        start: The first number.
+        start: Number of the first person.
 
     Returns:
-        Rows with `email` and fields by code. Each number gives a different address.
+        One row per person, with `email` and the values of fields by code. Each person has a different address.
     """
     for number in range(start, start + count):
         first, last = generate_name(number, number * 7)
@@ -183,7 +185,7 @@ def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
     """Return a mailbox with changed fields.
 
     Raises:
-        TypeError: The name of a field is unknown, the field cannot be changed, or its value cannot be written as JSON.
+        TypeError: A field is unknown or cannot be changed, or a value cannot be written as JSON.
     """
     for name, value in fields.items():
         if name in MAILBOX_FIELDS and name not in _CHANGEABLE:
@@ -229,7 +231,7 @@ def _generate_identity(random: Random, number: int, domain: str) -> dict[str, An
 
 
 def _generate_activity(random: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Generate the counts of the e-mails that a mailbox has sent since its creation, and of the recipients' reactions."""
+    """Generate the statistics of a mailbox: e-mails sent, opens, clicks, bounces, and the time of the last activity."""
     days = max(0.0, (now - values["created_at"]) / DAY)
     daily = _count_or_zero(values["daily_limit"]) * random.uniform(0.5, 0.8)
     sent = {name: int(daily * min(window, days)) for name, window in _WINDOW_DAYS.items()}
@@ -250,7 +252,7 @@ def _generate_activity(random: Random, values: Mapping[str, Any], now: float) ->
 
 
 def _count_or_zero(value: object) -> int:
-    """Return a number as a non-negative integer; 0 for negative numbers and for values that are not numbers."""
+    """Return the value as a non-negative integer; 0 if it is negative or not a number."""
     return max(0, int(value)) if isinstance(value, int | float) else 0
 
 
@@ -263,11 +265,11 @@ _MAX_WAIT: Final = 3650 * DAY * 1000
 
 StepSeed = str | Mapping[str, Any]
 ReserveId = Callable[[str, str | None], str]
-"""A function that reserves and returns an id. It takes a prefix and the id; if the id is `None`, it generates an id."""
+"""A function that reserves an id and returns it. It takes a prefix and an id. If the id is `None`, it generates one."""
 
 
 def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[str, Any]]:
-    """Return the template specifications of a step. The interface requires at least one template per step."""
+    """Return the template specifications of a step. A step must have at least one template."""
     seeds = value.split("|") if isinstance(value, str) and value.strip() else value
     if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
         raise ValueError(
@@ -278,7 +280,7 @@ def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[s
 
 
 def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | None, str | None]:
-    """Return whether a template starts a new thread, and the template's subject (rule T6)."""
+    """Return the values of `new_thread` and `subject` for a template (rule T6)."""
     if letter == PERSONALIZED:
         new_thread, subject = seed.get("new_thread"), seed.get("subject")
         if new_thread is not None or subject is not None:
@@ -299,10 +301,10 @@ def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bo
 def _count_left_to_send(
     seeds: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
 ) -> list[int]:
-    """Return the number of contacts left to send to, for each step.
+    """Return the number of contacts who have yet to receive each step.
 
-    By default, this is the number of contacts to whom the step has not been sent yet, and who have not left the campaign because
-    of a reply, an unsubscribe or a bounce.
+    If the specification of a step has `left_to_send`, this value is used. Otherwise, the number is calculated from the other
+    counts. Contacts who replied, unsubscribed or bounced are not counted, because they receive no further steps.
     """
     lefts: list[int] = []
     for place, (seed, templates) in enumerate(zip(seeds, steps, strict=True)):
@@ -333,8 +335,8 @@ def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
     sent = [step.already_sent for step in steps]
     if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
         raise ValueError(
-            "steps: expected contacts and sent e-mails that do not increase from step to step, and no step with more contacts "
-            f"than the campaign, got contacts {whole} and sent e-mails {sent}; correct the counts"
+            "steps: no step may have more contacts or sent e-mails than the previous step, or more contacts than the campaign; "
+            f"got contacts {whole} and sent e-mails {sent}; correct the counts"
         )
 
 
@@ -349,7 +351,7 @@ class CampaignSeed:
         status: Status of the campaign.
         mailboxes: Ids of the mailboxes that the campaign sends through.
         steps: Specifications of the campaign's steps.
-        contacts: Number of contacts that are not stored individually; `None` to use the number of contacts in step 1.
+        contacts: Number of contacts that the fake counts but does not store as records; `None` to use the number in step 1.
         bounces_num: Number of bounced e-mails; `None` to generate the number if a step has `sent`, and to use 0 otherwise.
         interested_num: Number of interested replies; `None` to generate the number if a step has `sent`, and to use 0 otherwise.
         created: Creation time in Unix seconds; `None` for now.
@@ -391,7 +393,7 @@ class CampaignBuilder:
     def build(self, seed: CampaignSeed, id_: str) -> Campaign:
         """Create a campaign from its specification.
 
-        If a step has `sent`, its template counts are generated. Otherwise, missing template counts are 0.
+        If the specification of a step has `sent`, the counts of its templates are generated. Otherwise, omitted counts are 0.
 
         Raises:
             TypeError: The name of a field in a step or template is unknown, or a value has the wrong type.
@@ -456,7 +458,7 @@ class CampaignBuilder:
             for seed in _parse_template_seeds(step.get("templates", "A"), order)
         ]
         if "sent" in step and any(count in seed for seed in seeds for count in COUNT_NAMES):
-            raise ValueError("sent: expected either sent for the step or counts for its templates, got both; omit one of the two")
+            raise ValueError("sent: conflicts with the counts of the step's templates; omit sent for the step or these counts")
         letters = [require_string("test_letter", seed.get("test_letter", chr(ord("A") + i))) for i, seed in enumerate(seeds)]
         each, rest = divmod(require_count("sent", step.get("sent", 0)), len(seeds))
         return tuple(

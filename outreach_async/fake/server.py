@@ -173,7 +173,7 @@ def _refuse_bare_lf(lines: bytes) -> None:
 
 
 def _execute(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
-    """Execute a request. Return the exchange, and the head and body of the response; both are empty if there is no response."""
+    """Execute a request. Return the exchange, and the response's head and body, which are empty if there is no response."""
     exchange = Exchange(None, None)
     try:
         exchange = service.exchange(request)

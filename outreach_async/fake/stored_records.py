@@ -17,13 +17,13 @@ from outreach_async.fake.arguments import check_known
 CAMPAIGN_HEADERS: Final = (
     "status", "name", "steps", "contacts", "opens", "initials", "interested", "replies", "bounces", "last_activity",
 )  # fmt: skip
-"""Columns of the campaign list, in the order of the interface."""
+"""Columns of the campaign list, in the order of the service's API documentation."""
 
 MAILBOX_HEADERS: Final = (
     "email", "sender_name", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "age", "sent_today", "sent_30days",
     "opened_14days", "sent_90days", "bounced_30days", "avg_open_rate", "avg_click_rate", "last_activity", "type", "created",
 )  # fmt: skip
-"""Columns of the mailbox list, in the order of the interface."""
+"""Columns of the mailbox list, in the order of the service's API documentation."""
 
 MAILBOX_FIELDS: Final = ("id", "status", *MAILBOX_HEADERS, "domain_ip", "server_ip", "created_at")
 """Fields of a mailbox, in the order of the service's API documentation."""
@@ -147,7 +147,10 @@ class Rates:
 
     @property
     def effective_open(self) -> float:
-        """Share of delivered e-mails that are opened: `open`, or more if clicks, replies and unsubscribes require more opens."""
+        """Share of delivered e-mails that are opened.
+
+        Clicks, replies and unsubscribes require an open. If `open` is too low for them, this is the lowest sufficient share.
+        """
         return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
 
 
@@ -180,8 +183,9 @@ class Step:
     Attributes:
         id: The step's id, which starts with `step_`.
         status: The step's status; `live` by default.
-        wait_time: Milliseconds from the send of the previous step; for the first step, from enrolment.
-        left_to_send: Seeded number of contacts that still have to go through the step. Stored contacts are counted separately.
+        wait_time: Wait in milliseconds after the e-mail of the previous step was sent; for the first step, after enrolment.
+        left_to_send: Number of contacts that have yet to go through the step, as seeded. Contacts that the fake stores
+            individually are not included.
         templates: The step's templates.
     """
 
@@ -193,7 +197,7 @@ class Step:
 
     @property
     def already_sent(self) -> int:
-        """Seeded number of contacts that have completed the step."""
+        """Number of contacts that have completed the step, as seeded. Contacts stored individually are not included."""
         return sum(template.sent for template in self.templates)
 
 
@@ -241,9 +245,9 @@ class Mailbox:
     Attributes:
         id: The mailbox's id, which starts with `mailbox_`.
         workspace: Id of the mailbox's workspace.
-        values: Values of all `MAILBOX_FIELDS`. A percentage can be a `Share`, and `last_activity` a Unix time. `campaigns`, `age`
-            and `created` are `None` if they are to be computed for each response.
-        as_of: Time of the statistics in Unix seconds.
+        values: Values of all `MAILBOX_FIELDS`. A percentage can be a `Share`. `last_activity` can be a Unix time in seconds. If
+            `campaigns`, `age` or `created` is `None`, its value is computed for each response.
+        as_of: Time to which the statistics refer, in Unix seconds.
     """
 
     id: str
@@ -295,11 +299,13 @@ def custom_number(code: str) -> int:
 
 
 def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the items of an all-fields response: `email`, the standard fields, extra fields, and custom fields sorted by number.
+    """Return all fields of a workspace as the items of a response.
+
+    The order is: `email`, the standard fields, the extra fields, and the custom fields sorted by number.
 
     Args:
-        extra: Labels of extra standard fields by code.
-        custom: Labels of the custom fields by code.
+        extra: Labels of fields that are neither standard nor custom, by code.
+        custom: Labels of the custom fields, by code.
     """
     by_number = dict(sorted(custom.items(), key=lambda field: custom_number(field[0])))
     labels = {"email": "Email", **STANDARD_FIELDS, **extra, **by_number}

@@ -1,9 +1,9 @@
-"""`FakeTransport`, which calls the fake directly without a socket, and tables of the effects of wire faults.
+"""`FakeTransport`, which calls the fake directly without a socket, and two mappings with the effects of wire faults.
 
-Two tables describe the same wire faults, so that a test with `FakeTransport` has the same result as a test over a socket.
-`SERVER_STEPS` lists the steps that a server takes to send the faulty response. `CLIENT_RESULTS` lists the result for a client, as
-measured with real HTTP libraries: a response, which may be damaged, or the reason why no response arrives. The functions in both
-tables are pure.
+`SERVER_STEPS` defines the steps with which a server sends each faulty response over a socket. `CLIENT_RESULTS` defines what a
+client gets without a socket: a response, which may be damaged, or the reason why no response arrives. The results match those
+measured with real HTTP libraries, so a test has the same result with `FakeTransport` as over a socket. The functions in both
+mappings are pure.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def plan_server_steps(fault: WireFault | None, head: bytes, body: bytes) -> Iter
     """Return the steps with which a server sends a response.
 
     Args:
-        fault: The wire fault; `None` for none.
+        fault: The wire fault; `None` if there is none.
         head: Status line, header fields and final empty line of the correct response; empty if there is no response.
         body: Body of the correct response; empty if there is no response.
 
     Returns:
-        The steps. The connection stays open after them unless the last step is a `ConnectionEnd`.
+        The steps. If the last step is not a `ConnectionEnd`, the connection stays open.
     """
     return (head + body,) if fault is None else SERVER_STEPS[fault.kind](fault, head, body)
 
@@ -121,7 +121,7 @@ class ClientResult:
 
 
 def compute_client_result(fault: WireFault | None, response: Response | None) -> ClientResult:
-    """Return the result that a client sees for an exchange with the given wire fault and response."""
+    """Return the result of an exchange with a wire fault, as a client sees it."""
     if fault is None:
         return ClientResult(response=response)
     return CLIENT_RESULTS[fault.kind](fault, response or Response(200))
@@ -136,8 +136,8 @@ CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientRes
     "slow_drip": lambda fault, response: ClientResult(fault.seconds * math.ceil(len(response.body) / fault.size), response),
     "hang": _lost_result("no response", wait=math.inf),
     "refuse": _lost_result("connection refused", sent=False),
-    "reset": _lost_result("connection reset before a response"),
-    "close": _lost_result("connection closed before a response"),
+    "reset": _lost_result("connection reset before a response was received"),
+    "close": _lost_result("connection closed before a response was received"),
     "truncate": _lost_result("connection closed in the middle of the response body"),
     "reset_mid_body": _lost_result("connection reset in the middle of the response body"),
     "bad_chunk": _lost_result("the response is not valid HTTP: a chunk without a size"),
@@ -155,8 +155,8 @@ CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientRes
 class FakeTransport:
     """Sends requests to a fake service in the same process.
 
-    A wire fault has the same effect as with an HTTP library over a socket: the same error, the same `maybe_sent`, or the same
-    damaged response. Delays of faults use the event loop's clock.
+    A wire fault has the same effect as with an HTTP library over a socket: the same damaged response, or the same error with the
+    same `maybe_sent`. Delays of faults use the event loop's clock.
 
     Args:
         service: A `FakeService`, or any object with an `exchange` method.
@@ -212,8 +212,12 @@ class FakeTransport:
 async def await_result(read: ClientResult, *, maybe_sent: bool) -> Response:
     """Wait for the delay of the fault, and return the response.
 
+    Args:
+        read: The result of the exchange.
+        maybe_sent: The `maybe_sent` of the error, if no response arrives.
+
     Raises:
-        TransportError: No response arrives. The error's `maybe_sent` is the argument `maybe_sent`.
+        TransportError: No response arrives.
     """
     if read.wait:
         await anyio.sleep(read.wait)

@@ -47,13 +47,16 @@ class Limiter:
         self._counts[scope] = self._counts.get(scope, 0) + 1
 
     def acquire_slot(self, most: int) -> Callable[[], object]:
-        """Reserve a slot for an exchange in flight.
+        """Reserve a slot for an exchange, that is, for a request and its response.
+
+        Args:
+            most: Total number of slots.
 
         Returns:
             A function that releases the slot. The function can be called at any time, from any thread, and more than once.
 
         Raises:
-            RequestRefused: 429 with `Retry-After` if `most` exchanges are already in flight.
+            RequestRefused: 429 with `Retry-After` if all slots are reserved.
         """
         if len(self._in_flight) >= most:
             message = f"too many concurrent requests: the maximum is {most}"
@@ -68,7 +71,7 @@ class Limiter:
 ListKind = Literal["campaign", "mailbox"]
 
 CreationKey = tuple[float, str]
-"""Creation time in Unix seconds and id of an item: the sort key of lists (rule P10)."""
+"""The sort key of the items of a list: the creation time in Unix seconds, then the id (rule P10)."""
 
 
 @attrs.define
@@ -77,12 +80,12 @@ class World:
 
     Attributes:
         workspaces: Workspaces by id.
-        owner_keys: Ids of the workspaces that the user of an owner key has access to, by owner key.
+        owner_keys: Workspace ids by owner key. The key gives access to these workspaces.
         mailboxes: Mailboxes by id.
-        campaigns: Campaigns by id. Ids are unique across workspaces, because the URL path of list-steps contains no workspace.
-        contacts: Contacts by workspace id, then by e-mail key.
+        campaigns: Campaigns by id. Ids are unique across workspaces, because the operation `list_steps` receives no workspace id.
+        contacts: Contacts by workspace id, then by normalized e-mail address (rule C4).
         enrolled_counts: Number of stored contacts in each campaign, by campaign id.
-        creation_order: Creation times and ids of each list's items, oldest first.
+        creation_order: Sort keys of campaigns and mailboxes, by workspace id and kind of item, oldest first.
         ids: Every id in use.
         counters: Number of ids generated per prefix.
         simulation: Pending events, and the results of past events.
@@ -162,13 +165,13 @@ class World:
         self._usage = None
 
     def last_activity(self, kind: ListKind, id_: str) -> float:
-        """Return the time of the last activity of a campaign or mailbox in Unix seconds; 0 for never."""
+        """Return the time of the last activity of a campaign or mailbox, in Unix seconds; 0 if there was no activity."""
         moving = (self.simulation.flows if kind == "campaign" else self.simulation.stats).get(id_)
         item = self.campaigns[id_] if kind == "campaign" else self.mailboxes[id_]
         return max(item.last_activity or 0, (moving.last_activity if moving else None) or 0)
 
     def store_contact(self, workspace: str, key: str, contact: Contact) -> None:
-        """Store or replace a contact and update the counts of its campaigns, as one change (rule C23)."""
+        """Store or replace a contact, and add it to its new campaigns, as one change (rule C23)."""
         contacts = self.contacts[workspace]
         before = contacts.get(key)
         contacts[key] = contact

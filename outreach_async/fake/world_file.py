@@ -96,11 +96,11 @@ class SimulationDocument(msgspec.Struct):
 
     Attributes:
         wake: Time of the next attempt to send queued e-mails; `None` if no attempt is scheduled.
-        campaigns: State of the campaigns that differ from their seeded state, by id.
-        mailboxes: Counts of the mailboxes that have sent e-mails, by id.
+        campaigns: State of each campaign that the simulation has changed, by campaign id.
+        mailboxes: Statistics of each mailbox that has sent e-mails, by mailbox id.
         events: Pending events.
-        scripts: Scripted reactions to e-mails. Each has the contact's token, the campaign's id (an empty string means any
-            campaign), the index of the step, and the kind and delay of each reaction.
+        scripts: Scripted reactions to e-mails. Each item consists of a contact's token, a campaign's id, the index of a step, and
+            a list of reactions. An empty campaign id means any campaign. A reaction consists of a kind and a delay.
     """
 
     wake: _Count | None
@@ -165,10 +165,10 @@ def _check_event(event: FutureEvent, world: World) -> None:
     fits = 0 <= event.step < event.end_step <= len(steps)
     if not fits or not 0 <= event.template < len(steps[event.step].templates):
         raise ValueError(
-            f"{event}: expected step, end_step and template to exist in the campaign, and end_step to come after step"
+            f"{event}: expected step and template to be indexes in the campaign, and end_step from step + 1 to the step count"
         )
     if event.mailbox not in world.mailboxes and (event.mailbox or event.kind != EventKind.DUE):
-        raise ValueError(f"{event}: expected a mailbox of the world, got {event.mailbox!r}; correct the id, or add the mailbox")
+        raise ValueError(f"{event}: expected the id of a mailbox, got {event.mailbox!r}; correct the id, or add the mailbox")
 
 
 def _load_flow(document: FlowDocument, campaign: Campaign) -> CampaignFlow:

@@ -71,8 +71,8 @@ for header, code, reason in columns.decisions():
 # -> Notes -> ignore (override)
 ```
 
-`outreach_async.importer.mapping_file` saves these decisions in a TOML file: `mapping_text(columns, "people.csv")` returns its
-content; `read_mapping` and `apply_mapping` turn it into overrides for the next file.
+`outreach_async.importer.mapping_file` saves these decisions in a TOML file. `mapping_text(columns, "people.csv")` returns
+the content of the TOML file. `read_mapping` and `apply_mapping` turn the TOML file into overrides for the next import.
 
 Checks
 ------
@@ -109,7 +109,7 @@ anyio.run(main)
 `Checks(columns, policy).guarded(file.rows(columns))` yields the rows for `create_many`. A finding of level `error` becomes
 the fault of its row.
 
-`row.warnings` reports the cells of a row that a spreadsheet or a wrong encoding changed, such as `OrlÃ©ans` instead of `Orléans`.
+`row.warnings` lists the cells that a spreadsheet or a wrong encoding changed, such as `OrlÃ©ans` instead of `Orléans`.
 If the original value is lost, such as a phone number that became `4.4E+11`, the row has a fault instead.
 
 Rejects

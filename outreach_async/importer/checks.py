@@ -1,4 +1,4 @@
-"""Check the values of a file. A policy sets the level of each check.
+"""Check the values of a file. A policy sets the level of each check: `error`, `warn` or `off`.
 
 First come the functions that check a single value, then the policy, and last the check of whole rows.
 """
@@ -34,7 +34,7 @@ _PLAIN_ADDRESS: Final = re.compile(
     r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*@(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}",
     re.IGNORECASE | re.ASCII,
 )
-"""Pattern for a fast check of addresses. The library email-validator accepts every match too, but takes fifty times as long."""
+"""Pattern for a fast check of e-mail addresses. email-validator accepts every match too, but takes fifty times as long."""
 
 _SAFE_LENGTH: Final = 63
 """Maximum length of an address for the fast check. In such a short address, no part can exceed its own length limit."""
@@ -86,7 +86,10 @@ def _read_table(name: str) -> str:
 
 
 def _typos_of(word: str) -> set[str]:
-    """Return the forms of a word with one letter omitted, doubled, swapped with the next, or replaced by a neighbouring key."""
+    """Return likely misspellings of a domain.
+
+    In each of them, one letter is omitted, doubled, swapped with the next, or replaced by its neighbour on the keyboard.
+    """
     splits = [(word[:at], word[at:]) for at in range(len(word))]
     left_out = {before + rest[1:] for before, rest in splits}
     doubled = {before + rest[0] + rest for before, rest in splits}
@@ -116,8 +119,8 @@ def check_phone(number: tuple[str, str | None]) -> str | None:
     """Return the problem with a phone number; `None` if the number is valid.
 
     Args:
-        number: Pair of the phone number and the two-letter code of the country to assume if the phone number has no calling
-            code.
+        number: The phone number, and the two-letter code of the row's country. The country is used if the phone number has no
+            calling code.
     """
     text, country = number
     return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
@@ -233,7 +236,10 @@ def check_state(state: tuple[str, str | None]) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _resolve_country(text: str) -> tuple[str | None, str | None]:
-    """Return the two-letter code of a country (`None` if unknown), and the problem with the text (`None` if valid)."""
+    """Return the two-letter code of a country and the problem with `text`.
+
+    The code is `None` if the country is unknown. The problem is `None` if `text` is valid.
+    """
     key = fold_name(text)
     codes, names, longer = _load_countries()
     if key in codes:
@@ -252,7 +258,11 @@ def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
 
 @cache
 def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
-    """Return mappings to two-letter country codes: from two-letter codes, from names, and from three-letter codes."""
+    """Return three mappings whose values are two-letter country codes, such as `DE`.
+
+    The keys of the first mapping are the same codes in lower case. The keys of the second are country names, normalized by
+    `fold_name`. The keys of the third are three-letter codes in lower case.
+    """
     rows = [line.split("\t") for line in _read_table("countries.tsv").splitlines()]
     names = {fold_name(name): code for code, _, *names in rows for name in names}
     return {code.casefold(): code for code, *_ in rows}, names, {longer.casefold(): code for code, longer, *_ in rows}
@@ -296,7 +306,10 @@ def check_timezone(text: str) -> str | None:
 
 @cache
 def _load_timezones() -> Mapping[str, str]:
-    """Return time zone names by folded name; empty if neither the system nor the package tzdata has the time zone database."""
+    """Return a mapping from the lower-case form of each time zone name to the name.
+
+    The mapping is empty if neither the system nor the package tzdata has the time zone database.
+    """
     return {name.casefold(): name for name in available_timezones()}
 
 
@@ -333,7 +346,7 @@ CHECKS: Final[Mapping[str, str]] = {
 """
 
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
-"""Checks that remain at `warn` if all checks are set to `error`.
+"""Checks that are set to `warn`, not to `error`, by the setting `error` for all checks.
 
 These checks may report values that are intended, or that the service accepts.
 """
@@ -358,7 +371,8 @@ class CheckPolicy:
     def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
         """Parse settings: `error`, `warn` or `off` for all checks, or `check=level` for one check.
 
-        Later settings take precedence. Checks warn by default. The checks in `LINTS` become errors only if a setting names them.
+        Later settings take precedence. The default level is `warn`. The setting `error` for all checks sets the checks in `LINTS`
+        to `warn`.
 
         Args:
             texts: The settings.
@@ -474,11 +488,11 @@ class Checks:
         self._country_column = columns.cell("country")
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
-        """Return the findings of each row, by the row's index in `rows`. Rows that already have a fault are not checked."""
+        """Return the findings by the index of the row in `rows`. The values of rows with a `fault` are not checked."""
         return self._find(rows, self._checks, with_cells=self._cells_level != "off")
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows. A finding of level `error` becomes the fault of its row, and a row with a fault is never sent."""
+        """Yield the rows. The first finding of level `error` is stored in the row's `fault`. Rows with a `fault` are not sent."""
         with_cells = self._cells_level == "error"
         if not self._error_checks and not with_cells:
             yield from rows

@@ -35,9 +35,11 @@ _MAX_PROPOSED: Final = 7
 _MAX_SIMILAR: Final = 3
 
 _MIN_SIMILARITY: Final = 0.6
-"""Minimum similarity of the names that an error lists as similar. The similarity of 'company' and 'company_name' is 0.78."""
+"""An error suggests only names with at least this similarity to the unknown name. 'company' and 'company_name' have a similarity
+of 0.78."""
 _MIN_PROPOSED_SIMILARITY: Final = 0.8
-"""Minimum similarity of a proposed field. 'adress' and 'adresse' have a similarity of 0.92, 'plan' and 'land' of 0.75."""
+"""A field is proposed for an unknown column only if their names have at least this similarity. 'adress' and 'adresse' have a
+similarity of 0.92, 'plan' and 'land' of 0.75."""
 
 _Index: TypeAlias = Mapping[str, frozenset[str]]
 _Tier: TypeAlias = tuple[Callable[[str], str], _Index]
@@ -487,7 +489,8 @@ async def columns_for(
 ) -> Columns:
     """Map each column to a field, as `map_columns` does.
 
-    The client requests the workspace's fields only if a column, or the code of an override, cannot be mapped without them.
+    The client requests the workspace's fields only if a column cannot be mapped without them, or the code in an override
+    belongs to neither a standard nor a custom field.
     If `client` is `None`, columns are mapped without the workspace's fields.
 
     Raises:

@@ -23,7 +23,7 @@ _DELIMITER_NOTES: Final = {
     "\t": ("columns are separated by tabs",),
     "|": ("columns are separated by |",),
 }
-"""Delimiters that can be detected, with the notes for the user on each delimiter."""
+"""Notes for the user, by delimiter. The keys are all delimiters that can be detected."""
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 
 
@@ -82,7 +82,7 @@ _SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16
 
 @attrs.frozen(kw_only=True)
 class CsvFile(File):
-    r"""A CSV file with a header. A line such as `sep=;`, which Excel writes, may precede the header.
+    r"""A CSV file with a header. A line that declares the delimiter for Excel, such as `sep=;`, may precede the header.
 
     Attributes:
         delimiter: The delimiter.
@@ -133,7 +133,7 @@ class CsvFile(File):
         return islice(self._read_all(), 1, None)
 
     def _read_all(self) -> Generator[Record]:
-        """Yield the header and the rows that are not blank. Spreadsheets save blank rows above and below a table."""
+        """Yield the header and the rows that are not blank. Spreadsheet programs save blank rows above and below a table."""
         lines = _LineTracker(read_lines(self.source, self.encoding))
         for _ in range(self._skip):
             next(lines, None)
@@ -147,7 +147,7 @@ class CsvFile(File):
                 yield Record(line, tuple(cells))
 
     def _require_closed_quotes(self, error: csv.Error, first: int, last: int, text: str) -> None:
-        """Reject a file with an unclosed quote: the end of the quoted cell, and the rows after it, cannot be determined."""
+        """Reject a file with an unclosed quote, because it is unknown where the quoted cell ends and the next row starts."""
         if str(error) == UNCLOSED_MESSAGE:
             raise InvalidRequest(f"{self.name}: the quote opened in line {first} is never closed; close it")
         if "field larger than" in str(error) and (last > first or '"' in text):

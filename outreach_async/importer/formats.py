@@ -146,7 +146,9 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
 
 
 def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
-    """Detect the format of a file by its suffix, or else by its first bytes, and return the format and notes for the user.
+    """Return the format of a file, and notes for the user.
+
+    The suffix determines the format. If the suffix is unknown, the first bytes determine it.
 
     Raises:
         InvalidRequest: The format is unknown, or the suffix contradicts the first bytes.
@@ -184,8 +186,8 @@ def _detect_by_content(source: ByteSource, head: bytes) -> str | None:
 def _is_workbook(source: ByteSource) -> bool:
     """Return whether a zip archive contains the parts of a Microsoft or OpenDocument workbook.
 
-    The names of the parts are stored uncompressed. A search finds them without reading the archive's directory, which may be
-    huge.
+    The function searches the bytes of the file for the names of these parts, which are not compressed. It does not read the
+    archive's directory, because a directory may be huge.
     """
     if source.is_gzip:
         return True  # gzip is rejected later; unpacking it here might never end

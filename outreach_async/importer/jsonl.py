@@ -1,4 +1,4 @@
-"""Read JSON Lines files: one object per line. The columns are the keys of all objects."""
+"""Read JSON Lines files, which have one object per line. The columns are the keys of all objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outreach_async.importer.source import ByteSource, detect_encoding, read_lin
 from outreach_async.importer.table import CellIssue, File, Heading, Record
 
 _MAX_KEYS: Final = 1000
-"""Maximum number of columns. A file with more keys probably uses data as keys."""
+"""Maximum number of columns. A file with more keys probably has data, such as e-mails, as keys."""
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
 
@@ -61,12 +61,12 @@ def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
                 keys.update(dict.fromkeys(key for key, _ in members))
             if len(keys) > _MAX_KEYS:
                 limit = f"expected at most {_MAX_KEYS:,} keys, got more in the first {line} lines"
-                raise InvalidRequest(f"{source.name}: {limit}; check that the file is a table")
+                raise InvalidRequest(f"{source.name}: {limit}; check that the keys are column names, not data")
     return tuple(keys)
 
 
 def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Members | str]]:
-    """Yield the number of each line that is not blank, with the keys and values of its object, or with an error message."""
+    """Yield the number of each line that is not blank, and either the keys and values of its object or an error message."""
     for number, line in enumerate(read_lines(source, codec), 1):
         if not (text := line.strip()):
             continue
@@ -80,7 +80,7 @@ def _parse_members(text: str) -> _Members | str:
     try:
         members = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_reject_constant)
     except RecursionError:
-        return "the line is nested too deeply; write an object of strings"
+        return "the line is nested too deeply; write an object whose values are strings"
     except ValueError as error:
         return f"the line is not JSON: {error}; write one JSON object per line"
     if not isinstance(members, _Object):

@@ -1,6 +1,7 @@
-"""Save a mapping of columns to fields in a TOML file, with the reason for each field, and read the file as overrides.
+"""Save and load mappings of columns to fields as TOML files.
 
-The file has one table, `[columns]`, with lines such as `"First Name" = "first_name"` and `"Lead Status" = "ignore"`.
+The file has one table, `[columns]`, with lines such as `"First Name" = "first_name"` and `"Lead Status" = "ignore"`. A comment on
+each line gives the reason for the choice of the field. The fields in a loaded file override the automatic mapping.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ def read_mapping(path: str | Path) -> dict[str, str]:
 
 
 def is_mapping(path: Path) -> bool:
-    """Return whether a file is a readable mapping file.
+    """Return whether a file is a readable mapping file of at most 16 MiB.
 
     Raises:
-        OSError: The size of the file cannot be determined.
+        OSError: The file does not exist, or its size cannot be read.
     """
     if path.stat().st_size > _MAX_SIZE:
         return False
@@ -57,14 +58,15 @@ def is_mapping(path: Path) -> bool:
 
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Apply a saved mapping to a file. The columns of the file may differ from those in the mapping.
+    """Return the part of a saved mapping that applies to the columns of a file.
 
     Args:
         saved: Field codes by column name, as read from the mapping file.
         headers: Column names of the file.
 
     Returns:
-        The overrides for the columns of the file, and the names of the mapped columns that the file does not have.
+        The field codes by column name, without columns that the file does not have. Also the names of these missing columns,
+        except ignored ones.
     """
     names = {header.strip() for header in headers}
     lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]

@@ -100,14 +100,14 @@ _BUFFER_SIZE: Final = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class ParquetFile(File):
-    """A Parquet file. Its cells are strings: nulls are blank, times are ISO 8601.
+    """A Parquet file. Its cells are converted to strings: nulls become blank cells, and times become ISO 8601 strings.
 
     Nested columns cannot be read; the column mapping must ignore them.
 
     Attributes:
         nested: Types of the nested columns, by index.
         group_sizes: Number of rows in each row group.
-        group: Index of the only row group to read; `None` for all of them.
+        group: Index of the only row group to read; `None` for all row groups.
     """
 
     nested: Mapping[int, str]
@@ -129,7 +129,7 @@ class ParquetFile(File):
         return cls(source=source, heading=heading, notes=heading.notes, nested=nested, group_sizes=sizes)
 
     def rows(self, columns: Columns) -> Iterator[Row]:
-        """Yield the rows in order, reading on demand.
+        """Yield the rows in order. Rows are read when they are needed.
 
         Raises:
             InvalidRequest: The mapping does not ignore a nested column, or the file can no longer be read.

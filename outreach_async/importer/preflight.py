@@ -19,7 +19,7 @@ from outreach_async.importer.columns import Columns
 from outreach_async.importer.table import File, Row, RowNumber, RowUnit
 
 _MIN_ROWS: Final = 20
-"""Minimum number of sent rows in a journal for its rate to be used in an estimate."""
+"""Minimum number of sent rows in a journal. If there are fewer, the rate in the journal is not used for an estimate."""
 
 
 @attrs.frozen
@@ -48,8 +48,8 @@ _BUCKET_COUNT: Final = 256
 class EmailIndex:
     """Finds duplicate e-mails in a file. Each e-mail is stored as a hash of eight bytes.
 
-    In a file of a million rows, the probability of a hash collision is about one in thirty million. The duplicates are only
-    reported; the import itself does not depend on them.
+    In a file of a million rows, the probability of a hash collision is about one in thirty million. After a collision, the
+    preflight reports a duplicate that does not exist. A collision does not change which rows the import sends.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,10 @@ class EmailIndex:
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return the first `few` lines whose e-mail occurs in an earlier line, each with the first line that has this e-mail."""
+        """Return the first `few` lines whose e-mail occurs in an earlier line.
+
+        Each result is a pair: the line, and the first line with the same e-mail.
+        """
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -112,15 +115,16 @@ class CheckFindings:
 
 @attrs.frozen(kw_only=True)
 class Preflight:
-    """The result of a preflight. Each row can be sent, can never be sent, or is superseded by another row.
+    """The result of a preflight: how many rows will be sent, and the findings of the checks.
 
     Attributes:
         rows: Number of rows.
         refused: Number of rows that can never be sent.
-        superseded: Number of rows superseded by another row with the same e-mail; 0 if `repeats` is `"serial"` or `"error"`.
+        superseded: Number of rows that are not sent, because another row with the same e-mail is sent instead. 0 if `repeats` is
+            `"serial"` or `"error"`.
         kinds: Findings by check.
         unit: Unit of the row numbers in the findings.
-        lines: The number of each row. Empty if `repeats` is `"serial"`: messages then never mention the number of another row.
+        lines: The number of each row, in the order of the rows. Empty if `repeats` is `"serial"`.
     """
 
     rows: int
@@ -147,12 +151,13 @@ class Preflight:
 def estimate_duration(preflight: Preflight, rate: float | None, earlier: JournalReport | None) -> DurationEstimate | None:
     """Return the expected duration of an import; `None` if no rate is known.
 
-    Rows that are never sent take no time. They are assumed to be spread evenly over the file.
+    Some rows of the file are not sent, and take no time. The estimate assumes that they are spread evenly over the file.
 
     Args:
-        preflight: The preflight of the file.
-        rate: Requests per second; `None` if unknown.
-        earlier: The report of the journal to resume; `None` without a journal. Rows with an outcome are not sent again.
+        preflight: The result of the preflight of the file.
+        rate: Requests per second; `None` to use the rate in the journal.
+        earlier: Report of the run to resume, read from its journal; `None` for a new import. Rows that already have an outcome
+            are not sent again.
     """
     done = earlier.rows if earlier else 0
     sent_share = preflight.sent / max(preflight.rows, 1)

@@ -1,6 +1,7 @@
-"""Write failed rows to a rejects file, with the columns of the input and the reasons.
+"""Write the failed rows of an import to a rejects file.
 
-Users can fix the rows and import the rejects file.
+The file has the columns of the input, and additional columns with the reason for each failure. Users can fix the rows in the
+file and import it.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class Reject:
     """A failed row.
 
     Attributes:
-        line: The line on which the row begins in the input; for standard input with a journal, the number of the record.
+        line: Number of the row, usually the line of the input on which the row begins. See `RowUnit`.
         cells: The row's cells, as in the input.
         code: The row's outcome.
-        field: The field at fault, or several fields separated by commas; empty if no field is known.
-        message: The error's message.
+        field: The invalid field, or several fields separated by commas; empty if the error names no field.
+        message: The reason why the row failed.
     """
 
     line: int
@@ -53,7 +54,11 @@ class Reject:
     message: str
 
     def format_cells(self, headers: Sequence[str]) -> list[str]:
-        """Return the cells that a rejects file contains for the row. Surplus cells are joined in the last column of the input."""
+        """Return the cells of the row in a rejects file.
+
+        If the row has more cells than the input has columns, the surplus cells are appended to the input's last column,
+        separated by commas.
+        """
         last = len(headers) - 1
         cells = [*self.cells[:last], ",".join(self.cells[last:])]
         return [*cells, *[""] * (len(headers) - len(cells)), str(self.line), self.code, self.field, self.message]
@@ -139,11 +144,11 @@ def is_reject(outcome: ContactOutcome) -> bool:
 
 
 FindNumber: TypeAlias = Callable[[int], RowNumber | None]
-"""A function that returns the number of a row by its index; `None` if the number is unknown."""
+"""A function that takes the index of a row and returns the row's number, or `None` if the number is unknown."""
 
 
 def number_record(index: int) -> RowNumber:
-    """Return the record number of a row that is stored only in the journal, because it was read from standard input."""
+    """Return the number of a row in the unit `"record"`."""
     return RowNumber("record", index + 1)
 
 
@@ -154,8 +159,8 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number
         line: The line on which the row begins in the input.
         cells: The row's cells, as in the input.
         outcome: The row's outcome.
-        find_number: Function that returns the number of a row by its index. If this row duplicates another row, the message
-            contains the number of that row.
+        find_number: Function that takes the index of a row and returns the row's number. If the failed row is a duplicate, the
+            message contains the number of the other row.
 
     Example:
         ```python
@@ -197,9 +202,9 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "
 
 
 def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[Reject]]:
-    """Return the columns (field codes) and the failed rows of a spooled input from its journal.
+    """Return the columns and the failed rows of a run whose journal stores the input (`spool=True`).
 
-    For a row that could never be sent, the journal stores only the reason.
+    The columns are field codes. The journal does not store the values of invalid rows, so the cells of these rows are empty.
 
     Raises:
         InvalidRequest: The journal does not exist.

@@ -1,6 +1,7 @@
-"""Read a file from a path or a stream: as bytes, or as lines of text whose encoding is detected.
+"""Read a file from a path or a stream, as bytes or as lines of text.
 
-A stream is copied to a temporary file, because the bytes are read more than once.
+The encoding of text is detected if the caller does not specify it. A stream is copied to a temporary file, because the bytes are
+read more than once.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class StreamCopy:
     def lend_descriptor(self) -> Iterator[int]:
         """Yield the file's descriptor for another process.
 
-        Readers wait until the `with` block ends, because they share the file position with the other process.
+        The other process can move the position of the descriptor. Therefore, reads by this process wait until the `with` block
+        ends.
         """
         with self._lock:
             self._file.flush()  # empties the buffer, so that the next seek calls the operating system
@@ -192,7 +194,9 @@ class ByteSource:
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield a file descriptor with which another process can read the stored bytes. It must first seek to the start.
+        """Yield a file descriptor with which another process can read the stored bytes.
+
+        The other process must seek to the start before it reads.
 
         Raises:
             InvalidRequest: The bytes cannot be read.
@@ -340,7 +344,10 @@ def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bytes, bool] | No
 
 
 def _guess_encoding(sample: bytes) -> str:
-    """Return the probable encoding of a sample: Windows-1252 if the sample is small or charset-normalizer is not installed."""
+    """Return the probable encoding of a sample.
+
+    The result is Windows-1252 if the sample has few non-ASCII bytes, or if charset-normalizer is not installed.
+    """
     if find_spec("charset_normalizer") is None or sum(byte > _MAX_ASCII for byte in sample) < _MIN_NON_ASCII:
         return _CANDIDATES[0]
     from charset_normalizer import from_bytes

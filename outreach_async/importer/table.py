@@ -1,7 +1,8 @@
-"""Represent a file as a table: a header, and records. The records become rows when the columns are mapped.
+"""Represent a file as a table: a header, and a record for each row.
 
-Each record is checked for cells that a spreadsheet or a wrong encoding damaged. A damaged cell gives its row a
-warning or, if the value to send is lost, a fault.
+When the columns are mapped to fields, `build_row` converts each record to a `Row`. It checks the cells for damage by a
+spreadsheet or a wrong encoding. If a damaged cell has no usable value, the row has a `fault` and is rejected. Other damage is
+reported in the row's `warnings`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class CellIssue(NamedTuple):
         column: Index of the column, from 0.
         kind: The kind of problem, in one word.
         message: The problem and its remedy.
-        fatal: Whether the value is lost. If it is lost and the column maps to a field, the row has a fault.
+        fatal: True if the cell has no usable value. A row with such a cell in a mapped column has a `fault` and is rejected.
     """
 
     column: int
@@ -96,7 +97,7 @@ def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
 def _repair(text: str) -> str | None:
     """Undo the decoding of UTF-8 as Windows-1252; return `None` if that is not possible.
 
-    Bytes that Windows-1252 does not define are assumed to be unchanged.
+    Windows-1252 does not define some bytes. It is assumed that such a byte was decoded as Latin-1.
     """
     try:
         return b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text).decode()  # noqa: PLR2004 - a byte
@@ -117,8 +118,8 @@ _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
-The columns contain, in this order: the number of the row (its line or, for standard input with a journal, its record), the
-outcome, the invalid field if the error names one, and the error message.
+`_row` is the number of the row. `RowUnit` describes its unit. `_code` is the outcome, and `_message` is the error message.
+`_field` is the invalid field, or several fields separated by commas. It is empty if the error names no field.
 """
 
 
@@ -139,7 +140,11 @@ class Record(NamedTuple):
 
 
 RowUnit: TypeAlias = Literal["line", "record"]
-"""Unit of row numbers: lines of a file or, for standard input with a journal, records of the journal."""
+"""Unit of row numbers.
+
+With `"line"`, a row is numbered by the line of the input on which it begins. With `"record"`, it is numbered by its position
+among the rows, from 1. An import from standard input uses `"record"` if it has a journal.
+"""
 
 
 class RowNumber(NamedTuple):
@@ -158,7 +163,11 @@ class RowNumber(NamedTuple):
 
 
 def build_row(record: Record, columns: Columns) -> Row:
-    """Return the row of a record. An issue becomes the row's fault if the value to send is lost, and a warning otherwise."""
+    """Return the row of a record.
+
+    If an issue leaves no usable value to send, it becomes the row's `fault`. Any other issue that matters for a field becomes
+    a warning.
+    """
     line, cells, fault, issues = record
     if not fault and len(cells) != len(columns.headers):
         remedy = "name every column, and quote cells that contain the delimiter"
@@ -179,7 +188,7 @@ def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
     """Return whether an issue matters for a field.
 
     An issue of kind `"number"` matters if the field is a phone number or a postal code, or if the number is as long as a phone
-    number.
+    number. An issue of any other kind always matters.
     """
     return issue.kind != "number" or code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
 
@@ -212,14 +221,14 @@ class Remark:
 class Row(Mapping[str, Any]):
     r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
 
-    Reading the fields of a row with a fault raises `InvalidRequest`. A bulk run reports such a row as `rejected`, with the
-    fault as the error, and continues with the next row.
+    If a row has a `fault`, an attempt to read its fields raises `InvalidRequest`. A bulk run reports such a row as `rejected`,
+    with the fault as the error, and continues with the next row.
 
     Attributes:
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
         cells: The cells of the row, as strings.
         members: The values by field code; blank cells are omitted.
-        fault: The reason why the row cannot be sent: it cannot be read, or a check found an error. `None` for a valid row.
+        fault: The reason why the row cannot be sent, such as a wrong number of cells; `None` if reading found no such reason.
         warnings: Problems found while reading; the row can still be sent.
 
     Example:
@@ -290,7 +299,7 @@ class Heading:
     Attributes:
         headers: Column names, without the columns that a rejects file adds.
         rejects: Whether the header is that of a rejects file.
-        notes: Notes for the user on renamed columns.
+        notes: Notes about renamed columns, to be shown to the user.
     """
 
     headers: tuple[str, ...]
@@ -331,7 +340,7 @@ class File(ABC):
     Attributes:
         source: The bytes of the file.
         heading: The header.
-        notes: Notes for the user on the file.
+        notes: Notes about the file, to be shown to the user.
 
     Example:
         ```python

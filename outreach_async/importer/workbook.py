@@ -20,7 +20,7 @@ from outreach_async.importer.source import ByteSource, StreamCopy
 from outreach_async.importer.table import CellIssue, File, Heading, Record, number_issue
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
-"""Command that reads a workbook, without its last argument: a JSON object of parameters, which `read_in_subprocess` appends."""
+"""Command that reads a workbook. `read_in_subprocess` appends the last argument, a JSON object of parameters."""
 
 _ERROR_MESSAGE: Final = "the cell shows an error such as #N/A; fix the formula, or clear the cell"
 _UNMARKED_NOTE: Final = (
@@ -36,7 +36,7 @@ class ReaderResult:
         refused: The reason why the workbook cannot be read; `None` if the workbook was read.
         sheet: Name of the sheet that was read.
         note: A note on how the sheet was chosen.
-        marked: Whether the file states which cells show an error or leading zeros.
+        marked: Whether the file states which cells contain an error, and which cells show leading zeros.
     """
 
     refused: str | None = None
@@ -54,7 +54,7 @@ _ROW_DECODER: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int
 
 @attrs.frozen(kw_only=True)
 class WorkbookFile(File):
-    """One sheet of a workbook: XLSX, XLSM, XLSB, XLS or ODS. Only XLSX and XLSM state which cells show an error.
+    """One sheet of a workbook: XLSX, XLSM, XLSB, XLS or ODS. Only XLSX and XLSM state which cells contain an error.
 
     Attributes:
         sheet: Name of the sheet.

@@ -83,7 +83,7 @@ def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs 
 def processor_seconds(size: int) -> float:
     """Return the processor time limit for loading `size` bytes, in seconds.
 
-    For comparison: a file of 100,000 contacts has 8 MB and loads in 1.2 s.
+    The limit is generous. For example, a file of 100,000 contacts has 8 MB: its limit is 9 s, and it loads in 1.2 s.
     """
     return 1 + size / 1e6
 
@@ -115,16 +115,21 @@ def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: 
 def read_workbook(
     file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
 ) -> dict[str, Any]:
-    """Write the non-blank rows of a sheet. Return its name, a note, and whether the file states which cells show an error.
+    """Write the non-blank rows of a sheet.
 
-    A row is `[line, cells, errors, numbers]`: the cells as strings, the indexes of cells that show an error, and the indexes of
-    whole numbers whose format does not show leading zeros.
+    A row is a JSON array `[line, cells, errors, numbers]`. `line` is the row's number, counted from 1. `cells` contains the cells
+    as strings. `errors` contains the indexes of the cells that contain an error. `numbers` contains the indexes of the whole
+    numbers, except those with a number format such as `00000`, which adds leading zeros.
 
     Args:
         file: The workbook.
         sheet: Name of the sheet; `None` for the first visible sheet.
         write: Called with each row as a line of JSON.
         loaded: Called when the sheet is in memory.
+
+    Returns:
+        The name of the sheet (`sheet`), a note on the choice of the sheet (`note`), and whether the workbook's file format states
+        which cells contain an error (`marked`).
 
     Raises:
         UnreadableWorkbook: The workbook cannot be read.
@@ -193,7 +198,7 @@ def _suggest_sheets(names: Sequence[str]) -> str:
 
 
 def _convert_row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tuple[list[str], list[int], list[int]]:
-    """Return the cells of a row as strings, the indexes of cells that show an error, and the indexes of whole numbers."""
+    """Return the `cells`, `errors` and `numbers` of a row; see `read_workbook`."""
     cells = [value if isinstance(value, str) else to_string(value) for value in values]
     errors, numbers = [], []
     for at, value in enumerate(values):
@@ -220,7 +225,10 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def to_string(value: Any) -> str:
-    """Return a value as a string: TRUE or FALSE, dates and times as ISO 8601, other values as a spreadsheet shows them."""
+    """Convert a value to a string.
+
+    A Boolean becomes TRUE or FALSE. A date or time is written in ISO 8601. Any other value is written as a spreadsheet shows it.
+    """
     match value:
         case bool():  # before numbers: a bool is an int
             return str(value).upper()
@@ -239,7 +247,7 @@ def to_string(value: Any) -> str:
 
 
 class CellMark(NamedTuple):
-    """The position of a cell that contains an error or has a number format such as `00000`, and the length of that format."""
+    """A cell that contains an error, or whose number format consists only of zeros, such as `00000`."""
 
     row: int  # from 0
     column: int  # from 0
@@ -349,7 +357,7 @@ def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[s
 
 
 def run_reporting_errors(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the result of `work`. If `work` raises, return the reason under the key `refused` instead."""
+    """Return the result of `work`. If `work` raises an exception, return `{"refused": reason}` instead."""
     try:
         return work()
     except UnreadableWorkbook as error:

@@ -20,8 +20,8 @@ Tools
 -----
 `list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` return pages of 20 items. `audit` checks
 mailboxes and, with the argument `campaigns`, campaigns too. It returns recommended actions, most urgent first; with the argument
-`rule`, it returns the findings of that rule. `brief` lists changes and open tasks. With the option `--since last.json`, the
-changes are those since the last run of the command `brief --since last.json`; the tool reads this file, but does not update it.
+`rule`, it returns the findings of that rule. `brief` lists open tasks and, with the server's option `--since last.json`, the
+changes since the brief stored in that file. The command `brief --since last.json` writes the file; the tool only reads it.
 `explain_rule` explains a rule, and `check_contacts` checks rows as an import does, without sending them.
 
 The tools read only the workspaces of `--workspace` (or `OUTREACH_WORKSPACE`) and `--allow-writes`. The first workspace is the
@@ -47,8 +47,8 @@ at most 50 contacts. If a contact already exists, the call skips the contact or 
 overwritten. Before anything is sent, the assistant's program shows a form with every contact to create (MCP elicitation), and a
 person must confirm. The form shortens values of more than 40 characters, and shows their length. A call for another workspace or
 with an invalid contact is refused before the person is asked. If the program cannot show forms, the call fails, and the error
-lists the alternatives. For every contact, the result contains the `status`, whether the status is `certain`, and all `possible`
-statuses.
+lists the alternatives. For every contact, the result contains `status`, `certain` (whether this status is certain) and `possible`
+(all statuses that the contact may have).
 
 No schema, result or error contains the owner key or a credential in a header. Every error includes a remedy.
 

@@ -64,8 +64,8 @@ class ReadTools:
         client: The client that sends the requests.
         workspaces: Ids of the workspaces that the tools may read.
         deadline: Time limit of an audit, in seconds.
-        clock: Function that returns the time of an audit, in Unix seconds.
-        read_earlier: Function that returns either the earlier report that a brief compares with, or `None`.
+        clock: Function that returns the current time, in Unix seconds.
+        read_earlier: Function that returns an earlier report, or `None` if there is none. A brief shows the changes since it.
     """
 
     def __init__(
@@ -125,10 +125,10 @@ class ReadTools:
         rule: str | None = None,
         page: PageNumber = 1,
     ) -> str:
-        """Audit workspaces, and return the actions or, with `rule`, the findings of the rule.
+        """Audit workspaces. Return the recommended actions or, if `rule` is given, the findings of this rule.
 
-        If `rule` is given or `page` is above 1, the report of the last audit is reused, unless it covers other workspaces or
-        lacks the campaigns that the request needs.
+        If `rule` is given or `page` is above 1, the last report is reused if possible. A new audit is run if that report covers
+        other workspaces, or if campaigns are needed and that report has none.
         """
         spaces = self._choose_workspaces(workspaces)
         if rule is not None:
@@ -311,8 +311,8 @@ def _describe_campaign(campaign: CampaignBrief) -> dict[str, Any]:
 def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:
     """Return the result for a checked row: its findings and, if the row cannot be sent, the reason.
 
-    The result omits the values of the row. Results truncate and clean values, and an assistant could copy such a changed value
-    into a contact.
+    The values of the row are omitted. A tool result would have to truncate and clean them, and an assistant might copy such an
+    altered value into a contact.
     """
     refusal = row.refusal()
     reason = {} if refusal is None else {"reason": str(refusal)}
@@ -323,6 +323,6 @@ def _explain_columns(error: UnmappedColumns, given: Mapping[str, str]) -> str:
     """Return the message for unknown columns. The message suggests a value for the tool's argument `columns`."""
     proposed = {**given, **{column.header: column.proposals[0] for column in error.columns}}
     return (
-        f"columns: {error.count:,} unknown or ambiguous; "
-        f"call the tool again with columns={json.dumps(proposed)}, or with other codes from list_fields"
+        f"columns: expected known columns, got {error.count:,} unknown or ambiguous; "
+        f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields"
     )

@@ -59,7 +59,7 @@ _DESCRIPTIONS: Final = {
     "check_contacts": f"Check up to {MAX_ROWS} rows (column to value) before creating contacts. Sends nothing. "
     "'columns' maps column names to field codes or 'ignore'.",
     "create_contacts": f"Create up to {MAX_ROWS} contacts (field code to value; email is required). A person must confirm. "
-    "Returns each status, and whether it is certain.",
+    "Returns the status of each contact, and whether the status is certain.",
 }
 """The description of each tool. The descriptions are short, because every conversation includes all of them."""
 
@@ -80,7 +80,7 @@ _CAMPAIGN_REVIEW: Final = (
 
 
 class ToolServer(MCPServer[Any]):
-    """An MCP server with clean error messages: each `OutreachError` becomes a tool error with a remedy and masked secrets."""
+    """An MCP server that turns each `OutreachError` into a tool error. The message names a remedy and masks secrets."""
 
     def __init__(self, *args: Any, answers: AnswerWriter, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -119,7 +119,9 @@ class ToolServer(MCPServer[Any]):
             raise (ResourceNotFoundError if causes else type(error))(text) from (None if causes else error.__cause__)
 
     def _check_names(self, name: str, arguments: dict[str, Any]) -> None:
-        """Reject unknown arguments, because the SDK ignores them: a misspelled `campaign` would create contacts in no campaign.
+        """Reject unknown arguments, which the MCP SDK would ignore.
+
+        Otherwise, if `campaign` were misspelled, the contacts would be created without a campaign.
 
         Raises:
             ToolError: An argument is unknown.
@@ -155,7 +157,7 @@ def create_server(
 ) -> MCPServer[Any]:
     """Create an MCP server whose tools use a client. No request is sent.
 
-    The SDK can serve the server over stdin and stdout (`await server.run_stdio_async()`) or over HTTP
+    The MCP SDK can serve the server over stdin and stdout (`await server.run_stdio_async()`) or over HTTP
     (`await server.run_streamable_http_async()`). Anyone who connects can call every tool, and read the last audit.
 
     Args:

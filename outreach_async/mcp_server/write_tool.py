@@ -57,7 +57,7 @@ class WriteTool:
     def build_question(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
     ) -> Elicit[Confirmation]:
-        """Return the confirmation question, which shows every contact. Long values are shortened, and their length is shown.
+        """Return the confirmation question, which lists every contact. Long values are cut, and followed by their full length.
 
         Raises:
             InvalidRequest: The tool may not create contacts in the workspace, or an argument is invalid.
@@ -68,10 +68,12 @@ class WriteTool:
                 "pass one of them. Only the person who runs this server can allow other workspaces, with --allow-writes"
             )
         if campaign is not None:
-            require_id("campaign", campaign, "campaign", "pass the id of a campaign from list_campaigns, or omit it")
+            require_id("campaign", campaign, "campaign", "pass the id of a campaign from list_campaigns, or omit the argument")
         _check_contacts(contacts)
         into = (
-            f"campaign {clean_text(campaign)} of workspace {workspace}" if campaign else f"workspace {workspace}, in no campaign"
+            f"campaign {clean_text(campaign)} of workspace {workspace}"
+            if campaign
+            else f"workspace {workspace} without a campaign"
         )
         existing = "are left unchanged" if duplicates == "skip" else "get values only for missing fields"
         count = "1 contact" if len(contacts) == 1 else f"{len(contacts)} contacts"
@@ -183,9 +185,9 @@ def can_ask(context: Context) -> bool:
 
 
 def build_create_function(tool: WriteTool) -> Any:
-    """Return the function that the SDK calls for the tool.
+    """Return the function that the MCP SDK calls for the tool.
 
-    The SDK first calls two resolvers: `ask` returns the question or raises an error, and `require_approval` raises an error
+    The MCP SDK calls two resolvers first. `ask` returns the question, or raises an error. `require_approval` raises an error
     unless the user has confirmed the call. The body of the function therefore runs only after a confirmation.
     """
 

@@ -56,23 +56,23 @@ one part at a time. Contacts are divided evenly among the workspaces. Each works
     100,000,000       1,000       10/s      116      2     24  12,000,000  3,000 MB
     100,000,000      10,000       10/s      116      2     24  12,000,000  3,000 MB
 
-The table assumes hosts with four CPUs and 16 GB, of which 70 % are used. These values were measured: 1.3 ms of CPU time per row
-(the default transport on Dask, on a busy machine; half of that with aiohttp), and 100 MB per worker, for any number of rows. A
-journal on an object store takes 95 bytes per object and 19 bytes per row. An object contains up to 512 outcomes, and
-is written at most one second after the first of these outcomes. Another object is written before each window of rows: 64 to
-1,000 rows, about two seconds of sending. Slow imports therefore write more objects per row. Object stores charge for each write.
+The table assumes hosts with four CPUs and 16 GB of memory. Workers use at most 70 % of both. A row takes 1.3 ms of CPU time,
+measured with the default transport on Dask on a busy machine. With aiohttp, it takes half of that. A worker takes 100 MB, for any
+number of rows. A journal on an object store takes 95 bytes per object and 19 bytes per row. An object has up to 512 outcomes, and
+is written at most one second after the first of them. One more object is written before each window of rows. A window has 64 to
+1,000 rows, and is sent in about two seconds. Slow imports therefore write more objects per row. Object stores charge per write.
 
 Plan
 ----
-A row group of a Parquet file becomes a part, and so does a whole file of any other format that `outreach_async.importer` reads.
+Each row group of a Parquet file becomes a part. Each file of any other format that `outreach_async.importer` reads is one part.
 Files are paths, or URLs of objects (`s3://bucket/key`, `gs://`, `az://`; extra `lake`; credentials come from the environment).
 Only S3 is tested, on a simulated server. Rows whose e-mail occurs more than once are moved to one more part, `repeats`. This part
 sends the rows in the order of the files, one at a time per e-mail. E-mails are compared as `create_many` compares them. No two
 parts share an e-mail, so the resulting contacts do not depend on which part runs first.
 
-The options of the import belong to the plan: the mapping of the columns, `duplicates`, `campaign`, `repeats` and others. With
-`repeats="error"`, a row is compared with the previous 10,000 rows of the part `repeats`. To map columns by the labels of the
-workspace's fields, pass `fields=await client.workspaces.fields()`.
+The options of the import belong to the plan: the mapping of the columns, `duplicates`, `campaign`, `repeats` and others. The
+option `repeats="error"` rejects a row if its e-mail occurs in the previous 10,000 rows of the part `repeats`. To map columns by
+the labels of the workspace's fields, pass `fields=await client.workspaces.fields()`.
 
 A plan is a value without secrets, and can be pickled or stored as JSON. The plan records the size of each file, and its
 modification time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of a file on other

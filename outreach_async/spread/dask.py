@@ -37,11 +37,12 @@ Rate. A plugin on the scheduler divides one rate among the workers, with the alg
 one workspace on one cluster share the rate. A worker that loses its connection to the scheduler stops sending after 1.5
 seconds.
 
-Failures. To resume, run `create_many` again with the same plan and journal, on the same or another cluster: finished parts send
-nothing. If a worker dies, or is suspended for longer than the scheduler's `worker-ttl`, Dask runs its part again. If Dask stops
-retrying a part because several of its workers died, the import submits it again. The journal of a part belongs to the worker that
-opened the journal last. A worker stops a part if the task was cancelled, if the worker is closing, or if the worker resumes after
-a suspension. If the cluster has no workers, the import waits for a worker, and logs one warning to the logger `outreach_async`.
+Failures. To resume, run `create_many` again with the same plan and journal, on the same or another cluster. The rows of finished
+parts are not sent again. If a worker dies, or does not respond for longer than the scheduler's `worker-ttl`, Dask runs the part
+again. After several workers have died while running the same part, Dask stops retrying the part, and the import submits it again.
+A worker that opens the journal of a part takes over the journal. The worker that used it before stops sending. A worker also
+stops a part if the part's task was cancelled or runs on another worker, or if the worker is closing. If the cluster has no
+workers, the import waits for a worker, and logs one warning to the logger `outreach_async`.
 
 Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound. Turn off Dask's profiler
 (`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 % of a worker's CPU time. Without `rate`, the search for
@@ -85,13 +86,13 @@ __all__ = ["DaskImport", "DaskProgress", "create_many"]
 _TIMEOUT: Final = 1.0
 """Timeout of a request to the scheduler, in seconds. The timeout is shorter than the lifetime of a share."""
 _CHECK_INTERVAL: Final = 2.0
-"""Maximum time to wait for a part to finish, in seconds. After this time, the driver checks whether the scheduler has workers."""
+"""If no part finishes within this number of seconds, the driver checks whether the scheduler has workers."""
 _MAX_SUBMISSIONS: Final = 50
 """Maximum number of submissions of a part. A part that kills its workers must not be submitted forever."""
 
 
 class RatePlugin(SchedulerPlugin):
-    """A scheduler plugin that leases shares of rates to import tasks. The plugin keeps its state when a worker dies."""
+    """A scheduler plugin that divides a rate among import tasks. The plugin keeps its state when a worker dies."""
 
     name = "outreach_async"
     idempotent = True
@@ -106,7 +107,7 @@ class RatePlugin(SchedulerPlugin):
         scheduler.handlers["outreach_async_share"] = self.renew
 
     def set_limit(self, service: str, limit: float | None) -> None:
-        """Set the maximum rate of all tasks together. The learned limit does not change.
+        """Set the maximum rate of all tasks together. The limit learned from the service does not change.
 
         Args:
             service: Name of the rate, which is the same for all imports into a workspace.
@@ -134,7 +135,7 @@ _CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
 
 
 class LeasedRate:
-    """A `Rate` for one task on a Dask worker. The shares come from the `RatePlugin` of the scheduler.
+    """A `Rate` for one task on a Dask worker. `RatePlugin` on the scheduler calculates the task's shares of the rate.
 
     `renew` ends the run of the task if the worker no longer owns the task, or if the worker is closing.
 
@@ -215,7 +216,8 @@ class DaskProgress:
         finished_parts: Number of finished parts.
         rows: Number of rows.
         finished_rows: Number of rows of the finished parts.
-        resubmitted: Number of times that a part was submitted again, because Dask stopped retrying it.
+        resubmitted: Number of times that a part was submitted again, because Dask stopped retrying it or another worker took over
+            its journal.
 
     Example:
         ```python
@@ -348,7 +350,7 @@ class DaskImport:
             self._client.cancel(futures, reason="the import was cancelled")
 
     def _warn_without_workers(self) -> None:
-        """Log a warning if the scheduler has no workers. The warning is not repeated until the scheduler has had workers."""
+        """Log a warning if the scheduler has no workers. Each period without workers is logged once."""
         client: Any = self._client
         had_workers, self._has_workers = self._has_workers, client.scheduler_info(n_workers=0)["n_workers"] > 0
         if had_workers and not self._has_workers:
@@ -374,7 +376,7 @@ class DaskImport:
     def _take(self, future: distributed.Future[PartReport], submission: _Submission) -> PartReport | None:
         """Return the report of a completed task; `None` if the part was submitted again.
 
-        The task is released, because Dask runs a finished task again if the worker that stores the result dies.
+        This method releases the task. Otherwise, Dask would run the task again if the worker that stores the result died.
         """
         try:
             return future.result()
@@ -414,8 +416,8 @@ def create_many(
         journal: URL of the journals, which every worker must be able to access: `s3://bucket/prefix`, or `file:///folder` if all
             workers share the folder. Use a new URL for each plan, and the same URL to resume.
         rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
-        earlier: Whether the journals show every row that an earlier run may have sent (`"known"`) or not (`"unknown"`); see
-            `import_part`.
+        earlier: `"known"` if the journals show every row that an earlier run may have sent. Pass `"unknown"` if parts may have
+            run before, but their journals are lost or damaged.
 
     Raises:
         InvalidRequest: An argument is invalid.

@@ -66,7 +66,7 @@ class SpreadOptions:
         """Open a file of a plan, if the version of the file is still the one recorded in the plan.
 
         Raises:
-            InvalidRequest: The file has changed or cannot be read, or an option does not fit the file.
+            InvalidRequest: The file has changed or cannot be read, or an option does not apply to the file's format.
         """
         source = open_location(location, version)
         return open_source(source, encoding=self.encoding, sheet=self.sheet, format=self.format)
@@ -80,7 +80,7 @@ class PlannedFile:
         location: Absolute path, or URL of an object.
         version: Version of the file when the import was planned.
         headers: Column names.
-        codes: The field code of each column; `None` ignores the column.
+        codes: The field code of each column; `None` for an ignored column.
     """
 
     location: str
@@ -326,7 +326,7 @@ class KeyIndex:
         self._positions = [array("Q") for _ in range(_BUCKET_COUNT)]
 
     def add(self, position: int, key: str) -> None:
-        """Add a row. The hash of a key is the same in every process, so planning the same files again returns the same plan."""
+        """Add a row by its key. A key has the same hash in every process, so the same files always result in the same plan."""
         digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=self._hash_size).digest()
         self._hashes[digest[0]].append(int.from_bytes(digest))
         self._positions[digest[0]].append(position)
@@ -359,11 +359,11 @@ def plan(
     r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
 
     Each row group of a Parquet file becomes a part, and so does each file of another format. Rows whose e-mails occur more than
-    once become one further part, and are sent in the order of the files. E-mails are compared as `create_many` compares them.
+    once are moved to one further part, and are sent in the order of the files. E-mails are compared as in `create_many`.
     JSON Lines files are read twice, and all other files once. Planning needs at most 32 bytes of memory per row.
 
     Args:
-        files: Paths, or URLs of objects: `s3://bucket/key`, `gs://`, `az://` (extra `lake`).
+        files: Paths, or URLs of objects, such as `s3://bucket/key`. The schemes `s3`, `gs` and `az` need the extra `lake`.
         overrides: Field codes by column name, as for `map_columns`. A column need not be in every file.
         fields: The workspace's fields, as `client.workspaces.fields()` returns them; needed if a column is named after a label.
         ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error.

@@ -1,7 +1,7 @@
-"""Open input files by location, which is a path or the URL of an object on an object store, and detect changes of files.
+"""Open input files, and detect changed files. A file is given as a path, or as the URL of an object on an object store.
 
-Objects are read with obstore, which reads its credentials from the environment. Each request for an object names the planned
-version, so a part never mixes two versions of an object.
+Objects are read with obstore, which reads its credentials from the environment. Each read request names the version that
+the object had when the import was planned. If the object has changed since then, the request fails.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FileVersion:
 
     Attributes:
         size: Size in bytes.
-        tag: The modification time of a file in nanoseconds, or the entity tag of an object.
+        tag: Modification time in nanoseconds for a local file; entity tag (ETag) for an object.
     """
 
     size: int
@@ -188,7 +188,10 @@ class StoredObject:
         return io.BufferedReader(_ObjectReader(self._url, self._version))
 
     def lend_descriptor(self) -> AbstractContextManager[int]:
-        """Copy the object to a temporary file. Return a context manager that yields the file's descriptor for another process."""
+        """Copy the object to a temporary file, and return a context manager that yields a file descriptor of the copy.
+
+        Another process can read the copy with this descriptor.
+        """
         with self.open() as reader:
             return StreamCopy(reader).lend_descriptor()
 

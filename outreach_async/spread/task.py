@@ -1,4 +1,4 @@
-"""Import one part of a plan, and merge the reports of all parts. Any engine, such as Dask, can pickle and run the functions."""
+"""Import one part of a plan, and merge the reports of all parts. Any engine, such as Dask, can pickle and run these functions."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Connection:
         rate: Maximum number of requests per second of each part; `None` to learn the rate. Divide the permitted rate by the
             number of parts that run at the same time.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Time limit for the attempts of a row, in seconds; `None` for no limit. Waits, and failures caused by an outage,
-            do not count.
+        deadline: Time limit for all attempts of a row together, in seconds; `None` for no limit. Time spent on waits, and on
+            attempts that fail because of an outage, does not count.
         max_outage: Maximum time without a successful request, in seconds. After that time, the part is suspended.
 
     Raises:
@@ -201,7 +201,7 @@ class PartReport(BulkReport):
 
 @attrs.frozen(kw_only=True)
 class SpreadReport(BulkReport):
-    """The report of an import in parts.
+    """The combined report of the parts of an import.
 
     Attributes:
         parts: The ids of the parts, sorted.
@@ -210,8 +210,8 @@ class SpreadReport(BulkReport):
         uncertain: Number of rows with more than one possible outcome.
         repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
             `not_applied`.
-        seconds: Total duration of all parts, in seconds. Parts that ran at the same time count separately.
-        failures: The `failures` of all reports of parts, in the order of `parts`.
+        seconds: Sum of the durations of all parts, in seconds, even if parts ran at the same time.
+        failures: The `failures` of the parts' reports, in the order of `parts`.
 
     Example:
         ```python
@@ -247,7 +247,7 @@ def import_part(
     earlier: Earlier = "known",
     rate: Rate | None = None,
 ) -> PartReport:
-    r"""Create the contacts of a part, in any process and any number of times. A finished part sends nothing again.
+    r"""Create the contacts of a part. This function can be called any number of times; a finished part is not sent again.
 
     Any engine, such as Dask, can run this function as a task: the function is synchronous, its arguments and result can be
     pickled, and its only state is the journal. If a call raises, or its process or machine dies, call the function again: the
@@ -258,14 +258,15 @@ def import_part(
         journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`). Pass the same value
             for all parts of a plan, on every worker. A missing folder is created, and each journal is named after its part.
         connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
-        earlier: Whether the journal shows every row that an earlier run may have sent (`"known"`) or not (`"unknown"`), as for
-            `create_many`. Pass `"unknown"` if the part may have run before, but its journal is lost or damaged.
+        earlier: `"known"` if the journal shows every row that an earlier run may have sent. Pass `"unknown"` if the
+            part may have run before, but its journal is lost or damaged.
         rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
 
     Raises:
-        InvalidRequest: A file has changed since the import was planned or cannot be read; there is no owner key in the
-            environment; or the journal belongs to another plan, or is in use by another worker.
-        JournalError: The journal is damaged, cannot be read or written, or (at a URL) was taken over by another worker.
+        InvalidRequest: A file cannot be read, or has changed since the import was planned. Also raised if the environment has no
+            owner key, or if the journal belongs to another plan or is in use by another worker.
+        JournalError: The journal is damaged, or cannot be read or written. Also raised if another worker took over a journal at
+            a URL.
         BulkSuspended: The service was down or throttling for too long; run the part again later.
         BulkStopped: An error of the service affects every row, such as an unknown key; fix the cause and run the part again.
 
@@ -297,7 +298,7 @@ def run_part(
         part: The part.
         journal: Folder or URL of the journals.
         connection: Settings for the connection to the service.
-        earlier: Whether the journal shows every row that an earlier run may have sent (`"known"`) or not (`"unknown"`).
+        earlier: `"known"` if the journal shows every row that an earlier run may have sent, otherwise `"unknown"`.
         rate: A rate that parts share; `None` to use the rate of the connection.
         on_start: Function that is called in the event loop when the run has started. Its argument is the `Outcomes` of the run,
             whose `drain` method can be called to end the run early.
@@ -343,7 +344,7 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
         journal: Folder or URL of the journals, as for `import_part`.
 
     Raises:
-        InvalidRequest: There is no journal; or a file has changed since the import was planned, or cannot be read.
+        InvalidRequest: There is no journal. Also raised if a file cannot be read, or has changed since the import was planned.
         JournalError: The journal is damaged or cannot be read.
 
     Example:

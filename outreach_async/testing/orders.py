@@ -1,7 +1,7 @@
 """Choose behaviours for tests, configure the fake of a test from its marker, and explain failures in reports.
 
-Most bugs that depend on knobs depend on only one or two knobs. About thirty behaviours cover every pair of values of any two
-knobs (pairwise coverage), although there are billions of combinations of all knobs.
+A bug that depends on knobs usually depends on only one or two of them. Tests therefore need only about thirty behaviours, which
+cover every pair of values of any two knobs (pairwise coverage). All knobs together have billions of combinations.
 
 The report of a failed test contains the seed, the behaviour, the faults that never fired, and the last requests. Secrets are
 masked.
@@ -37,16 +37,17 @@ _FactorLevel = tuple[int, int]
 
 
 def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
-    """Choose rows, each with one level per factor, that cover every level and every pair of levels of any two factors.
+    """Return rows for pairwise coverage of factors. A row has one level of each factor.
 
-    The first row has level 0 of every factor. The result is deterministic.
+    For any two factors, every pair of their levels occurs in at least one row. The first row has level 0 of every factor.
+
+    The algorithm is greedy: it returns few rows, but not always the fewest possible. The result is deterministic.
 
     Args:
         levels: Number of levels of each factor.
 
     Returns:
-        The rows. Each row contains the index of a level for every factor. The algorithm is greedy: the number of rows is close to
-        the minimum, but not always minimal.
+        The rows. Each row contains one level index per factor.
     """
     values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
     # A dict instead of a set, because a dict keeps its order. A value paired with itself stands for the single value.
@@ -85,7 +86,7 @@ def _count_gain(value: _FactorLevel, chosen: dict[int, int], missing: dict[tuple
 def pairwise() -> tuple[Behaviour, ...]:
     """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour.documented()`.
 
-    `auth`, `rate_limit` and the other knobs without a list of values keep their defaults.
+    The knobs `auth`, `rate_limit` and `max_in_flight` have no predefined values, and keep their defaults.
 
     Example:
         ```python
@@ -98,7 +99,7 @@ def pairwise() -> tuple[Behaviour, ...]:
 
 
 def differing(behaviour: Behaviour) -> dict[str, Any]:
-    """Return the knobs of a behaviour whose values differ from their defaults, with these values.
+    """Return the names and values of the knobs that do not have their default values.
 
     Example:
         ```python
@@ -127,8 +128,8 @@ class FakeConfig:
         seed: Seed for generated data.
         world: The initial data: the path of a world file, its content as a string, or the parsed document.
         behaviours: The behaviours to test under; if there are several, the test runs once for each.
-        faults: The faults of the next requests, in order, by operation.
-        unfired: Action if a test passes although a fault never fired: `error` fails the test, `ignore` does nothing.
+        faults: A sequence of faults for each operation. The first request of the operation gets the first fault, and so on.
+        unfired: What happens if a test passes but some of its faults never fired. `error` fails the test; `ignore` does nothing.
     """
 
     seed: int = 0
@@ -314,7 +315,7 @@ def format_row_id(number: int) -> str:
 
 
 def format_settings(behaviour: Behaviour) -> str:
-    """Return keyword arguments for the knobs whose values differ from their defaults, or `all defaults` if there are none."""
+    """Return the knobs that do not have their default values, as `knob=value` pairs; `all defaults` if there are none."""
     return ", ".join(f"{knob}={format_setting(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
 
 
@@ -343,18 +344,18 @@ def format_setting(value: Any) -> str:
 
 _Settings = frozenset[str]
 _Causes = tuple[_Settings, ...]
-"""Alternative causes of a failure, each a set of knob values. A cause applies to a behaviour that has every value in the set."""
+"""Alternative causes of a failure. Each cause is a set of knob values. A behaviour has the cause if it has all these values."""
 
 _MAX_SINGLES: Final = 4
-"""Maximum number of alternative causes in an explanation in which each cause is the value of one knob.
+"""Maximum number of causes in an explanation whose causes are all values of single knobs.
 
-For example, `first_page=0 or past_end='clamp'` has two alternative causes.
+For example, the explanation `first_page=0 or past_end='clamp'` has two causes.
 """
 
 _MAX_PAIRS: Final = 2
-"""Maximum number of alternative causes in an explanation in which a cause may be a pair of knob values.
+"""Maximum number of causes in an explanation that contains pairs. A pair is one cause that consists of the values of two knobs.
 
-For example, `first_page=0 and past_end='clamp'` is a pair. More alternatives are not tried, because there are too many pairs.
+For example, `first_page=0 and past_end='clamp'` is a pair. The maximum is low, because the number of pairs is large.
 """
 
 _MAX_EXPLANATIONS: Final = 8
@@ -362,19 +363,18 @@ _MAX_EXPLANATIONS: Final = 8
 
 
 def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
-    """Find the smallest sets of knob values that explain all failures.
+    """Find the explanations with the fewest causes. A cause is the value of one knob, or a pair of values of two knobs.
 
-    Every failed behaviour has at least one value of the set; no passed behaviour has any. If single values explain nothing, pairs
-    of values are tried too.
+    Every failed behaviour has at least one of the causes. No passed behaviour has any of them. Pairs are tried only if no
+    explanation with single values is found.
 
     Args:
         failed: Behaviours under which a test failed; at least one.
         passed: Behaviours under which the test passed.
 
     Returns:
-        The explanations, each a string such as `knob='value'`, in which `or` joins alternatives, and `and` joins the values of a
-        pair. Explanations whose values occur most often in failed behaviours are first. The list is empty if nothing explains all
-        results.
+        The explanations, such as `first_page=0 or past_end='clamp'`. `or` joins causes, and `and` joins the values of a pair. The
+        explanations whose causes occur most often in failed behaviours come first. The list is empty if no explanation is found.
     """
     rows, passing = (list(map(_list_settings, behaviours)) for behaviours in (failed, passed))
     singles = [cause for cause in _combine_settings(rows, 1) if not any(cause <= row for row in passing)]
@@ -393,7 +393,10 @@ def _combine_settings(rows: Sequence[_Settings], size: int) -> list[_Settings]:
 
 
 def _find_covers(rows: Sequence[_Settings], causes: Sequence[_Settings], count: int) -> Iterator[_Causes]:
-    """Yield combinations of at most `count` causes that explain every row: each row has all values of at least one cause."""
+    """Yield combinations of at most `count` causes. Every row has at least one cause of the combination.
+
+    A row contains the knob values of a failed behaviour. A row has a cause if it contains every value of the cause.
+    """
     if not rows:
         yield ()
     elif count:
@@ -409,7 +412,7 @@ def _list_settings(behaviour: Behaviour) -> _Settings:
 
 
 def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
-    """Return one line for each test that failed under some behaviours, with the knob values that explain the failures.
+    """Return one line for each test that failed at least once. The line contains the knob values that explain the failures.
 
     Args:
         ran: For each run of a test, the test's id, the index of its behaviour in `pairwise()`, and whether the run failed. A test

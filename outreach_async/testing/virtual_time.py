@@ -60,8 +60,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 class VirtualTime:
     """A clock driven by an event loop. Pass the clock to `FakeService(clock=...)`, and its `options()` to `anyio.run`.
 
-    All times of the fake (rate limits, `Retry-After`, relative times) then advance with the client's waits. A clock can be used
-    for several calls of `anyio.run` in succession: each call starts at the time at which the previous call ended.
+    The `FakeService` then uses this clock for rate limits, `Retry-After` and relative times, such as `5 minutes ago`. The clock
+    advances when the client waits. You can use the clock for several calls of `anyio.run`, one after another. Each call starts
+    at the time at which the previous call ended.
 
     Args:
         start: Start time as an ISO 8601 string; a string without a time zone is in UTC.

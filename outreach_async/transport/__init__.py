@@ -5,7 +5,7 @@ tasks may use a transport at the same time. Choose a transport:
 
     no transport                               `HttpxTransport` to `base_url` or `OUTREACH_BASE_URL`; works everywhere
     HttpxTransport("https://api.example")      the same, with your own proxy, SSL context or limits
-    HttpxTransport(httpx.AsyncClient(...))     your own client: auth, mounts, mock transports, respx, and its connection pool
+    HttpxTransport(httpx.AsyncClient(...))     your own httpx client, with its auth, mounts, mock transports and connection pool
     HttpxTransport(url, family="httpx2")       a maintained fork of httpx; needs the extra `httpx2`
     AiohttpTransport("https://api.example")    fast; asyncio only; needs the extra `aiohttp`
     HttptoolsTransport("https://api.example")  the fastest; no proxies; needs the extra `httptools`
@@ -57,14 +57,15 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-If extra bytes follow a response, such as a second copy of it, the connection is closed and not used again. Unless the response
-was the first on its connection, it may belong to an earlier request, and `send` raises `TransportError` with `maybe_sent`.
-With your own `httpx.AsyncClient`, two kinds of response are not checked: responses that an event hook or the authentication
-reads, and responses that your own httpx transport wraps. With your own aiohttp session, a connection on which bytes arrived while
-it was idle may be used again. The next request then fails with the same error if it has a body, or if the event loop had already
-read those bytes. Otherwise, those bytes may be returned as its response. To exclude these cases, use each connection once:
-`httpx.Limits(max_keepalive_connections=0)` or `aiohttp.TCPConnector(force_close=True)`. No transport can recognise a copy that
-arrives after the next request was sent, unless the response to that request arrives together with the copy.
+A server or proxy may send extra bytes after a response, such as a second copy of it. The connection is then closed and not used
+again. The response before the extra bytes may itself be a copy of an earlier response on the connection, so `send` raises
+`TransportError` with `maybe_sent` set. The first response on a connection cannot be a copy, and is returned.
+
+Your own `httpx.AsyncClient` or aiohttp session can miss extra bytes. With `httpx.AsyncClient`, a response is not checked if an
+event hook or the authentication reads it, or if your own httpx transport wraps it. An aiohttp session may reuse an idle
+connection that has received extra bytes. The next request then fails with the same error; without a body, it may instead receive
+the extra bytes as its response. To prevent this, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
+`aiohttp.TCPConnector(force_close=True)`. No transport can recognise a copy that arrives alone after the next request was sent.
 
 respx works without configuration, because a client uses httpx by default:
 

@@ -24,8 +24,8 @@ _PROXY_SCHEMES: Final = ("http", "https")
 class AiohttpSession(Protocol):
     """Protocol that stands for `aiohttp.ClientSession` in type annotations.
 
-    With aiohttp's own class, mypy would check aiohttp in every program that uses `outreach_async`. Without a cache, checking
-    httpx and aiohttp takes longer than checking everything else.
+    If annotations used aiohttp's own class, mypy would check aiohttp in every program that uses `outreach_async`. With an empty
+    mypy cache, checking httpx and aiohttp takes longer than checking everything else.
     """
 
     @property
@@ -41,43 +41,43 @@ class AiohttpSession(Protocol):
 
 
 AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
-"""An aiohttp client middleware: an `aiohttp.ClientMiddlewareType`."""
+"""Type of an aiohttp client middleware. It stands for `aiohttp.ClientMiddlewareType`."""
 
 
 class AiohttpTransport:
     """Sends requests over aiohttp.
 
-    A transport made from a base URL opens a session in the running event loop, and a new session if the event loop changes. A
-    user and password in the URL are sent as basic authorization. The environment's proxies and certificates (`HTTP_PROXY`,
-    `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them. aiohttp itself
-    supports only some of these variables. The variables are read when the transport is made. By default, the transport trusts
-    certifi's certificates.
+    A transport made from a base URL opens a session when the first request is sent. If the event loop changes, the transport
+    opens a new session. A user and password in the URL are sent as basic authorization. The variables `HTTP_PROXY`,
+    `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE` and `SSL_CERT_DIR` have the same effect as with httpx; aiohttp itself
+    supports only some of them. They are read when the transport is made. By default, the transport trusts certifi's
+    certificates.
 
     A transport made from a session uses the session's connector, headers, proxies and traces unchanged. The session must have a
     `base_url`. The transport takes ownership of the session and closes it. The session's timeouts are disabled, redirects are not
     followed, and cookies set by a response are removed from the session's cookie jar.
 
-    After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
-    parent's connections. A transport that was made from a URL but not used before the fork works in both processes.
+    A transport that was used before a fork raises an error in the child process. Closing it in the child does not affect the
+    connections of the parent. A transport that was made from a URL but not used before the fork works in both processes.
 
     Args:
         service: The service's base URL, or an `aiohttp.ClientSession`.
-        max_in_flight: Maximum number of concurrent exchanges. For a URL, this is the number of connections, 64 by default. For a
-            session, the only default limit is that of its connector.
-        ssl_context: SSL context that verifies the service and an HTTPS proxy, and may contain a client certificate. The context
-            replaces the certificates of the environment and of certifi. Only for a URL.
+        max_in_flight: Maximum number of concurrent exchanges. For a URL, the default is 64, and the number is also the maximum
+            number of connections. For a session, only the limit of its connector applies by default.
+        ssl_context: SSL context for connections to the service and to an HTTPS proxy. It replaces the certificates of the
+            environment and of certifi. It may contain a client certificate. Only for a URL.
         proxy: A proxy URL that overrides the environment's proxy: `http` or `https`, with user and password if required. Only for
             a URL.
         trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
         max_answer: Maximum size of a decoded response body, in bytes.
-        middlewares: aiohttp client middlewares to run around every request. A session's own middlewares do not run: they are
-            replaced by the transport's own middleware, which stops aiohttp from silently sending a failed GET again. To run the
-            session's middlewares, pass them here too.
+        middlewares: aiohttp client middlewares to run around every request. The middlewares of a session do not run; to run
+            them, pass them here too. The transport always runs a middleware of its own, which stops aiohttp from silently sending
+            a failed GET again.
 
     Attributes:
         max_in_flight: The maximum number of concurrent exchanges; `None` for a session if no `max_in_flight` was passed.
-        secrets: Passwords and authorization values of the base URL (also of a session), of the proxy and of the session's header
-            fields. `OutreachClient` masks them in errors.
+        secrets: Passwords and authorization values in the base URL, the proxy URL and the session's header fields.
+            `OutreachClient` masks them in errors.
 
     Raises:
         InvalidRequest: An argument is invalid, or aiohttp is not installed.
@@ -137,7 +137,10 @@ class AiohttpTransport:
 
     @property
     def base_url(self) -> str | None:
-        """The base URL of all requests, without user and password, for hooks; `None` for a session without a valid base URL."""
+        """The base URL of all requests, without user and password. Hooks receive this URL.
+
+        It is `None` for a session without a valid base URL.
+        """
         return None if self._visible_base is None else str(self._visible_base)
 
     def _open_sender(self) -> Transport:

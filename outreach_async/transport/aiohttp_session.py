@@ -45,10 +45,10 @@ class Destination:
     """The destination of a session's requests.
 
     Attributes:
-        prefix: The URL prepended to every target; `.` for the session's own base URL.
+        prefix: The start of every URL, before the target. `.` makes the URL relative to the session's own base URL.
         headers: Header fields of every request.
-        is_own_session: Whether the transport made the session. If true, only middlewares can run user code between the transport
-            and the socket.
+        is_own_session: Whether the transport made the session. If so, no user code runs between the transport and the socket,
+            except in middlewares.
         display_name: The destination as shown in errors.
     """
 
@@ -191,7 +191,7 @@ def _unwrap_error(error: Exception) -> Exception:
 
 
 def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
-    """Open a session that stores no cookies and adds no optional header fields. `InFlight` limits its connections."""
+    """Open a session that stores no cookies and adds no optional header fields. `InFlight` limits the number of connections."""
     # On uvloop, the sockets that aiohttp makes by default are unsafe; see `SocketFactory`.
     socket_factory = SocketFactory() if type(asyncio.get_running_loop()).__module__ == "uvloop" else None
     return aiohttp.ClientSession(
@@ -211,10 +211,11 @@ def _encode_credentials(proxy: yarl.URL) -> yarl.URL:
 
 
 class _Body(aiohttp.Payload):
-    """A request body that records when aiohttp requests its bytes. aiohttp sends the head together with these bytes.
+    """A request body that sets `Progress.sent` before it is written. aiohttp sends the request head together with the body.
 
-    aiohttp's `BytesPayload` would warn about every large body. With `check_leftovers`, the body first checks that the connection
-    has no unread bytes. For a session made by the transport, the connector has already checked that.
+    This class replaces aiohttp's `BytesPayload`, which warns about every large body. With `check_leftovers`, `write` raises an
+    error if the connection has unread bytes. A session made by the transport does not need this check, because its connector has
+    already checked the connection.
     """
 
     def __init__(self, content: bytes, progress: Progress, *, check_leftovers: bool) -> None:
@@ -382,11 +383,11 @@ def _is_silent(protocol: Any) -> bool:
 
 
 def _reject_unexpected_bytes(protocol: Any) -> None:
-    """Check that a connection has no unread bytes before a request body is sent on the connection.
+    """Check that a connection has no unread bytes. This is called before a request body is sent.
 
     Raises:
-        TransportError: The connection was used before and has unread bytes. Only the connector of a user's session reuses a
-            connection with unread bytes.
+        TransportError: The connection was used before and has unread bytes. `Connector` never reuses such a connection, but the
+            connector of a session that the user made may do so.
     """
     usage = _USAGE_BY_PROTOCOL.get(protocol)
     if usage is not None and usage.ended and (len(protocol) > 0 or usage.probe.peek()):
@@ -395,10 +396,10 @@ def _reject_unexpected_bytes(protocol: Any) -> None:
 
 
 def _has_partial_head(protocol: Any) -> bool:
-    """Return whether aiohttp has read a part of another response head. Also return `True` if aiohttp's private parser is missing.
+    """Return whether aiohttp has read part of a further response head after a complete response.
 
-    The check signals the end of input to the parser, which then returns an incomplete message, if there is one. The parser cannot
-    be used afterwards. An idle connection does not need its parser, because each request creates a new parser.
+    The result is also `True` if aiohttp's private parser is missing. To find an incomplete head, this function signals the end of
+    input to the parser. The parser cannot be used afterwards, but aiohttp makes a new parser for each request.
     """
     parser = getattr(protocol, "_parser", None)
     return parser is None or bool(getattr(parser, "_tail", b"")) or parser.feed_eof() is not None
@@ -446,7 +447,8 @@ def _check_leftovers(answer: aiohttp.ClientResponse) -> None:
     """Look for bytes after a complete response. If there are any, close the connection.
 
     Raises:
-        TransportError: Bytes were found, and the response is not the first on its connection.
+        TransportError: Bytes were found, and the response is not the first on its connection. It may be a copy of an earlier
+            response.
     """
     if not isinstance(answer, _TrackedResponse):  # a middleware made the response
         return

@@ -49,7 +49,7 @@ class HttptoolsPool(Protocol):
         """Send a request and return the response."""
 
     def is_current(self) -> bool:
-        """Return `True` if the running event loop is known to be the event loop of the pool, otherwise `False`."""
+        """Return whether the running event loop is the event loop of the pool; `False` if this is unknown."""
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -64,7 +64,8 @@ class HttptoolsTransport:
     A user and password in the URL are sent as basic authorization. The environment's certificates (`SSL_CERT_FILE`,
     `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. By default, the transport trusts
     certifi's certificates. If the host has several addresses, the transport tries them as described in RFC 8305. An idle
-    connection is reused for up to 5 seconds after its last response. In another event loop, the transport opens new connections.
+    connection is reused for up to 5 seconds after its last response. If the transport is used in another event loop than before,
+    it opens new connections.
 
     After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
     parent's connections. A transport that was made but not used before the fork works in both processes.
@@ -128,7 +129,7 @@ class HttptoolsTransport:
 
     @property
     def base_url(self) -> str:
-        """The base URL of all requests, without user and password, for hooks."""
+        """The base URL of all requests, without user and password. Hooks receive this URL."""
         return str(self._base)
 
     def _open_pool(self) -> HttptoolsPool:
@@ -141,7 +142,7 @@ class HttptoolsTransport:
         return open_pool(origin, self.max_in_flight, self._max_answer)
 
     def _get_pool(self) -> HttptoolsPool:
-        """Return the pool of the running event loop. On asyncio, this method is seven times as fast as `LoopLocal.get`."""
+        """Return the pool of the running event loop. It is cached: `LoopLocal.get` takes seven times as long on asyncio."""
         pool = self._last_pool
         if pool is None or not pool.is_current() or self._pool.is_inherited:
             pool = self._last_pool = self._pool.get()
@@ -206,7 +207,7 @@ def _require_string(base_url: object) -> str:
 
 
 def _reject_proxy(base: urls.BaseUrl, proxy: str | None, *, trust_env: bool) -> None:
-    """Raise an error if a proxy is set, because requests that bypass it may be forbidden or fail."""
+    """Raise an error if a proxy is set. Requests that bypass the proxy may be forbidden, or may fail."""
     remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or --backend aiohttp)"
     if proxy is not None:
         raise InvalidRequest(f"proxy: expected None, got a proxy, which httptools does not support; {remedy}")

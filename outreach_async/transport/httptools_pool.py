@@ -1,8 +1,10 @@
-"""Open and pool connections whose responses are parsed by httptools. Importing this module imports httptools.
+"""The connections and connection pools of the httptools transport. Importing this module imports httptools.
 
-On asyncio, a connection of `ProtocolPool` is an `asyncio.Protocol`, and the pool creates no scope, task or event per request. On
-trio, a connection of `StreamPool` is an anyio byte stream. Both pools send a whole request in one call, and set `progress.sent`
-on the line before this call. A request that fails before that line was certainly not sent, whether or not it has a body.
+On asyncio, `ProtocolPool` uses an asyncio protocol for each connection, and creates no scope, task or event per request. On trio,
+`StreamPool` uses an anyio byte stream for each connection.
+
+Both pools send a whole request, with its body, in one call. They set `Progress.sent` immediately before this call. If a request
+fails while `Progress.sent` is false, no byte of the request was sent.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ _NO_TIMEOUT: Final = 86_400.0
 
 _PIECE: Final = 65_536
 _BUFFER_SIZE: Final = 262_144
-"""Size of a pool's receive buffer, in bytes. Without this buffer, asyncio would allocate a buffer of the same size for each read,
-which can take as long as everything else in a request."""
+"""Size of a pool's receive buffer, in bytes. Without this buffer, asyncio would allocate a buffer of this size for each read.
+The allocation can take as long as all other work for a request."""
 _CLOSED: Final = "the transport was closed while the request was in flight"
 _LOST: Final = "the server closed the connection"
 
@@ -51,7 +53,7 @@ class Origin:
     """The server to connect to.
 
     Attributes:
-        host: Host name in ASCII, or an address.
+        host: Host name in ASCII, or an IP address.
         port: The port.
         context: The SSL context; `None` without TLS.
     """
@@ -116,9 +118,8 @@ async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable
 class ProtocolConnection(asyncio.BufferedProtocol):
     """A connection on asyncio or uvloop, for one exchange at a time.
 
-    The event loop calls methods of the connection as soon as bytes arrive. If the server closes an idle connection or sends bytes
-    on it, the connection is therefore closed at once. If the event loop was blocked meanwhile, it has not called these methods
-    yet, and only `is_silent` detects these cases.
+    The event loop calls methods of this class when bytes arrive and when the server closes the connection. An idle connection is
+    then closed at once. A blocked event loop calls these methods late, so `is_silent` checks the socket itself.
 
     Args:
         loop: The running event loop.
@@ -185,7 +186,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         return waiter
 
     def finish(self, response: Response) -> Response:
-        """Determine whether the connection can be reused after a response, and return the response.
+        """Set `is_reusable` after a response, and return the response.
 
         Raises:
             TransportError: The response may belong to an earlier request.
@@ -320,7 +321,7 @@ class ProtocolPool:
 
         Raises:
             InvalidRequest: The pool was closed before the exchange started.
-            TransportError: There was no valid response, or the pool was closed.
+            TransportError: There was no valid response, or the pool was closed during the exchange.
             OSError: The connection failed.
         """
         if self._running == self._limit:
@@ -460,7 +461,11 @@ class StreamConnection:
         self._exchanges = 0
 
     def is_reusable(self) -> bool:
-        """Return whether the connection can be reused. An idle connection that is readable has ended or has unexpected bytes."""
+        """Return whether the connection can be reused.
+
+        If the socket of an idle connection is readable, the server has closed the connection or has sent unexpected bytes. Such a
+        connection cannot be reused.
+        """
         return self._is_reusable and not self._probe.is_readable()
 
     async def exchange(self, message: bytes, method: str, progress: Progress) -> Response:
@@ -539,7 +544,10 @@ class StreamPool:
         return await self._pool.run(exchange, progress)
 
     def is_current(self) -> bool:
-        """Always return `False`, so that `LoopLocal.get` checks the event loop. A check in this method would be no faster."""
+        """Always return `False`.
+
+        The caller then calls `LoopLocal.get`, which checks the event loop. A check in this method would not save time.
+        """
         return False
 
     async def aclose(self) -> None:

@@ -40,8 +40,8 @@ _CONNECTION_ERRORS: Final = (
 class HttpxClient(Protocol):
     """Protocol that stands for `httpx.AsyncClient` and `httpx2.AsyncClient` in type annotations.
 
-    If annotations named httpx's own class, mypy would check httpx in every program that uses `outreach_async`. Without mypy's
-    cache, checking httpx and aiohttp takes longer than checking everything else.
+    If annotations named httpx's own class, mypy would check httpx in every program that uses `outreach_async`. This is
+    slow if mypy has no cache.
     """
 
     @property
@@ -59,20 +59,21 @@ class HttpxClient(Protocol):
 class HttpxTransport:
     """Sends requests over httpx or its fork httpx2.
 
-    A transport made from a base URL has a pool of the library's own transports, each with a single connection. Each concurrent
-    exchange uses a different connection. With 64 requests in flight, requests take about 0.3 times the CPU time of an
-    `httpx.AsyncClient` with its pool, and 0.6 times the CPU time of an `httpx2.AsyncClient`. A user and password in the URL are
-    sent as basic authorization. The environment's proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`,
-    `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. Transports that trust
-    the same certificates share one SSL context. In another event loop, the transport opens new connections.
+    A transport made from a base URL keeps a pool of httpx or httpx2 transports, each with a single connection. Each concurrent
+    exchange uses a different connection. A user and password in the URL are sent as basic authorization. The environment's
+    proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as
+    httpx uses them, and are read when the transport is made. Transports that trust the same certificates share one SSL context.
+    If the transport is used in another event loop than before, it opens new connections.
 
     A transport made from a client uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The
     client must have a `base_url`. The transport takes ownership of the client: it closes the client, and replaces the client's
     cookie jar with one that keeps the client's own cookies and ignores cookies in responses. The client's timeouts are disabled,
-    and redirects are not followed. The transport works only in the first event loop that uses it. The client and its pool add CPU
-    time: with 64 requests in flight, the total is about 3 times that of a transport made from a URL with httpx, and 1.6 times
-    with httpx2. There is also a risk: httpx 0.28, and less often httpx2 over TLS, can permanently lose connections of the pool
-    when requests are cancelled at the same time, until no connection is left and every request times out. This cannot happen to a
+    and redirects are not followed. The transport works only in the first event loop that uses it.
+
+    The client and its pool add CPU time. With 64 requests in flight, an `httpx.AsyncClient` takes 4 to 5 times the CPU time of a
+    transport made from a URL, and an `httpx2.AsyncClient` takes 1.6 to 2.1 times as much. There is also a risk: if several
+    requests are cancelled simultaneously, the pool of httpx 0.28 can permanently lose connections. The pool of httpx2 can also
+    lose them, but less often and only over TLS. When no connection is left, every request times out. This cannot happen to a
     transport made from a URL.
 
     After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
@@ -145,7 +146,7 @@ class HttpxTransport:
 
     @property
     def base_url(self) -> str:
-        """The base URL of all requests, without user and password, for hooks."""
+        """The base URL of all requests, without user and password. Hooks receive this URL."""
         return self._sender.base_url
 
     async def send(self, request: Request, progress: Progress, /) -> Response:

@@ -38,7 +38,7 @@ class ClientSender(HttpxSender):
             fault = "a query or fragment" if root.host else "no host"
             raise InvalidRequest(
                 f"base_url: expected a URL with a host and without a query or fragment, got {fault}; "
-                f"pass such a base_url to {self.family}.AsyncClient"
+                f"pass a valid base_url to {self.family}.AsyncClient"
             )
         self.base_url = f"{root.scheme}://{root.netloc.decode()}{root.raw_path.decode().rstrip('/')}"
         self.secrets = (*url_secrets(str(root)), *header_secrets(client.headers))
@@ -93,7 +93,7 @@ class ClientSender(HttpxSender):
         return self.library.Request(draft.method, draft.url, headers=draft.headers, stream=body, extensions=extensions)
 
     async def aclose(self) -> None:
-        """Cancel every exchange and close the client. In a forked child, a client that the parent has used stays open."""
+        """Cancel all requests and close the client. A forked child process does not close a client that the parent has used."""
         if (in_flight := self._in_flight.release()) is not None:
             await in_flight.aclose()
         elif self._in_flight.is_inherited:

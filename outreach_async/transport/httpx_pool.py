@@ -27,16 +27,18 @@ FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
 
 
 class HttpxSender:
-    """Base class of `PoolSender`, which sends requests to a base URL, and of `ClientSender`, which uses a user's client.
+    """Base class of the senders for httpx and httpx2.
+
+    `PoolSender` opens its own connections. `ClientSender` uses a client that the user has configured.
 
     Args:
-        family: Name of the library: `httpx` or `httpx2`.
-        max_in_flight: Maximum number of exchanges at once; `None` for no limit.
+        family: Name of the HTTP library: `httpx` or `httpx2`.
+        max_in_flight: Maximum number of concurrent requests; `None` for no limit.
         max_answer: Maximum size of a decoded response body, in bytes.
 
     Attributes:
         base_url: The base URL without user and password.
-        secrets: Secrets of the base URL and of the proxy or client. `OutreachClient` masks them in errors.
+        secrets: Secrets in the base URL, the proxy URL and the client's headers. `OutreachClient` masks them in errors.
     """
 
     def __init__(self, family: Family, max_in_flight: int | None, max_answer: int) -> None:
@@ -48,12 +50,12 @@ class HttpxSender:
 
     @property
     def library(self) -> ModuleType:
-        """The module of the library, `httpx` or `httpx2`, imported on first use."""
+        """The module `httpx` or `httpx2`, imported on first use."""
         return import_module(self.family)
 
 
 class _Body:
-    """A request body that records when it is read. Authentication may cause the library to read the body twice."""
+    """A request body that sets `Progress.sent` when it is read. With authentication, the body may be read twice."""
 
     def __init__(self, content: bytes, progress: Progress) -> None:
         self._content = content
@@ -65,7 +67,7 @@ class _Body:
 
 
 class _BodyChunks(AsyncIterator[bytes]):
-    """Iterator over a request body, which yields all bytes at once, or nothing if the body is empty.
+    """Iterator over a request body. It yields all bytes at once, or nothing if the body is empty.
 
     This class is used instead of an async generator, because trio warns about generators that are left unfinished by a broken
     connection.
@@ -118,8 +120,8 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
         The response, and whether its connection appears to be reusable.
 
     Raises:
-        TransportError: The status is invalid, the body is too large or not in its stated encoding, or the response may belong to
-            another request.
+        TransportError: The status is invalid, the body is too large or cannot be decoded, or the response may belong to another
+            request.
     """
     status = require_final_status(answer.status_code)
     headers = decode_headers(answer.headers.raw)
@@ -152,12 +154,12 @@ class PoolSender(HttpxSender):
 
     Args:
         base: The base URL.
-        family: Name of the library: `httpx` or `httpx2`.
+        family: Name of the HTTP library: `httpx` or `httpx2`.
         max_in_flight: Maximum number of connections.
         max_answer: Maximum size of a decoded response body, in bytes.
-        trust: The certificates that verify the service and an HTTPS proxy.
-        proxy: A proxy URL. With `None`, the environment's proxy is used if `trust_env` is true, otherwise no proxy.
-        trust_env: Whether to use the environment's proxies.
+        trust: The trusted certificates, for connections to the service and to an HTTPS proxy.
+        proxy: A proxy URL, or `None`.
+        trust_env: Whether to use the environment's proxy if `proxy` is `None`.
 
     Raises:
         InvalidRequest: The proxy URL is invalid, or SOCKS support is not installed.
@@ -241,7 +243,7 @@ class _HttpxConnection:
 
     Attributes:
         extensions: The `extensions` to pass with the next request.
-        is_clean: Whether the connection seemed reusable after the last response: open, and without unexpected bytes.
+        is_clean: Whether the connection was open and had no unexpected bytes after the last response.
     """
 
     def __init__(self, transport: Any) -> None:
@@ -265,7 +267,7 @@ class _HttpxConnection:
         return self._monitor
 
     def is_reusable(self) -> bool:
-        """Return whether the connection can be reused. An idle connection that is readable has ended or has unexpected bytes."""
+        """Return whether the connection can be reused: it is still open, and no unexpected bytes have arrived."""
         # The response of a mock has no monitor.
         return self.is_clean and (self._monitor is None or self._monitor.is_silent())
 

@@ -1,8 +1,8 @@
-"""Detect unexpected bytes after a response. The next request on the connection would read them as its response.
+"""Detect unexpected bytes after a response. Undetected bytes would be taken for the response to the next request.
 
-A server or proxy that sends a response twice leaves unexpected bytes. The response before these bytes is suspect as well: it
-may be a copy of an earlier response, and the bytes may be the real response. Only the first response on a connection is never
-suspect.
+For example, a server or proxy that sends a response twice leaves unexpected bytes. The response before these bytes cannot be
+trusted either: it may be a copy of an earlier response, and the bytes may be the real response. The first response on a
+connection is an exception, because there is no earlier response.
 """
 
 from __future__ import annotations
@@ -87,14 +87,14 @@ class ConnectionMonitor:
         return self._probe is None or not self._probe.is_readable()
 
     def check_leftovers(self, stream: Any, *, closing: bool) -> bool:
-        """Look for bytes after a response that was read to its end. If there are bytes, make the library close the connection.
+        """Look for bytes after a response that was read to its end. If there are any, make the HTTP library close its connection.
 
         Args:
             stream: The stream of the response, still open.
             closing: Whether the response announces that the server will close the connection.
 
         Returns:
-            Whether the connection is open and has no unexpected bytes. Also `False` if the state of the connection is unknown.
+            Whether it is certain that the connection is open and has no unexpected bytes.
 
         Raises:
             TransportError: Bytes were found, and the response is not the first on its connection.

@@ -22,19 +22,21 @@ from outreach_async.transport.wire import Progress, Response
 T = TypeVar("T")
 
 KEEPALIVE_EXPIRY: Final = 5.0
-"""Seconds after which an idle connection is closed instead of reused; the default of httpx."""
+"""Maximum time in seconds for which a connection may be idle and then be reused. httpx has the same default."""
 
 _INSTANCES: Final[WeakSet[LoopLocal[Any]]] = WeakSet()
 _PARENT_VALUES: Final[list[object]] = []  # kept forever, because the garbage collection of a value may close its connections
 
 
 class LoopLocal(Generic[T]):
-    """Creates a value for the running event loop, and a new value if the event loop changes.
+    """Holds a value, such as a connection pool, for the running event loop. If the event loop changes, a new value is made.
 
     Sockets and locks work only in the event loop that made them. The previous event loop is assumed to have ended: if two event
-    loops alternate, the value is made again each time. In a forked child, a value that the parent made is neither used nor
-    closed, because both processes would use the same connections. If the parent made no value before the fork, the child makes
-    one as usual.
+    loops alternate, the value is made again each time.
+
+    If a process makes a value and is then forked, both processes share the value's connections. The child process therefore
+    neither uses nor closes this value: `get` raises InvalidRequest. If there was no value before the fork, the child makes one
+    as usual.
 
     Args:
         make: Function that makes the value.
@@ -165,9 +167,11 @@ class InFlight:
 class ConnectionPool:
     """A bounded pool of connections for one event loop. The most recently used connection is reused first.
 
-    The libraries' own pools scan all connections for every request, and a request that is cancelled at the wrong moment can
-    permanently reduce their capacity. In this pool, each connection serves one exchange at a time. A connection is closed if an
-    exchange ends without a complete response, or if the connection was idle for too long.
+    The pools of httpx and httpx2 scan all connections for every request. If a request is cancelled at the wrong moment, such a
+    pool can permanently lose capacity. This pool has neither disadvantage.
+
+    Each connection serves one exchange at a time. A connection is closed if an exchange ends without a complete response, or if
+    the connection was idle for too long.
 
     Args:
         limit: Maximum number of connections, and of concurrent exchanges.

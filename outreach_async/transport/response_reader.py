@@ -10,9 +10,9 @@ from typing import Final
 from outreach_async.errors import TransportError
 
 MAX_ANSWER: Final = 16 * 1024 * 1024
-"""Default maximum size of a decoded response body, in bytes: ten times the size of the largest page of mailboxes.
+"""Default maximum size of a decoded response body, in bytes. It is ten times the size of the largest page of mailboxes.
 
-JSON that consists only of brackets takes the most memory when parsed: about twenty times the size of the body.
+Parsed JSON takes at most about twenty times as much memory as the body. The worst case is JSON that consists only of brackets.
 """
 
 ACCEPT_ENCODING: Final = "gzip, deflate"
@@ -22,7 +22,7 @@ _MAX_MEMBERS: Final = 1024
 """Maximum number of gzip members in one response. Decoding takes time even for an empty member, which has only 20 bytes."""
 
 _MAX_PIECES: Final = 4096
-"""Number of pieces to collect before joining them. Each piece has a memory overhead."""
+"""Number of pieces of a body to collect before joining them. Each piece has a memory overhead."""
 
 _MIN_FINAL_STATUS: Final = 200
 

@@ -1,10 +1,10 @@
 """Track whether a request was sent, and build errors that state whether it was sent.
 
-An error has `maybe_sent=False` only if the `Progress` of its request states that nothing was sent. The request body proves
-whether the request was sent: the HTTP library receives an object that records when the library first reads the body. If the
-library never read the body, nothing was sent. This proof requires a body, and a head (request line and header fields) that is
-small enough for a single write. A longer head can be interrupted between two writes: some of its bytes are then sent although the
-body is never read.
+An error has `maybe_sent=False` only if the `Progress` of its request states that nothing was sent.
+
+The body that the HTTP library receives is an object that records when it is first read. If it was never read, nothing was sent.
+This conclusion requires that the body is not empty, and that the head (request line and header fields) fits in a single write. A
+longer head needs several writes. If the request fails between two writes, part of the head was sent, but the body was not read.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ def mark_unsent(progress: Progress) -> None:
 
 
 def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> None:
-    """Record that the HTTP library may send the request from now on.
+    """Record that the request may have been sent, unless the request body itself records this.
+
+    Transports call this function before they pass a request to the HTTP library. The body records whether the request was sent
+    if `proof` is true, the body is not empty, and the request line and header fields fit in a single write.
 
     Args:
         progress: The progress of the request.
         request: The request.
-        proof: Whether the library reads the body before it sends anything. If true, and the request has a body and a head that
-            is small enough for a single write, this function does nothing: the body records when the library first reads it.
+        proof: Whether the HTTP library always reads the body when it sends a request.
     """
     head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
     if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
@@ -61,8 +63,8 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
     """Return the request's header fields, plus missing defaults. Set `accept-encoding` and, if needed, `content-length`.
 
     Raises:
-        InvalidRequest: The method or a header field is invalid. An HTTP library could change such a value, or raise an error that
-            contains it.
+        InvalidRequest: The method or a header field is invalid. An HTTP library could change an invalid value, or
+            quote it in an error.
     """
     if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass a method such as 'GET'")

@@ -19,13 +19,13 @@ from outreach_async.transport.sending import describe_cause
 class TrustSettings:
     """The certificates that a transport trusts.
 
-    The environment variables are read once, when the transport is made. They have the same meaning as in httpx.
+    The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` are read once, when the transport is made. They have the same
+    meaning as in httpx. If all three attributes are `None`, the transport trusts the default certificates of its HTTP library.
 
     Attributes:
-        ssl_context: An SSL context made by the user, which overrides the other settings; `None` for no such context.
+        ssl_context: An SSL context that the user passed, which overrides the other settings; `None` if the user passed none.
         file: File of trusted certificates, from `SSL_CERT_FILE`; `None` if not set.
-        directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `None` if not set. Used only if `file` is `None`;
-            if both are `None`, the defaults of the HTTP library are used.
+        directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `None` if not set. Used only if `file` is `None`.
     """
 
     ssl_context: ssl.SSLContext | None
@@ -49,24 +49,24 @@ class TrustSettings:
         """Return the SSL context. It is made on first use and shared by all transports with the same settings.
 
         Args:
-            library: Name of the HTTP library. If the settings name no certificates, the context trusts those of certifi for
-                httpx, aiohttp and httptools, and those of the system for httpx2.
+            library: Name of the HTTP library, which selects the default certificates. For httpx2, the default is the system's
+                certificates. For httpx, aiohttp and httptools, it is the certificates of certifi.
 
         Raises:
-            InvalidRequest: The certificates named by the environment cannot be read.
+            InvalidRequest: The certificates from `SSL_CERT_FILE` or `SSL_CERT_DIR` cannot be read.
         """
         if self.ssl_context is not None:
             return self.ssl_context
         try:
             return _shared_context(library, self.file, self.directory, _file_version(self.file))
         except OSError as error:
-            text = f"cannot read certificates ({describe_cause(error)}); correct or unset the environment variable that is set"
+            text = f"cannot read certificates ({describe_cause(error)}); correct or unset these environment variables"
             raise InvalidRequest(f"SSL_CERT_FILE, SSL_CERT_DIR: {text}") from None
 
 
 @lru_cache(8)
 def _shared_context(library: str, file: str | None, directory: str | None, _version: object) -> ssl.SSLContext:
-    """Return a cached SSL context. `_version` is used only in the cache key: it changes if the file is replaced."""
+    """Return a cached SSL context. `_version` is only part of the cache key, so that a changed `file` is loaded again."""
     if file is not None:
         context = ssl.create_default_context(cafile=file)
     elif directory is not None:
@@ -82,7 +82,7 @@ def _shared_context(library: str, file: str | None, directory: str | None, _vers
 
 
 def _file_version(file: str | None) -> object:
-    """Return a value that changes when a file changes, because a certificate file may be replaced while a program is running."""
+    """Return a value that changes when a certificate file changes. The file may be replaced while a program is running."""
     if file is None:
         return None
     status = Path(file).stat()

@@ -1,4 +1,4 @@
-"""Parse and validate the URLs and other arguments that all transports accept, without showing credentials in messages."""
+"""Parse and validate the URLs and other arguments that all transports accept. Error messages do not show credentials."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 @attrs.frozen(repr=False)
 class BaseUrl:
-    """A parsed base URL, prepended to every target.
+    """A base URL, split into its parts.
 
     Attributes:
         scheme: `http` or `https`.
         host: Host name or address; an IPv6 address without brackets.
         port: The port; `None` for the default port of the scheme.
-        path: The path prepended to every target, without a trailing slash; usually empty.
+        path: Path that is prepended to every request target, without a trailing slash; usually empty.
         authorization: Value of the `authorization` field for the user and password of the URL; `None` if the URL has neither.
         secrets: Parts of the URL to mask in messages, such as the password.
     """
@@ -104,7 +104,9 @@ def _drop_short(secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
-    """Return the URL of the proxy to use: the explicit URL, else the environment's if `trust_env` is true; `None` for no proxy.
+    """Return the URL of the proxy to use, or `None` for no proxy.
+
+    The environment's proxy is used only if `explicit` is `None` and `trust_env` is true.
 
     Raises:
         InvalidRequest: The proxy URL is invalid, or its scheme is not in `schemes`.
@@ -121,9 +123,9 @@ def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], 
 
 
 def choose_environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
-    """Return the environment's proxy for a base URL, by the rules of httpx; `None` for no proxy.
+    """Return the proxy that the environment sets for a base URL, or `None` for no proxy. The rules are those of httpx.
 
-    `NO_PROXY` is checked first, then the variable of the scheme, then `ALL_PROXY`.
+    `NO_PROXY` is checked first, then the variable for the scheme (`HTTP_PROXY` or `HTTPS_PROXY`), then `ALL_PROXY`.
 
     Args:
         base: The base URL.

@@ -83,8 +83,8 @@ class Progress:
     """Records whether a request was sent. The record remains readable after `Transport.send` was cancelled.
 
     Attributes:
-        sent: `None` (initially): unknown, which counts as maybe sent. `False`: no byte of the request was sent. `True`: a
-            byte may have been sent.
+        sent: `None` (initially): unknown; the client treats the request as possibly sent. `False`: no byte of the request was
+            sent. `True`: a byte may have been sent.
 
     Example:
         ```python
@@ -104,11 +104,14 @@ class Progress:
 class Transport(Protocol):
     """Sends requests to the service. Many tasks may use a transport at the same time.
 
-    A transport never retries, follows no redirects, stores no cookies and has no timeout of its own: a timeout of the client
-    reaches the transport as a cancellation. A transport stops reading a response that exceeds the transport's size limit. Three
-    attributes are optional: `max_in_flight: int` limits the client's concurrency; `secrets: tuple[str, ...]` are strings to mask
-    in errors, such as a proxy password; `base_url: str`, the URL prepended to every target, is passed to hooks. A transport that
-    wraps another should pass these attributes on.
+    A transport never retries, follows no redirects, stores no cookies and has no timeout of its own. The client enforces its
+    timeouts by cancelling `send`. A transport stops reading a response that exceeds the transport's size limit.
+
+    A transport can have these attributes. A transport that wraps another should have the same attributes as the wrapped one.
+
+    - `max_in_flight: int` limits the client's concurrency.
+    - `secrets: tuple[str, ...]` contains strings to mask in errors, such as a proxy password.
+    - `base_url: str` is the URL that the transport prepends to every target. The client passes it to hooks.
 
     Example:
         ```python

@@ -176,7 +176,7 @@ def test_the_score_of_an_unread_workspace_is_kept() -> None:
 
 def test_the_baseline_keeps_findings_about_an_unreadable_mailbox() -> None:
     first = on_day(0, finding("OA110"))
-    second = on_day(1, finding("OA902", message="does not match the interface"))
+    second = on_day(1, finding("OA902", message="does not match the documented API"))
 
     baseline = build_baseline(second, first)
 

@@ -155,7 +155,7 @@ def test_an_output_does_not_replace_the_file_of_the_last_brief(shell: Shell, tmp
 
     assert (same.code, other.code) == (2, 2)
     assert "are the same file" in same.err
-    assert "is not an earlier output of this option" in other.err
+    assert "does not look like an output of this option" in other.err
 
 
 def test_a_brief_is_not_an_earlier_report(shell: Shell, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_fail_on_and_policy_decide_the_exit_code(shell: Shell, tmp_path: Path, s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--since", __file__), f"--since {__file__}: the file exists and is not an earlier output"),
+        (("--since", __file__), f"--since {__file__}: the file exists and does not look like an output"),
         (("--since", __file__, "--no-replace"), f"--since {__file__}: not a JSON report"),
         (
             ("--output", "b.csv"),

@@ -53,7 +53,7 @@ def test_a_report_shows_campaigns_with_their_figures_and_variants(form: str) -> 
 
     for part in ("Spring", "camp_2", "2027-01-15", "A gets more replies than B", "9.0 % (90 of 1,000)", "not compared"):
         assert part in text
-    assert "2 campaigns, 2 live" in text
+    assert "2 campaigns (2 live)" in text
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -43,5 +43,5 @@ def test_memory_does_not_grow_with_the_number_of_domains_and_servers() -> None:
     assert (found.totals["type"], found.scores.workspaces["space_1"].mailboxes) == (1, 4_000)
     for name, count in (("domains", found.totals["domain"]), ("servers", found.totals["server_ip"])):
         assert 0.75 < count / 8_000 < 1.25
-        gap = f"the totals of {count - 200:,} of about {count:,} {name} (too many to store): audit fewer workspaces"
+        gap = f"the totals of {count - 200:,} of about {count:,} {name}: too many to store; audit fewer workspaces"
         assert gap in found.not_judged

@@ -132,13 +132,13 @@ OTHER_POLICY = Policy.of({"off": ["OA101"]})
         (part_of(reading([], workspace="space_2"), now=NOW + 1), f"expected parts with at {NOW}.0, got {NOW + 1}.0 for space_2"),
         (
             part_of(reading([], workspace="space_2"), key=b"salt"),
-            "expected parts with salt .*, got .* for space_2; pass the same `salt`",
+            "expected parts with salt .*, got .* for space_2; use the same `salt` for all parts",
         ),
         (
             part_of(reading([], workspace="space_2"), policy=OTHER_POLICY),
-            "with policy .*, got .* for space_2; pass the same `policy`",
+            "with policy .*, got .* for space_2; use the same `policy` for all parts",
         ),
-        (part_of(reading([], workspace="space_9")), "only workspaces of the audit, got 'space_9'; add this one"),
+        (part_of(reading([], workspace="space_9")), "only workspaces of the audit, got 'space_9'; add this id"),
         (
             attrs.evolve(part_of(), workspaces=tuple(attrs.evolve(each, data=b"?") for each in part_of(reading([])).workspaces)),
             "space_1: damaged",

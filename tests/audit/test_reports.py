@@ -277,7 +277,7 @@ def test_a_mailbox_that_was_not_judged_is_under_its_domain_without_a_score(write
 
     assert "lost.example" in text
     assert "not scored, 0 mailboxes" in text
-    assert joined("a@lost.example: does not match the interface") in joined(text)
+    assert joined("a@lost.example: does not match the documented API") in joined(text)
 
 
 def test_a_mailbox_without_a_readable_name_is_under_its_workspace() -> None:
@@ -285,7 +285,7 @@ def test_a_mailbox_without_a_readable_name_is_under_its_workspace() -> None:
         report(reading([], undecodable=[Undecodable(index=3, id=None, error="$.data[3]: expected object, got int")]))
     )
 
-    assert "space_1: does not match the interface: $.data[3]: expected object, got int" in text
+    assert joined("space_1: does not match the documented API: $.data[3]: expected object, got int") in joined(text)
 
 
 @pytest.mark.parametrize("write", [render_text, drawn])

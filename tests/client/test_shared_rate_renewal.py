@@ -191,7 +191,7 @@ async def test_an_object_that_is_no_share_is_logged_and_not_used(service: FakeSe
     async with open_client(service, scripted(5.0), deadline=3.0) as client:
         with pytest.raises(DeadlineExceeded):
             await client.workspaces.fields()
-    assert rate_records(caplog)[0][1].endswith("TypeError: renew() returned float instead of RateShare")
+    assert "(TypeError: renew() returned float instead of RateShare)" in rate_records(caplog)[0][1]
 
 
 async def test_a_rate_that_hangs_delays_no_request_and_no_exit(service: FakeService) -> None:

@@ -161,7 +161,7 @@ def test_a_maximum_below_the_documented_one_is_a_clamp() -> None:
 
 def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
     clamped = run_probe(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), page(5, 9))
-    assert "behave differently" in clamped.explanation
+    assert "behaves differently" in clamped.explanation
 
     def at_most_3(request: Request) -> Response:
         return page(3, 3) if int(request.target.split("display=")[1].split("&")[0]) <= 3 else REFUSED
@@ -171,7 +171,7 @@ def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
         (),
         (
             "campaigns, display=3: served, but display=4 refused; "
-            "mailboxes behave differently, but Behaviour has one knob for both lists"
+            "for mailboxes, the service behaves differently, but the knob over_max applies to both lists"
         ),
     )
     assert run_directly(read_probes.probe_campaign_max_display(READER, 1, KnobFinding((), "")), at_most_3).is_only(3)
@@ -358,8 +358,8 @@ def test_a_missing_and_an_empty_campaign_must_be_treated_alike() -> None:
         run_probe(write_probes.probe_missing_campaign(WRITER), *pair) for pair in ((added(), REFUSED), (REFUSED, added()))
     )
     assert (left_out.possible, empty.possible) == ((), ())
-    assert "an omitted campaign was accepted" in left_out.explanation
-    assert "an empty campaign was accepted" in empty.explanation
+    assert "without a campaign was accepted" in left_out.explanation
+    assert "with an empty campaign was accepted" in empty.explanation
 
 
 def test_values_refused_anyway_reveal_nothing_about_strict_validation() -> None:
@@ -402,7 +402,10 @@ def test_a_count_that_jumps_matches_no_value() -> None:
     def jump(document: Any) -> None:
         document["data"][0]["out_of"] = next(counts)
 
-    how = "the campaign had 2 contacts before the service skipped a request to create an existing contact in it, and 9 afterwards"
+    how = (
+        "a create request with the campaign was skipped, because the contact already exists; "
+        "the campaign had 2 contacts before this request, and 9 after it"
+    )
     assert changed("camp_draft/steps", jump)["skip_enrols"].explanation == how
 
 

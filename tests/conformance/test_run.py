@@ -224,7 +224,7 @@ def test_findings_become_a_behaviour() -> None:
         (SuiteOptions("https://api.example", SPACE, headers=["authorization"]), "NAME=VARIABLE, got a value without '='"),
         (
             SuiteOptions("https://api.example", SPACE, headers=["authorization=NOT_SET"]),
-            "NAME=VARIABLE, got an environment variable that is not set",
+            "environment variable in NAME=VARIABLE, got a variable that is not set",
         ),
     ],
 )

@@ -89,7 +89,7 @@ def test_commit_then_changes_only_the_commit_and_the_label() -> None:
 
 
 def test_a_refused_connection_cannot_follow_a_commit() -> None:
-    with pytest.raises(ValueError, match="never arrived"):
+    with pytest.raises(ValueError, match="delivers no request"):
         f.commit_then(f.refuse())
 
 

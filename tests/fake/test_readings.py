@@ -117,7 +117,7 @@ def large_body(fake: FakeService) -> None:
     assert [post(fake, b" " * (2**20 + more)).status for more in (0, 1)] == [400, 413]
 
 
-@row("W10", "times", "Unix seconds; `wait_time` in milliseconds, as the interface states")
+@row("W10", "times", "Unix seconds; `wait_time` in milliseconds, as the API documentation states")
 def seconds(fake: FakeService) -> None:
     camp = fake.add_campaign(SPACE, steps=["A", "A"])
     assert listed(fake, camp)["created"] == START
@@ -202,7 +202,7 @@ def unknown_workspace(fake: FakeService) -> None:
     assert [page(fake, "/campaigns", workspace=id_).status for id_ in ("space_9", "camp_1")] == [404, 400]
 
 
-@row("P14", "`headers`", "the columns that the interface shows, or the seeded ones; items always have every field")
+@row("P14", "`headers`", "those in the API documentation, unless `add_workspace` sets others; items always have every field")
 def saved_headers(fake: FakeService) -> None:
     space = fake.add_workspace(campaign_headers=["name"])
     fake.add_campaign(space)
@@ -363,7 +363,7 @@ def sent_after(fake: FakeService, days: float, **campaign: Any) -> list[int]:
     return [step["already_sent"] for step in steps(fake, camp)["data"]]
 
 
-@row("T12", "`wait_time`", "counted from the send of the previous step; for the first step, from joining the campaign")
+@row("T12", "`wait_time`", "counted from when the previous step's e-mail was sent; for the first step, from joining the campaign")
 def waits(fake: FakeService) -> None:
     assert [sent_after(small_world(), days) for days in (0.9, 1.1)] == [[4, 0], [4, 4]]
     assert sent_after(fake, 0.9, steps=[{"wait_time": DAY_MS}, "A"]) == [0, 0]
@@ -412,7 +412,7 @@ def relative(fake: FakeService) -> None:
     assert texts == ["just now", "5 minutes ago", "1 day ago", "3 months ago", "Never"]
 
 
-@row("T19", "statuses of campaigns, steps and mailboxes", "those that the interface shows; others only if seeded")
+@row("T19", "statuses of campaigns, steps and mailboxes", "those that the API documentation shows; others only if seeded")
 def statuses(fake: FakeService) -> None:
     seeded = fake.add_campaign(SPACE, status="archived", steps=[{"status": "stopped"}])
     assert (listed(fake, seeded)["status"], steps(fake, seeded)["data"][0]["status"]) == ("archived", "stopped")
@@ -476,7 +476,7 @@ def one_limit(fake: FakeService) -> None:
 @row(
     "F2",
     "order of all-fields",
-    "`email`, standard fields as in the interface, extra fields as seeded, custom fields by number",
+    "`email`, standard fields as in the API documentation, extra fields as seeded, custom fields by number",
 )
 def order_of_fields(fake: FakeService) -> None:
     space = fake.add_workspace(custom_fields={"custom_10": "J", "custom_2": "B"}, extra_fields={"linkedin": "LinkedIn"})

@@ -869,9 +869,9 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (lambda sim: sim["events"].append([]), "expected `array` of length 7 to 10, got 0"),
     (lambda sim: sim["events"][0].__setitem__(0, "now"), "expected `int`, got `str`"),
     (lambda sim: sim["events"][0].__setitem__(1, 9), "expected a kind from 0 to 6"),
-    (lambda sim: sim["events"][0].__setitem__(4, 7), "expected step, end_step and template to exist"),
-    (lambda sim: sim["events"][0].__setitem__(8, 7), "expected step, end_step and template to exist"),
-    (lambda sim: sim["events"][0].__setitem__(7, "mailbox_9"), "expected a mailbox of the world, got 'mailbox_9'"),
+    (lambda sim: sim["events"][0].__setitem__(4, 7), "expected step and template to be indexes in the campaign"),
+    (lambda sim: sim["events"][0].__setitem__(8, 7), "expected step and template to be indexes in the campaign"),
+    (lambda sim: sim["events"][0].__setitem__(7, "mailbox_9"), "expected the id of a mailbox, got 'mailbox_9'"),
     (lambda sim: sim["scripts"].append([1, "", 0, []]), "expected `str`, got `int`"),
 ]
 

@@ -138,7 +138,7 @@ async def test_missing_fields_are_added_and_nothing_is_overwritten(service: Fake
     assert (contact["fields"]["first_name"], answer["contacts"][0]["status"]) == ("Anna", "updated_missing_fields")
     (question,) = person.questions
     assert question.startswith(
-        "Create 1 contact in workspace space_1, in no campaign? Existing contacts get values only for missing fields."
+        "Create 1 contact in workspace space_1 without a campaign? Existing contacts get values only for missing fields."
     )
 
 

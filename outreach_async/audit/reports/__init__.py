@@ -49,8 +49,8 @@ from outreach_async.spreadsheets import escape_formula
 def render_csv(report: Report) -> str:
     r"""Render the findings as CSV (RFC 4180), in the order of the report. The last column is the title of the rule.
 
-    Strings are written unchanged, with two exceptions: an apostrophe precedes a string that a spreadsheet would evaluate as a
-    formula, and control characters are escaped, such as `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
+    Strings that a spreadsheet would evaluate as a formula get a leading apostrophe. Control characters become escapes such as
+    `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
     """
     page = io.StringIO()
     writer = csv.writer(page)

@@ -39,13 +39,14 @@ The command `outreach-async brief --since last.json` does the same. The file is 
 
 Workspaces that cannot be read
 ------------------------------
-If a workspace cannot be read completely, the result of `build_baseline` contains the data about this workspace from the earlier
-report: the findings that were not checked again, and the numbers of its campaigns. `Report.last_read` contains the time of this
-data. The next brief that can read the workspace compares it with this data. Therefore, each finding is reported as new only once,
-and each increase of a number is counted exactly once. If a number has decreased, its increase is `None`.
+If a workspace cannot be read completely, `build_baseline` takes the missing data from the earlier report. This data consists of
+the findings that were not checked again, and the numbers of campaigns. `Report.last_read` contains the time of this data.
 
-If nothing could be read, the baseline is the earlier report, or `None` if there is no earlier report. Workspaces that the later
-audit does not cover are dropped.
+The next brief that can read the workspace compares it with this data. Therefore, each finding is reported as new only once, and
+each increase of a number is counted exactly once. If a number has decreased, the brief contains `None` instead of an increase.
+
+If nothing could be read, the baseline is the earlier report, or `None` if there is no earlier report. Otherwise, workspaces that
+the new audit does not cover are dropped.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Task(Action):
 
     Attributes:
         new: Number of findings that the earlier report does not have.
-        new_groups: Domains, servers or workspaces of the new findings, each with its number of findings.
+        new_groups: Like `groups`, but only for new findings.
         worse: Number of findings that were milder in the earlier report.
 
     Example:
@@ -190,10 +191,10 @@ class Brief:
         not_judged: Number of earlier findings that could not be checked again.
         workspaces: The workspaces, in the order of the audit.
         dropped: Ids of workspaces that only the earlier report covers.
-        tasks: The open tasks, the most urgent first: warnings and higher severities, then new notes. Within a severity, tasks
-            with findings that are new or have become more severe come first.
+        tasks: The open tasks, the most severe first. Notes are included only if they are new. Within a severity, tasks with
+            findings that are new or have become more severe come first.
         resolved: Earlier findings that no longer apply, by rule. Notes are left out.
-        campaigns: The campaigns, grouped by workspace; in each workspace, those that sent the most e-mails since the earlier
+        campaigns: The campaigns, grouped by workspace. Within a workspace, campaigns that sent the most e-mails since the earlier
             report come first. `None` if the audit did not read campaigns.
 
     Example:
@@ -303,7 +304,7 @@ def _build_workspace(workspace: str, report: Report, earlier: Report | None) -> 
 
 
 def _reading_errors(report: Report) -> dict[str, str]:
-    """Return the message of each workspace's first reading error, by workspace id. Errors about single mailboxes are ignored."""
+    """Return the first error in reading each workspace, by workspace id. Errors about single mailboxes are ignored."""
     errors = [finding for finding in report.findings if finding.rule in INCOMPLETE and not finding.mailbox]
     return {finding.workspace: finding.message for finding in reversed(errors)}
 
@@ -362,8 +363,8 @@ def _increase(now: Number | None, before: Number | None) -> Number | None:
 def build_baseline(report: Report, earlier: Report | None = None) -> Report | None:
     """Return the report to compare the next brief with. This function performs no I/O.
 
-    The baseline is `report`, completed with data from `earlier` about everything that could not be read this time: findings that
-    could not be checked again, numbers of campaigns, and the scores of workspaces that could not be read completely.
+    The baseline contains the data of `report`. Data that could not be read this time is taken from `earlier`. This applies to
+    findings, numbers of campaigns, and scores of workspaces.
 
     Args:
         report: The report of an audit.

@@ -71,7 +71,10 @@ def format_news(task: Task) -> str:
 
 
 def split_urgent(brief: Brief) -> tuple[Sequence[Task], Sequence[Task]]:
-    """Return the urgent tasks and the others. Tasks of severity `error` or worse are urgent; if there are none, all tasks are."""
+    """Return the urgent tasks and the other tasks.
+
+    Tasks of severity `error` or worse are urgent. If there are no such tasks, all tasks count as urgent.
+    """
     urgent = sum(task.severity.reaches(Severity.ERROR) for task in brief.tasks) or len(brief.tasks)
     return brief.tasks[:urgent], brief.tasks[urgent:]
 
@@ -108,16 +111,19 @@ def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
 class ActiveCampaign:
     """A campaign, prepared for display. Every string is safe to print.
 
+    The numbers cover the time since the report that the brief is compared with. If there is no such report, or if it does not
+    contain the campaign, the numbers cover the whole campaign. A number is `None` if it is unknown.
+
     Attributes:
         workspace: Id of the workspace.
         name: Name of the campaign.
-        status: Status of the campaign, with the earlier status if the status has changed; empty for an unchanged live campaign.
-        sent: E-mails sent since the earlier report, or in total if that report does not contain the campaign; `None` if unknown.
-        replies: Replies in the same period; `None` if unknown.
-        bounces: Bounces in the same period; `None` if unknown.
-        contacts: Contacts added in the same period; `None` if unknown.
-        since_start: True if the earlier report does not contain the campaign; the numbers then cover the whole campaign.
-        end: Date of the estimated end, with the number of days by which the date has moved, or `all sent`; empty if unknown.
+        status: Status of the campaign, with the earlier status if it has changed. Empty for an unchanged live campaign.
+        sent: Number of e-mails sent.
+        replies: Number of replies.
+        bounces: Number of bounces.
+        contacts: Number of contacts added.
+        since_start: Whether the numbers cover the whole campaign.
+        end: `all sent`, or the date of the estimated end and the number of days by which it has moved. Empty if unknown.
     """
 
     workspace: str
@@ -196,7 +202,10 @@ def _describe_end(campaign: CampaignBrief) -> str:
 
 
 def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
-    """Return totals over all campaigns since the earlier report, as pairs (number, noun); empty if there is no earlier report."""
+    """Return the numbers of e-mails, replies, bounces and contacts that all campaigns have gained since the earlier report.
+
+    The result is a list of pairs (number, noun). It is empty if there is no earlier report, or if no campaign was read.
+    """
     if brief.since is None or not brief.campaigns:  # if no campaigns were read, zeros would be misleading
         return []
     each = brief.campaigns
@@ -210,13 +219,13 @@ def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
 
 
 def format_campaign_sums(brief: Brief) -> str:
-    """Return the sums over all campaigns since the earlier report, in one sentence; empty if there is no earlier report."""
+    """Return the numbers from `sum_campaigns` as one sentence; an empty string if there are none."""
     sums = ", ".join(f"{count:,} {noun}" for count, noun in sum_campaigns(brief))
     known = " (incomplete data)" if _is_missing_figures(brief) else ""
     return f"In {format_span(brief.at - (brief.since or 0))}{known}: {sums}." if sums else ""
 
 
 def _is_missing_figures(brief: Brief) -> bool:
-    """Return whether a workspace or the steps of a campaign could not be read, so that the sums may be too small."""
+    """Return whether the sums may be too small because a workspace or the steps of a campaign could not be read."""
     unknown = (campaign.new_sent is None and campaign.status_before is not None for campaign in brief.campaigns or [])
     return any(workspace.error is not None for workspace in brief.workspaces) or any(unknown)

@@ -31,13 +31,13 @@ class CampaignLine:
         name: Name of the campaign, or its id if it has no name.
         status: Status of the campaign.
         severity: Severity of the campaign's worst finding; `None` if there are no findings.
-        sent: E-mails sent.
-        reply_rate: Share of these e-mails that got a reply, from 0 to 1; `None` if unknown.
+        sent: Number of e-mails sent.
+        reply_rate: Share of the sent e-mails that got a reply, from 0 to 1; `None` if unknown.
         replied: The value of `reply_rate` as a percentage.
-        bounce_rate: Share of these e-mails that bounced, from 0 to 1; `None` if unknown.
+        bounce_rate: Share of the sent e-mails that bounced, from 0 to 1; `None` if unknown.
         bounced: The value of `bounce_rate` as a percentage.
-        left: E-mails left to send.
-        end: Date of the estimated end.
+        left: Number of e-mails left to send.
+        end: Estimated end date of the campaign.
     """
 
     row: CampaignRow
@@ -108,7 +108,7 @@ def _summarize(totals: Iterable[CampaignTotals]) -> str:
     count = format_count(sum(each.campaigns for each in known), "campaign")
     left = format_figure(sum(each.left_to_send for each in known))
     figures = f"{format_figure(sent)} e-mails sent, {format_figure(replies)} replies, {format_figure(bounces)} bounced"
-    return f"{count}, {live:,} live: {figures}; live campaigns have {left} left to send."
+    return f"{count} ({live:,} live): {figures}; live campaigns have {left} left to send."
 
 
 def _build_line(row: CampaignRow) -> CampaignLine:

@@ -141,7 +141,7 @@ def render_brief_html(brief: Brief) -> str:
 
 @cache
 def load_templates() -> Environment:
-    """Return the templates of the pages. The templates escape every value, and replace its unprintable characters.
+    """Return the templates of the pages. The templates escape values, and replace unprintable characters in them.
 
     Raises:
         InvalidRequest: The extra `html` is not installed.
@@ -270,8 +270,9 @@ def _build_table(rows: Sequence[T], most: int, **filters: tuple[str, Mapping[str
     Args:
         rows: All rows.
         most: Maximum number of rows to show.
-        filters: The filters by name. Each has a label and either a mapping of values to option labels, or a function that returns
-            the value of a row. With a function, the options are the values of the shown rows.
+        filters: The filters. Each keyword is the name of a `data-` attribute. Its argument is a pair: the label and the options
+            of the filter. The options are a mapping of values to labels, or a function that returns the value of a row. The
+            function is called for every shown row, and each distinct value becomes an option.
     """
     shown = rows[:most]
     return _Table(

@@ -20,7 +20,7 @@ from outreach_async.models import Number
 
 @attrs.frozen(kw_only=True)
 class Action:
-    """The recommended action for all findings of one rule.
+    """Summary of all findings of one rule, with a recommended remedy.
 
     Attributes:
         rule: Id of the rule.
@@ -30,8 +30,8 @@ class Action:
         mailboxes: Number of affected mailboxes.
         groups: Affected campaigns, domains, servers or workspaces, each with its number of findings, most findings first.
         group_kind: Kind of the groups: campaign, domain, server or workspace.
-        example: The worst finding, as `name: message`, with the name of the mailbox, campaign, domain, server or workspace.
-        remedy: Recommended action.
+        example: The worst finding, as `name: message`. The name is that of a mailbox, campaign, domain, server or workspace.
+        remedy: What the user should do about the findings.
         condition: Description of the rule's condition.
         source: Source of the rule's thresholds.
     """
@@ -161,8 +161,8 @@ class Changes:
         scope: One sentence that lists the workspaces covered by only one audit; empty if both audits cover the same workspaces.
         new: New findings by rule, the most urgent first.
         resolved: Resolved findings by rule, the most urgent first.
-        figure_changes: Changed numbers: those of the whole audit, then scores, then all others; in each of these groups, the
-            largest decrease comes first.
+        figure_changes: Changed numbers in three groups: numbers of the whole audit, then scores, then all others. In each
+            group, the largest decrease comes first.
     """
 
     summary: str
@@ -241,7 +241,7 @@ class MailboxHealth:
         clean: Number of mailboxes without findings.
         bands: Number of mailboxes with a score in each range of `SCORE_BANDS`.
         summary: One sentence that states which share of the e-mails came from mailboxes with a finding of severity `error` or
-            worse. `None` if this share is zero or above 100 %.
+            worse. `None` if no e-mails came from such mailboxes, or if inconsistent numbers would give a share above 100 %.
     """
 
     boxes: Mapping[Severity, int]

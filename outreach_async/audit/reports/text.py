@@ -1,7 +1,7 @@
 """Render a report or a brief as plain text, on a rich console, or as Markdown.
 
-The Markdown source is readable too, for chats and issue trackers that show the source. Importing this module does not import
-rich (extra `cli`); rich is needed only to render a `StyledReport` on a console.
+The Markdown source is easy to read too, because some chats and issue trackers show the source. Importing this module does not
+import rich (extra `cli`); rich is needed only to render a `StyledReport` on a console.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def render_markdown(report: Report) -> str:
 
 
 def render_brief_markdown(brief: Brief) -> str:
-    """Render a brief as Markdown, short enough for a chat."""
+    """Render a brief as Markdown that is short enough for a chat message."""
     return _join_markdown(build_brief_document(brief))
 
 

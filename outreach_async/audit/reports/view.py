@@ -21,7 +21,7 @@ COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING
 """Severities with a column of their own in the table of domains."""
 
 MAX_DETAILED: Final = 10
-"""Maximum number of domains, and of errors while reading workspaces, that are shown in detail."""
+"""Maximum number of domains that are shown in detail. Also the maximum number of reading errors whose message is shown."""
 
 MAX_POINTS: Final = 30
 """Maximum number of audits that a trend line shows."""
@@ -171,8 +171,8 @@ class Trends:
     """The history of an audit, prepared for display.
 
     Attributes:
-        summary: Number of audits, time of the first audit, and number of audits that do not cover the same workspaces as
-            the latest audit, as sentences.
+        summary: Text with the number of audits and the time of the first one. If some audits cover other workspaces than the
+            latest audit, the text also has the number of these audits.
         trends: Trends of the score, of the findings by severity, and of the number of mailboxes.
     """
 
@@ -188,18 +188,18 @@ class Overview:
         headline: Size of the audit and its score, in one line.
         verdict: Conclusion in one or two sentences.
         score: Score of all mailboxes; `None` if no mailbox was checked.
-        tone: The worst severity, or `good` if there are no findings.
+        tone: Worst severity of the findings; `good` if there are none.
         counts: Number of findings by severity.
         audited_at: Time of the audit.
-        unread: Workspace id and message of each error while reading a workspace, at most 10.
-        unread_names: Workspace id of each further error while reading a workspace.
-        changes: Changes since an earlier audit; `None` if the report was not compared.
+        unread: The first 10 errors while reading workspaces. Each item has the id of the workspace and the error message.
+        unread_names: Workspace ids of the errors that are not in `unread`.
+        changes: Changes since an earlier audit; `None` if the report was not compared with one.
         campaigns: The campaigns; `None` if the audit did not read campaigns.
         trends: History of the audit; `None` if no earlier audit is known.
         actions: Recommended actions, the most urgent first.
         worst_domains: The worst domains, at most 10, which are shown in detail.
         other_domains: Further domains with findings of severity `error` or worse.
-        summary: Number of further domains with warnings or notes only, and of domains without findings, in one sentence.
+        summary: Text with the number of further domains that have only warnings or notes, and of domains without findings.
         unknowable: Properties that the audit cannot check.
     """
 
@@ -227,7 +227,7 @@ class Overview:
 
 
 def build_overview(report: Report) -> Overview:
-    """Return a report prepared for display."""
+    """Prepare a report for display."""
     unread = [finding for finding in report.findings if _is_about_reading(finding)]
     names = [replace_unprintable(finding.workspace) for finding in unread]
     errors = [replace_unprintable(finding.message) for finding in unread[:MAX_DETAILED]]
@@ -269,7 +269,7 @@ def format_counts(counts: Mapping[Severity, int]) -> str:
 
 
 def count_severity(severity: Severity, count: int) -> str:
-    """Return a number of findings with its severity as the noun, such as `2 errors`."""
+    """Return the number of findings of one severity as text, such as `2 errors` or `1 critical`."""
     noun = "note" if severity is Severity.INFO else severity.value
     return f"{count:,} critical" if severity is Severity.CRITICAL else format_count(count, noun)
 
@@ -318,11 +318,11 @@ def _format_groups(findings: Sequence[Finding]) -> str:
 
 
 def score_tone(score: float | None, severity: Severity | None = None) -> str:
-    """Return the tone of a score: `good`, `warning` or `critical`; `info` if there is no score.
+    """Return the tone of a score, which determines its colour: `good`, `warning` or `critical`; `info` if there is no score.
 
     Args:
         score: The score, from 0 to 100.
-        severity: Worst severity of the findings; if it is critical, the tone is `critical`.
+        severity: Worst severity of the findings. If it is critical and there is a score, the tone is `critical`.
     """
     if score is None:
         return "info"
@@ -332,7 +332,7 @@ def score_tone(score: float | None, severity: Severity | None = None) -> str:
 
 
 def _is_about_reading(finding: Finding) -> bool:
-    """Return whether a finding is about a list that could not be read, rather than about one item of a list."""
+    """Return whether a finding reports an error while reading a whole list, such as the mailboxes of a workspace."""
     return finding.rule in INCOMPLETE and not _has_mailboxes(finding) and finding.campaign is None
 
 
@@ -386,7 +386,10 @@ def _build_issue(findings: Sequence[Finding]) -> Issue:
 
 
 def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
-    """Return a function that builds the `Authentication` list of a domain from its name and its number of checked mailboxes."""
+    """Return a function that builds the `Authentication` list of a domain.
+
+    The arguments of the function are the name of the domain and its number of checked mailboxes.
+    """
     counts = Counter((finding.domain, finding.rule) for finding in report.findings)
 
     def describe(domain: str, mailboxes: int) -> list[Authentication]:
@@ -408,7 +411,7 @@ def _describe_authentication(name: str, having: int, mailboxes: int) -> Authenti
 
 
 def build_trends(report: Report) -> Trends | None:
-    """Return the trends over a report and the earlier audits in its history; `None` if the report has no history."""
+    """Return the trends of the earlier audits in a report's history and of the report itself; `None` if there is no history."""
     if not report.history:
         return None
     points = [*report.history, HistoryPoint.of(report)][-MAX_POINTS:]

@@ -17,7 +17,10 @@ def replace_unprintable(text: str) -> str:
 
 
 def split_code(text: str) -> list[tuple[bool, str]]:
-    """Split a string at its backticks into pieces, each with a flag that is true for code, such as a DNS record."""
+    """Split a string at its backticks, and return each piece with a flag.
+
+    The flag is true for a piece between two backticks. Such a piece is code, for example a DNS record.
+    """
     return [(place % 2 == 1, part) for place, part in enumerate(text.split("`")) if part]
 
 
@@ -34,7 +37,7 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
 
 
 def format_figure(value: Number | None) -> str:
-    """Format a number with one decimal, or none if it is whole; `-` if it is `None`, infinite or NaN."""
+    """Format a whole number without decimals, and any other number with one. `None`, infinity and NaN become `-`."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"

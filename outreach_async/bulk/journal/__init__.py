@@ -13,8 +13,8 @@ Objects
 -------
 A journal on a disk is lost with its machine. If the run is then repeated elsewhere without the journal, contacts that the first
 run created are reported as `skipped`, and nothing shows that this is wrong. If machines may be lost, pass a URL, or an
-`ObjectJournal` for more options. The journal is then a log of objects, with about 20 bytes per row (about 30 at ten rows per
-second). Any machine can read the log and resume the run:
+`ObjectJournal` for more options. The journal is then a log of objects. It takes about 20 bytes per row, or about 30 if the run
+sends only ten rows per second. Any machine can read the log and resume the run. These URLs are supported:
 
     s3://bucket/prefix     S3, or an S3-compatible service that supports conditional writes (If-None-Match)
     gs://bucket/prefix     Google Cloud Storage; untested
@@ -56,15 +56,15 @@ is higher) are in flight, or completed but not yet written. After a crash, these
 
 There is no lock, because a lost machine cannot release a lock. A process that resumes a run takes the run over. If the earlier
 process is still running, its next write fails with JournalError, and it sends nothing more. Until then, it sends only rows that
-it had marked, and the new process counts these rows as possibly sent. If a process started its last write more than 5 seconds
-ago, it writes again before it sends a request. This write fails if the run was taken over. A process that was suspended for more
-than 5 seconds therefore sends nothing after a takeover. A process whose writes take longer than 5 seconds sends nothing until
-they are faster. Resume a run only if its process has ended, or if you want the process to end.
+it had marked, and the new process counts these rows as possibly sent. Before a process sends a request, it checks when its last
+successful write started. If that was more than 5 seconds ago, it writes again first. This write fails if the run was taken over.
+A process that was suspended for more than 5 seconds therefore sends nothing after a takeover. A process whose writes take longer
+than 5 seconds sends nothing until they are faster. Resume a run only if its process has ended, or if you want it to end.
 
 An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
-generation of objects, and the damaged objects are kept. The last object is an exception: if it is deleted, nothing shows that it
-is missing. Rows that were marked in this object may then be reported as `skipped` with certainty, although this run created their
-contacts. Therefore, make sure that no lifecycle rule of the bucket deletes objects of an unfinished run.
+generation of objects, and the damaged objects are kept. However, if the last object is deleted, nothing shows that it is missing.
+Rows that were marked in it may then be reported as `skipped`, and not as uncertain, although this run created their contacts.
+Therefore, make sure that no lifecycle rule of the bucket deletes objects of an unfinished run.
 
 With any kind of journal, use `earlier="unknown"` if another run may have sent rows of this input and its journal is not
 available: its disk or its objects were lost, or an older copy was restored. Otherwise, contacts that the other run created are
@@ -167,7 +167,7 @@ class Journal(JournalReader):
 
 
 def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | ObjectJournal:
-    """Return the journal at a path or URL. Further arguments are those of the journal: `source`, `fingerprint` or `mapping`.
+    """Return the journal at a path or URL. The arguments `source`, `fingerprint` and `mapping` are passed to it.
 
     Raises:
         InvalidRequest: The URL is invalid, or the extra `lake` is missing.
@@ -176,9 +176,9 @@ def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | O
 
 
 def journals_in(location: str | os.PathLike[str]) -> dict[str, Journal | ObjectJournal]:
-    """Return the journals in a folder or under a URL, such as the journals of an import in parts, sorted by name.
+    """Return the journals in a folder or under a URL, by name. For example, an import in parts has one journal for each part.
 
-    The result is empty if the folder or URL contains no journals, or if it is itself a journal.
+    The journals are sorted by name. The result is empty if `location` contains no journals, or if `location` is itself a journal.
 
     Raises:
         InvalidRequest: The URL is invalid, or the extra `lake` is missing.
@@ -201,7 +201,7 @@ class JournalOptions:
         resume: Whether to resume an existing journal.
         spool: Whether to store the whole input in the journal before the first row is sent.
         repeats: Policy for e-mails that occur more than once.
-        earlier: `known`, or `unknown` to count every row without an outcome as possibly sent.
+        earlier: Which rows without an outcome count as possibly sent: only marked rows (`known`), or all rows (`unknown`).
     """
 
     journal: JournalStore

@@ -38,7 +38,7 @@ STATEMENTS: Final[Mapping[str, str]] = {
     "spool": _insert_many("INSERT OR REPLACE", "spool", "seq, key, payload, crc"),
     "truncate spool": "DELETE FROM spool WHERE seq >= ?",
 }
-"""Every statement that changes a journal, by name. The names are part of the format of object journals: never change a name."""
+"""Every statement that changes a journal, by name. Never change a name: `ObjectJournal` stores the names."""
 
 
 class Transaction:
@@ -100,7 +100,10 @@ class Database(ABC):
 
     @contextmanager
     def mark_transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in a transaction that marks rows. The mark must not be lost: the marked rows are sent next."""
+        """Run the `with` block in a transaction that marks rows as possibly sent.
+
+        The rows are sent after the transaction. If the marks were lost, a resumed run would treat the rows as not sent.
+        """
         with self.transaction() as transaction:
             yield transaction
 
@@ -135,16 +138,19 @@ class Database(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connection; later calls raise JournalError."""
+        """Close the connection. Later calls of other methods raise JournalError."""
 
 
 class FileDatabase(Database):
-    """The SQLite file of a journal. "The log" is SQLite's write-ahead log; a checkpoint copies its contents into the file.
+    """The SQLite file of a journal.
+
+    "The log" is SQLite's write-ahead log. A checkpoint copies its contents into the journal's file. The log is marked as open
+    while it may contain changes that the file lacks.
 
     Args:
         path: Path of the journal.
-        log: State of the write-ahead log: the run that wrote it, whether the journal's file marks it as open, and the number of
-            commits.
+        log: The last stored state of the log. `run` is the id of the run that wrote the log. `open` is whether the log is marked
+            as open. `commits` is the number of transactions committed to the journal.
         lock: The lock on the file, which is released when the database is closed.
     """
 
@@ -176,7 +182,7 @@ class FileDatabase(Database):
 
     @contextmanager
     def first_transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in the first transaction of a run, and record in the journal that a write-ahead log is open.
+        """Run the `with` block in the first transaction of a run, and mark the write-ahead log as open in the journal's file.
 
         Raises:
             JournalError: A program that reads the journal prevents SQLite from checkpointing the write-ahead log.
@@ -212,10 +218,10 @@ class FileDatabase(Database):
                 )
 
     def close(self) -> None:
-        """Close the connection; later calls raise JournalError.
+        """Checkpoint the write-ahead log, and close the connection. Later calls of other methods raise JournalError.
 
-        The write-ahead log is first checkpointed. If that fails, SQLite is prevented from removing the log, which it would
-        otherwise do on closing the file. The lock is released last, because releasing it also drops SQLite's locks on the file.
+        If the checkpoint fails, the log is kept, because the journal's file is incomplete without the log. The journal's lock is
+        released last, because its release also drops SQLite's own locks on the file.
         """
         complete = False
         with suppress(JournalError):
@@ -230,10 +236,10 @@ class FileDatabase(Database):
         self._lock.release()
 
     def _close_log(self) -> bool:
-        """Checkpoint the write-ahead log, then record in the journal's file that no log is open. Return whether both succeeded.
+        """Checkpoint the write-ahead log, and then mark it as closed in the journal's file. Return whether both succeeded.
 
-        Two steps are necessary. With a single step, a killed process could leave a file that lacks pages of the log, although the
-        file records that no log is open.
+        The mark needs a second checkpoint. If one checkpoint copied both the changes and the mark, a process killed during the
+        checkpoint could leave a file with the mark, but without some of the changes.
         """
         if not self._log["open"]:
             return True

@@ -1,4 +1,4 @@
-"""The identity, windows and report of a journal's run, and the check that a journal belongs to the resumed run.
+"""Define a run's identity, marked windows and report, and check that a journal belongs to the run that is being resumed.
 
 This module does no I/O.
 """
@@ -19,8 +19,8 @@ from outreach_async.validation import masked_repr
 JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
 Earlier: TypeAlias = Literal["known", "unknown"]
-"""An assumption about earlier runs. With `known`, only rows that are marked in the journal may have been sent; with `unknown`,
-any row without an outcome may have been sent."""
+"""Determines which rows of a resumed run count as possibly sent. With `known`, these are the rows that are marked in the journal
+but have no outcome. With `unknown`, these are all rows without an outcome."""
 
 END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 """The states in which a run can end."""
@@ -104,7 +104,7 @@ class JournalReport(BulkReport):
 
 
 def encode_identity(identity: Identity) -> dict[str, Any]:
-    """Return an identity as JSON values, equal to the values that are later read from the journal."""
+    """Return an identity as JSON values. Reading the identity from a journal returns equal values."""
     values = attrs.asdict(identity, recurse=False)  # in this order, which is part of the format
     encoded = msgspec.json.encode(values, enc_hook=dict)  # a caller's mapping need not be a `dict`
     return msgspec.json.decode(encoded, type=dict[str, Any])

@@ -73,9 +73,12 @@ _LOCKED_FILES: Final[set[tuple[int, int]]] = set()
 when any descriptor of the file is closed. A second writer must therefore be refused before it opens the file."""
 _MUTEX: Final = Lock()
 _LOCKS_SEPARATE_FILE: Final = sys.platform != "linux"
-"""Whether to lock a separate file beside the journal, as on every system except Linux. This file is never removed. On Linux,
-`flock` on the journal does not conflict with SQLite's locks. BSD and macOS keep both kinds of lock in one table: `flock` on the
-journal would block SQLite, and a POSIX lock would disappear when SQLite drops its own."""
+"""Whether to lock a separate file beside the journal, not the journal itself. The separate file is never removed.
+
+On Linux, no separate file is needed, because `flock` on the journal does not conflict with SQLite's POSIX locks. BSD and macOS
+keep both kinds of lock in one table. There, `flock` on the journal would block SQLite. A POSIX lock on the journal would
+disappear when SQLite drops its own POSIX locks.
+"""
 _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -103,9 +106,9 @@ class JournalLock:
             beside: Whether to lock a separate file beside the journal instead of the journal itself.
 
         Raises:
-            InvalidRequest: `resume` is false, another run has locked the journal, or the path is not a regular file that can be
-                opened.
-            JournalError: The operating system reports another error.
+            InvalidRequest: `resume` is false, another run has locked the journal, or the path is missing, inaccessible or not a
+                regular file.
+            JournalError: The file cannot be opened or locked for another reason.
         """
         with ExitStack() as descriptors, _MUTEX, translate_os_errors(path):
             descriptor = locked = _open_file(path, resume=resume)
@@ -149,7 +152,7 @@ def _open_file(path: str, *, resume: bool) -> int:
 
 
 def require_same_file(path: str, descriptor: int) -> None:
-    """Check that a path still refers to the file that was opened. Another run may have renamed the file before it was locked.
+    """Check that a path still refers to the opened file. Another run may have renamed the file before this run locked it.
 
     Raises:
         InvalidRequest: The path now refers to another file.
@@ -164,7 +167,7 @@ def _in_use_error(path: str) -> InvalidRequest:
 
 @contextmanager
 def translate_os_errors(path: str) -> Iterator[None]:
-    """Convert an `OSError` of the `with` block into an error that names the journal and the remedy."""
+    """Convert an `OSError` that the `with` block raises. The new error names the journal and the remedy."""
     try:
         yield
     except BlockingIOError:

@@ -23,7 +23,7 @@ from outreach_async.bulk.journal.writer import DatabaseWriter, create_metadata
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 _HEARTBEAT_INTERVAL: Final = 5.0
-"""Maximum time in seconds since the start of the last write. After this time, a heartbeat is written before the next request is
+"""Seconds after the start of the last write until a heartbeat is due. A due heartbeat is written before the next request is
 sent."""
 
 if hasattr(time, "CLOCK_BOOTTIME"):
@@ -33,7 +33,10 @@ else:  # pragma: no cover - only Linux has this clock
 
 
 def _without_checksums(change: Change) -> Change:
-    """Return a change without the checksums of its outcomes. Checksums compress badly, and each object has its own checksum."""
+    """Return a change without the checksums of its outcomes.
+
+    The checksums compress badly, and are not needed: the stored object that contains the change has a checksum of its own.
+    """
     if change[0] != "outcomes":
         return change
     return change[0], [row[:-1] for row in msgspec.json.decode(change[1])]
@@ -70,7 +73,7 @@ class ObjectDatabase(Database):
             self._db.execute(table)
 
     def replay(self) -> None:
-        """Apply the changes of all objects that `ObjectLog.find` has found.
+        """Read the objects that `ObjectLog.find` has found, and apply their changes to the SQLite copy.
 
         Raises:
             DamagedJournalError: An object is missing or damaged.
@@ -115,8 +118,8 @@ class ObjectDatabase(Database):
     def take_over(self) -> None:
         """Write the next object of the log, so that the next write of any earlier writer fails.
 
-        If another writer has already created that object, apply the changes in all new objects, and try again with the number
-        after them.
+        If the object already exists, another writer has continued the log. In this case, apply the changes of all new objects,
+        and try again with the next free number.
         """
         while True:
             try:
@@ -143,7 +146,11 @@ class ObjectDatabase(Database):
 
     @property
     def heartbeat_due(self) -> float | None:
-        """The current time if the last write started more than 5 seconds ago, or if a write has failed; otherwise `None`."""
+        """The current time, if a heartbeat is due; otherwise `None`.
+
+        A heartbeat is due if the last write started more than 5 seconds ago. After a failure, a heartbeat is always due, so that
+        `ObjectWriter.heartbeat` raises the error again.
+        """
         now = self._clock()
         return now if self._failure is not None or now - self.last_write > _HEARTBEAT_INTERVAL else None
 
@@ -178,8 +185,9 @@ class ObjectWriter(DatabaseWriter):
             name: Name of the journal, for messages.
             identity: Identity of the run.
             resume: Whether to resume an existing journal. A missing journal is created.
-            earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is set aside.
-            wall: Function that returns Unix time in seconds, for the durations and times that the journal stores.
+            earlier: Which rows without an outcome count as possibly sent: only marked rows (`known`), or all rows (`unknown`).
+                With `unknown`, a damaged journal is set aside and replaced.
+            wall: Function that returns the Unix time in seconds. It is used for the times and durations in the journal.
             clock: Function that returns monotonic time in seconds.
 
         Raises:

@@ -1,12 +1,14 @@
 """Store a journal as numbered objects, in a folder or an object store.
 
-Each object contains the changes of one transaction. The writer only creates objects, and never replaces an object. If two
-writers create an object with the same number, only one of them succeeds. A run whose journal was taken over is stopped in this
-way. Each object contains a checksum and the digest of the previous object, so a missing, torn, changed or foreign object is
-detected.
+Each object contains the changes of one transaction. A writer creates objects, and never replaces an object. If two writers try to
+create an object with the same number, only one of them succeeds, and the other writer stops. In this way, a run stops after
+another run has taken over its journal.
 
-Object names are `GENERATION-NUMBER`. Only the last generation is read: to replace a damaged journal, the writer starts a new
-generation.
+Each object contains a checksum and the digest of the previous object. This detects missing, incomplete, changed and foreign
+objects.
+
+The name of an object is `GENERATION-NUMBER`. A generation is a series of objects, numbered from 0. If the journal is
+damaged, a resumed run with `earlier="unknown"` starts a new generation. Only the last generation is read.
 """
 
 from __future__ import annotations
@@ -84,9 +86,10 @@ class Objects(Protocol):
     """
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object unless the name exists, and return whether the object was created. Afterwards, the object is durable.
+        """Create an object unless the name is taken, and return whether the object was created. A created object is durable.
 
-        The result may also be false because an earlier request created the object and its response was lost.
+        The result may be `False` although this call created the object. This happens if the response of the store is lost: the
+        request is then sent again, and fails because the name is taken.
         """
 
     def read(self, name: str) -> bytes:
@@ -191,7 +194,7 @@ class StoredObjects:
         self._prefix = f"{prefix}/" if prefix else ""
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object unless the name exists, and return whether the object was created; see `Objects`."""
+        """Create an object unless the name is taken, and return whether the object was created; see `Objects`."""
         exceptions = self._obstore.exceptions
         taken = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
         try:
@@ -249,7 +252,7 @@ class FolderObjects:
         self._folder = folder
 
     def create(self, name: str, content: bytes) -> bool:
-        """Create an object unless the name exists, and return whether the object was created; see `Objects`."""
+        """Create an object unless the name is taken, and return whether the object was created; see `Objects`."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The file gets its final name only when it is complete and on the disk. Unlike a rename, a link never replaces a file.
         descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", self._folder)
@@ -436,7 +439,7 @@ class ObjectLog:
         self._advance(content)
 
     def _create(self, number: int, content: bytes) -> bool:
-        """Create an object, and return whether the stored object is the one that this log has written."""
+        """Create an object unless the name is taken. Return whether the stored object contains `content`."""
         name = self._name_of(number)
         # A request whose response was lost is retried, and the retry finds the object. Only the content shows who created it.
         return self._objects.create(name, content) or self._objects.read(name) == content
@@ -448,9 +451,10 @@ class ObjectLog:
         )
 
     def set_aside(self) -> None:
-        """Stop the writer of the damaged generation, which may still be running, and start a new generation.
+        """Start a new generation to replace the damaged generation.
 
-        The next object of the damaged generation is created first, so that the next write of that writer fails.
+        Another run may still be writing to the damaged generation. To stop that run, this method first creates the next object of
+        the damaged generation. The next write of the other run then fails.
 
         Raises:
             OSError: The object cannot be created.
@@ -464,8 +468,8 @@ class ObjectLog:
         """Return the error for a damaged journal."""
         return DamagedJournalError(
             f'journal {self.name} is damaged: {reason}; restore the object, or resume with earlier="unknown"'
-            " (on the command line: --resume --earlier unknown), which sets the objects aside and starts over with every row"
-            " counted as possibly sent"
+            " (on the command line: --resume --earlier unknown). The resumed run then starts over at the"
+            " first row and counts every row as possibly sent; the existing objects are kept"
         )
 
     def _begin_generation(self, generation: int) -> None:

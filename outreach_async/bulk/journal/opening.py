@@ -33,8 +33,8 @@ class LockedJournal:
         lock: The lock on the journal's file.
         metadata: The run's metadata in the journal.
         created: Whether the journal is new.
-        damage: `None`, or a mapping if this journal replaces a damaged or empty one. `reason` states what was wrong, and `kept`
-            is the new name of the old file.
+        damage: A mapping if this journal replaces a damaged or empty journal, otherwise `None`. Its key `reason` has the error
+            message, and its key `kept` has the new name of the old file.
     """
 
     lock: JournalLock
@@ -50,8 +50,8 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
         path: Path of the journal.
         metadata: The run's metadata for a new journal.
         resume: Whether an existing journal is accepted, so that its run is resumed.
-        earlier: With `unknown`, an existing journal is accepted even if `resume` is false, and a damaged or empty journal is
-            renamed and replaced.
+        earlier: `known` or `unknown`; see `Earlier`. If `unknown`, an existing journal is accepted even if `resume` is false,
+            and a damaged or empty journal is renamed and replaced.
         link: Function that creates a hard link to a file, as `os.link` does; it fails if the new name exists.
 
     Raises:
@@ -162,8 +162,9 @@ def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str
 
     Args:
         path: Path of the journal.
-        suffixes: Suffixes of the files to rename, in this order. The empty suffix denotes the journal itself and must be last:
-            if only the log has been renamed when the process is killed, the journal is still detected as damaged.
+        suffixes: Suffixes of the files to rename, in this order. The empty suffix denotes the journal itself and must be last.
+            If the process is killed before it renames the journal, the next run finds the journal without its log, and reports
+            the damage.
 
     Raises:
         OSError: A file cannot be renamed.

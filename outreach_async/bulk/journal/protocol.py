@@ -1,4 +1,4 @@
-"""The protocols of a journal and its writer, and the thread that runs the writer's calls."""
+"""`Protocol` classes for a journal and its writer, and a thread that runs the writer's calls."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class JournalWriter(Protocol):
     Attributes:
         resumed: Whether an earlier process started the run.
         state: State of the run: `running`, or the state in which the run ended.
-        hwm: High-water mark: the index of the last marked row plus 1. Later rows were not sent, except with `earlier="unknown"`,
-            where any row may have been sent.
+        hwm: High-water mark: the index of the first row that is not marked as about to be sent. This row and later rows were not
+            sent. With `earlier="unknown"`, however, any row may have been sent.
         possibly_sent: Rows without an outcome that an earlier process may have sent.
         spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
@@ -44,25 +44,31 @@ class JournalWriter(Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """True if nothing is left to do: the run is finished, and no input row needs to be compared with the marked rows."""
+        """True if nothing is left to do: the run is finished, and its input does not need to be checked for changes.
+
+        If false, the input of a finished run is compared with the marked rows of the journal.
+        """
 
     @property
     def heartbeat_due(self) -> float | None:
         """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`.
 
-        While this process is suspended, another run may take over a journal that has no lock. Writing a heartbeat, or any other
-        change, detects the takeover.
+        Another run may take over a journal that has no lock, for example while this process is suspended. After a takeover, every
+        write of this process fails. A heartbeat is a write without changes. It detects a takeover before the next row is sent.
         """
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded.
+        """Write a heartbeat if it is still needed. It is not needed if a write has started since `due` and has succeeded.
+
+        Args:
+            due: The value of `heartbeat_due`.
 
         Raises:
             JournalError: Another run has taken over the journal, or the journal cannot be written.
         """
 
     def create_counts(self) -> OutcomeCounts:
-        """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
+        """Return a new `OutcomeCounts` with the recorded outcomes. The caller may add outcomes to it."""
 
     def window_at(self, first: int) -> MarkedWindow | None:
         """Return the marked window that starts at row `first`; `None` if there is none."""
@@ -102,35 +108,38 @@ class JournalWriter(Protocol):
             possibly_sent: Rows without an outcome that may have been sent.
 
         Raises:
-            InvalidRequest: The state is unknown, or is `finished` although marked rows have no outcome.
+            InvalidRequest: The state is unknown, or it is `finished` but a marked row has no outcome.
         """
 
     def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
         """Store rows of the input in the spool.
 
         Args:
-            rows: For each row, its index, its exact e-mail (empty if the row never counts as a repeat) and its payload as JSON.
+            rows: For each row: its index, its e-mail, and its payload as JSON. The e-mail is empty if the row can never be sent.
 
         Raises:
             InvalidRequest: The spool is already complete.
         """
 
     def end_spool(self, rows: int) -> None:
-        """Record that the spool contains the whole input, and that the input has `rows` rows.
+        """Record that the spool is complete, and that the input has `rows` rows.
 
         Raises:
             InvalidRequest: Rows are missing from the spool.
         """
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows of a complete spool, each with the content to send or the index of the row that is sent instead.
+        """Return rows of a complete spool.
+
+        Depending on `policy`, a row is sent, or another row with the same e-mail is sent instead. In the second case, the result
+        contains the index of the other row.
 
         Args:
             first: Index of the first row.
             rows: Maximum number of rows.
-            policy: Policy for rows with the same e-mail. The policies `"first"` and `"last"` send one row per e-mail. The policy
-                `"coalesce"` merges later rows with the same e-mail into the first row, by the rules of the run's `duplicates`
-                option, and sends the merged row. The remaining policies send every row.
+            policy: Policy for rows with the same e-mail. `"first"` and `"last"` send the first or last row with each e-mail.
+                `"coalesce"` sends the first row, merged with the later rows. The run's `duplicates` option determines how they
+                are merged. The remaining policies send every row.
         """
 
     def close(self) -> None:
@@ -140,7 +149,7 @@ class JournalWriter(Protocol):
 class WriterThread:
     """Runs the calls of a journal's writer in a thread, one at a time.
 
-    When `run` returns or raises an exception, the call has ended or will never start.
+    After `run` returns or raises an exception, the call is not running and does not start later.
 
     Args:
         inline: Whether to run the calls in the thread of the event loop. With a virtual clock, which does not wait for
@@ -195,7 +204,7 @@ class JournalStore(Protocol):
 
     @property
     def fingerprint(self) -> str | None:
-        """Fingerprint of the run's whole input, such as a file's digest. A run cannot be resumed with a different one."""
+        """Fingerprint of the run's whole input, such as a file's digest. A run cannot be resumed with a different fingerprint."""
 
     @property
     def mapping(self) -> Mapping[str, str] | None:

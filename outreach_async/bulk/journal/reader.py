@@ -1,15 +1,17 @@
 """Read a journal at any time and from any process. No file is created or changed, and damage is detected.
 
-Every row is checked against its checksum, and the tables against the totals that were committed with them.
+Each row is checked against its checksum. The tables are checked against the totals that were committed with them.
 
-If there is a write-ahead log beside the file, the file is being written, or its writer was killed. SQLite then reads the
-file and the log under locks, and opens the log's index read-only, so that it neither creates nor repairs an index. A file without
-a log is read as immutable; if a writer changed the file meanwhile, the query runs again. This module itself never opens the file
-or the index: closing the descriptor would drop the locks of a writer in the same process.
+A write-ahead log beside the file shows that a writer is active or was killed. In this case, SQLite locks the file and the log
+while it reads them. It opens the index of the log read-only, and neither creates nor repairs an index. A file without a log is
+read without locks. If a writer changes this file during the query, the query runs again.
 
-SQLite treats a missing log as an empty one, and applies an old log to a newer file. Therefore the file itself records whether a
-log is open, and how many commits the file contains. If the file records an open log that is missing, the journal is
-reported as damaged. A log with fewer commits than the file, or of another run, is ignored.
+Only SQLite opens the file and the index. If this module opened and closed them itself, the operating system would release the
+locks that a writer in the same process holds.
+
+SQLite treats a missing log as an empty log, and applies an old log to a newer file. To detect both cases, the file records
+whether a log is open, and how many commits the file contains. If the open log is missing, the journal is reported as damaged. A
+log is ignored if it has fewer commits than the file, or belongs to another run.
 """
 
 from __future__ import annotations
@@ -57,12 +59,12 @@ _REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log
 _VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
 
 _LOCK_TIMEOUT: Final = 10.0
-"""Seconds to wait for a lock. Other readers hold a lock while they recover the file or read an older state."""
+"""Seconds to wait for a lock. Other readers hold locks while they recover a log, and during their queries."""
 _MAX_ATTEMPTS: Final = 100
 """Maximum number of times that a query is run. A query is repeated if the files changed while it ran."""
 _MAX_FAILURES: Final = 3
-"""Number of consecutive failures, with unchanged files, after which the error is raised. A single failure may be caused by a
-concurrent write."""
+"""Number of times in a row that a query must fail before its error is raised. If the files changed during the query, a writer
+may be the cause, and the count starts again."""
 _WITHOUT_LOG: Final = "mode=ro&immutable=1"
 """URI parameters to open a journal without its log."""
 _WITHOUT_INDEX: Final = f"mode=ro&vfs={'win32' if os.name == 'nt' else 'unix'}-none"
@@ -105,17 +107,21 @@ def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
 
 
 def require_windows(db: sqlite3.Connection, hwm: int) -> int:
-    """Check that the windows cover all marked rows, and return the number of windows.
+    """Check that the windows contain all marked rows, and return the number of windows.
+
+    A window is a series of consecutive rows that were marked together as about to be sent.
 
     Raises:
-        CorruptContentError: A row is not covered, or a checksum does not match.
+        CorruptContentError: A marked row is in no window, or a checksum does not match.
     """
     count = end = 0
     for first, rows, marked, crc in db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first"):
-        require(records.checksum([first, rows, marked]) == crc, f"checksum mismatch in the window at row {first}")
-        require(first == end, f"the window at row {end} is missing")
+        require(
+            records.checksum([first, rows, marked]) == crc, f"checksum mismatch in the window of rows starting at row {first}"
+        )
+        require(first == end, f"the window of rows starting at row {end} is missing")
         count, end = count + 1, first + rows
-    require(end == hwm, f"the windows end at row {end}, but {hwm} rows were marked")
+    require(end == hwm, f"expected {hwm} rows in the windows of marked rows, found {end}")
     return count
 
 
@@ -148,7 +154,7 @@ def require_structure(db: sqlite3.Connection, rows: int) -> None:
 def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
     """Check everything that a resumed run relies on, and return the run's metadata.
 
-    For a finished run, only the totals and the windows are checked, because none of its rows is ever sent again.
+    For a finished run, only the metadata and the windows of marked rows are checked, because no row is sent again.
 
     Raises:
         CorruptContentError: The content differs from what was written.
@@ -168,9 +174,9 @@ def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
 
 
 def _verify_outcomes(db: sqlite3.Connection, hwm: int) -> None:
-    """Check the checksum of each outcome, and that no outcome is beyond the marked rows."""
+    """Check the checksum of each outcome, and that only marked rows have outcomes."""
     (last,) = db.execute("SELECT coalesce(max(seq), -1) FROM outcome").fetchone()
-    require(last < hwm, f"row {last} has an outcome but was not marked")
+    require(last < hwm, f"row {last} has an outcome, but was not marked as about to be sent")
     for first in range(0, last + 1, _PAGE_SIZE):
         records.require_checksums(*db.execute(_SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
 
@@ -334,8 +340,8 @@ class _JournalFiles:
     Attributes:
         file: State of the journal's file; `None` if the file does not exist.
         log: State of the write-ahead log beside the file; `None` if there is no such log.
-        has_valid_log: Whether the log has content and a header that SQLite accepts. With an invalid header, a read-only
-            connection would retry forever.
+        has_valid_log: Whether the log has content and a header that SQLite accepts. If the header is invalid, a read-only
+            connection retries forever.
         has_index: Whether the log's index exists.
     """
 
@@ -372,7 +378,7 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: st
     Args:
         path: Path of the journal.
         query: Function that queries the connection, and raises CorruptContentError if the content is inconsistent.
-        mode: URI parameters for opening a journal that has a log.
+        mode: URI parameters with which SQLite opens a journal that has a log.
 
     Returns:
         The result of the query, and whether a log was ignored.
@@ -424,7 +430,7 @@ def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T]) 
 
 
 def connect(path: str | Path, mode: str) -> sqlite3.Connection:
-    """Open a file with SQLite. Any thread may use the connection, and transactions must be begun explicitly."""
+    """Open a file with SQLite. Any thread may use the connection. Transactions must be begun explicitly."""
     uri = f"{Path(path).absolute().as_uri()}?{mode}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_TIMEOUT)
 

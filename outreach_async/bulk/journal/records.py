@@ -35,8 +35,9 @@ TABLES: Final = (
     "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
     "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
 )
-"""Statements that create the tables. Every row has a checksum of its other columns; in the table
-`error`, the digest is the checksum. In the table `spool`, a row without a key is never treated as a repeat of another row."""
+"""Statements that create the tables. The column `crc` is a checksum of the row's other columns. The table `error` has no `crc`,
+because the digest is a checksum of the text. In the table `spool`, `key` is the e-mail by which repeats of a row are found. It is
+null if the row never counts as a repeat."""
 
 SET_METADATA: Final = (
     "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
@@ -151,15 +152,15 @@ def require_checksums(rows: str, checksums: str) -> None:
 
 
 def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
-    """Convert a stored list back to the outcome of a row.
+    """Convert a stored list back to an outcome.
 
     Args:
         row: The list [index, status, id, attempts, possible, error, repeats]. The caller must already have checked its checksum.
-        error: The stored string of the outcome's error; `None` if the outcome has no error.
+        error: The string that is stored under the digest `error` in the list; `None` if there is none.
         contact: The contact of the outcome, which is not part of the list.
 
     Raises:
-        CorruptContentError: The row's error differs from what was stored.
+        CorruptContentError: The string is missing, or does not match the digest.
     """
     index, number, id_, attempts, possible, error_digest, repeats = row
     if error is not None or error_digest is not None:

@@ -55,7 +55,7 @@ class DatabaseWriter:
         metadata: The run's metadata in the database.
         created: Whether the journal is new.
         identity: Identity of the run.
-        wall: Function that returns Unix time in seconds, for the durations and times that the journal stores.
+        wall: Function that returns the Unix time in seconds. It is used for the times and durations in the journal.
     """
 
     def __init__(
@@ -111,10 +111,10 @@ class DatabaseWriter:
 
     @property
     def is_settled(self) -> bool:
-        """True if nothing is left to do: the run is finished, and no input row needs to be compared with the marked rows.
+        """True if nothing is left to do: the run is finished, and the input need not be compared with the marked rows.
 
-        No comparison is needed if the spool contains the rows, or if the recorded run and this run both have a fingerprint:
-        the two fingerprints were compared when the journal was opened.
+        The comparison is not needed if the whole input is in the spool. It is also not needed if the input and the journal both
+        have a fingerprint. These fingerprints were compared when the journal was opened.
         """
         return self.finished and (self.spooled is not None or None not in (self._fingerprint, self._identity.fingerprint))
 
@@ -131,11 +131,14 @@ class DatabaseWriter:
     def mark(self, window: MarkedWindow) -> None:
         """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged.
 
-        When this method returns, the mark is durable. In a journal file, the mark also survives the loss of the write-ahead log.
+        When this method returns, the mark is durable. A journal file is also checkpointed, so that the mark survives the loss of
+        the write-ahead log.
 
         Raises:
-            InvalidRequest: The window was marked with other rows, or does not follow the previous one.
-            JournalError: The mark cannot be written, or a program that reads the journal delays the mark by more than 10 seconds.
+            InvalidRequest: The rows differ from the marked rows, the window is empty, or it does not start where the previous
+                window ends.
+            JournalError: The mark cannot be written, or a program that reads the journal blocks the checkpoint for more than 10
+                seconds.
         """
         if window.rows < 1 or window.first > self.hwm:
             raise InvalidRequest(
@@ -244,7 +247,11 @@ class DatabaseWriter:
         self.spooled = rows
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows of a complete spool, each with the content to send or the index of the row that is sent instead."""
+        """Return rows of a complete spool.
+
+        Depending on `policy`, a row is sent, or another row with the same e-mail is sent instead. In the second case, the result
+        contains the index of the other row.
+        """
         keyed = policy in WHOLE_INPUT
         if keyed and not self._spool_indexed:
             with self._database.connection() as db:  # an index changes no content, so it is not recorded as a change
@@ -298,7 +305,7 @@ class FileWriter(DatabaseWriter):
             resume: Whether to resume an existing journal. A missing journal is created.
             earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is renamed
                 and replaced.
-            wall: Function that returns Unix time in seconds, for the durations and times that the journal stores.
+            wall: Function that returns the Unix time in seconds. It is used for the times and durations in the journal.
 
         Raises:
             InvalidRequest: The file exists although `resume` is false, is not a journal, belongs to another run, is being written

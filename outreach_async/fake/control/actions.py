@@ -260,10 +260,10 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
 
 
 def find_member_at_fault(body: Struct, message: str) -> str | None:
-    """Find the key of a request body that caused an error. Return the path of the key; `None` if no key matches.
+    """Return the path of the key in a request body that an error message is about; `None` if the message names no key.
 
-    A key matches if the error message quotes the key or its string value. If several keys match, the first one is returned. If no
-    key or value is quoted, the key at the start of the message is returned.
+    This is the first key that is quoted in the message, or whose value is a string that is quoted there. Otherwise, this
+    is the key at the start of the message, as in `time: expected a number`.
     """
     members = asdict(body)
     first = re.match(r"(\w+)(?=[=:\s])", message)

@@ -1,4 +1,4 @@
-"""Serve the control plane in front of a fake. Control requests never reach the service, its faults or its request log.
+"""Serve the control plane in front of a fake. Faults do not affect control requests. The request log omits control requests.
 
 Two request headers are checked, because a web page in a browser can send requests to a server on loopback:
 

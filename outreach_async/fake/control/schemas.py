@@ -99,7 +99,9 @@ def _suggest_remedy(field: str, known: tuple[str, ...]) -> str:
     if first in KNOB_VALUES:
         return f"use one of {', '.join(map(str, KNOB_VALUES[first]))}"
     guess = suggest_similar(first, list(known)) if first not in known else ""
-    return guess or (f"accepted: {', '.join(known)}" if known else "send an object; omit unknown keys and parameters")
+    return guess or (
+        f"accepted: {', '.join(known)}" if known else "remove unknown keys and parameters; a body must be a JSON object"
+    )
 
 
 OperationName = Literal["list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown"]
@@ -234,7 +236,7 @@ class FaultRuleBody(RequestBody):
     p: _Probability | None = None
     """Probability that the fault fires on a matching request.
 
-    Random draws depend only on the seed, the rule and the request's number.
+    With the same seed, the same rules and the same sequence of requests, the fault fires on the same requests.
     """
 
 
@@ -363,7 +365,7 @@ def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any]
 _OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
     kind: _define_struct(kind.__name__, _define_knob_fields(kind, lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
 }
-"""msgspec structs that parse JSON objects into knob values, by the attrs class of the knob value."""
+"""Maps the attrs class of a knob's value to the msgspec struct that parses the value from a JSON object."""
 
 
 def _to_json_type(annotation: Any) -> Any:

@@ -1,8 +1,9 @@
 """Advance the simulation, and script the reactions of contacts with `fake.sim`. Events are processed in chronological order.
 
-An e-mail is sent when it is due and its campaign is live. It is sent by the mailbox that sent the contact's first e-mail, or, if
-that mailbox has no capacity left today, by the campaign's mailbox with the most capacity left. If no mailbox has capacity, the
-e-mail waits until the next midnight (UTC). Campaigns that wait for the same midnight take turns.
+An e-mail is sent when it is due and its campaign is live. A contact's first e-mail is sent by the campaign's mailbox with the
+most capacity left that day. The same mailbox sends the contact's later e-mails. If it has no capacity left that day, the
+campaign's mailbox with the most capacity left sends the e-mail instead. If no mailbox has capacity, the e-mail waits until the
+next midnight (UTC). Campaigns with waiting e-mails then take turns.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class Activity:
         at: Time, in Unix seconds.
         kind: `sent`, `opened`, `clicked`, `replied`, `interested` (a reply that shows interest), `unsubscribed` or `bounced`.
         campaign: Campaign id.
-        contact: Contact id. A contact that exists only in a campaign's seeded counts has `#` and a number as its id. If a contact
-            has rejoined the campaign, `~` and the number of times that it has rejoined are appended.
+        contact: Contact id. A contact that is only counted in the initial data of its campaign, and not stored, has an id such as
+            `#000000001`. If a contact has rejoined the campaign, the id ends with `~` and the number of rejoins, as in `~2`.
         step: `order` of the step, counted from 1.
         template: Template id.
         mailbox: Id of the mailbox that sent the e-mail.
@@ -77,9 +78,8 @@ Listener = Callable[[Activity], object]
 class MailboxPool:
     """A campaign's mailboxes on one day, ordered by remaining capacity.
 
-    Capacity only shrinks within a day, so a capacity in the pool's heap may be too high but is never too low. `choose` compares
-    the heap's top entry with its mailbox's current capacity, and updates or removes the entry if it is outdated. The first top
-    entry that is up to date is the maximum.
+    The order is a heap of capacities, which may be outdated. Capacity only shrinks within a day, so an outdated capacity is too
+    high. `choose` updates or removes the top entry of the heap until the top entry is up to date.
     """
 
     def __init__(self, mailboxes: Sequence[str], remaining_capacity: Callable[[str], int]) -> None:
@@ -261,8 +261,8 @@ def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Ca
 
     Args:
         step: The step, with at least one live template.
-        counts: The counts of each template of the step. The first count is the number of e-mails sent.
-        draw_number: Function that returns a random number in [0, 1) for a name. The same name gives the same number.
+        counts: One sequence of counts for each template of the step. Each sequence starts with the number of e-mails sent.
+        draw_number: Function that takes a name and returns a random number in [0, 1). The same name gives the same number.
 
     Returns:
         The template's index.
@@ -291,7 +291,7 @@ class SimulationControl:
     """Scripts the reactions of contacts, and calls listeners with events. Each fake has an instance, `fake.sim`.
 
     Args:
-        seeding: Function that returns a context manager, which yields a `Seeder` for changes to the stored data.
+        seeding: Function that returns a context manager. The context manager yields a `Seeder`, which changes the stored data.
     """
 
     def __init__(self, seeding: Callable[[], AbstractContextManager[Seeder]]) -> None:

@@ -1,12 +1,14 @@
 """The state of the simulation: events, counts per mailbox and day, and queues of campaigns. Copies are cheap (copy on write).
 
-Reactions to e-mails are drawn at random. Every random number is a hash of names that identify its purpose, so it does not depend
-on the order of calls, the size of time steps, or other contacts.
+Reactions to e-mails are chosen with pseudorandom numbers. Each number is a hash of the seed and of names, such as the contact and
+`open delay`. Therefore it does not depend on the order of calls, the size of time steps, or other contacts.
 
-A mailbox is seeded with its statistics as of one day, the seeded day. As time passes, seeded e-mails drop out of the 30-day and
-90-day windows. E-mails of the seeded day drop out on a single day. E-mails of the 29 days before it drop out evenly over 29 days,
-and e-mails of the preceding 60 days drop out evenly over 60 days. Opens and bounces are counted on the day on which their
-e-mail was sent, so that no open rate or bounce rate exceeds 100 %.
+A mailbox is seeded with its statistics on one day, the seeded day. As time passes, the seeded e-mails leave the 30-day and 90-day
+counts. The e-mails of the seeded day leave each count all at once. Earlier e-mails leave gradually: the simulation assumes that
+they were sent evenly over the 29 days before the seeded day, and evenly over the 60 days before those 29 days.
+
+An open or a bounce counts for the day on which the e-mail was sent, not for the day of the event. Otherwise, an open rate or a
+bounce rate could exceed 100 %.
 """
 
 from __future__ import annotations
@@ -58,9 +60,9 @@ class FutureEvent(NamedTuple):
         contact: The contact's id. A contact that exists only in a campaign's seeded counts has `#` and a number as its id. If a
             contact has rejoined the campaign, `~` and the number of times that it has rejoined are appended.
         step: Index of the step, counted from 0.
-        token: Name that identifies the contact in random draws. For a stored contact, this is its normalized e-mail address,
-            which does not change when other contacts are added; for any other contact, it is the value of `contact`.
-        end_step: Index of the first step that the contact does not reach.
+        token: Name that identifies the contact in random draws. For a stored contact, it is the normalized e-mail address. For
+            any other contact, it is the same as `contact`.
+        end_step: Index of the contact's last step, plus 1.
         mailbox: For an e-mail that is due, id of the mailbox that sent the contact's first e-mail; empty if there was none. For a
             reaction, id of the mailbox that sent the e-mail.
         template: Index of the e-mail's template in its step.
@@ -196,7 +198,9 @@ class SeededStats:
 def _share_or_none(value: Any, of: int) -> Share | None:
     """Return a seeded rate as a `Share`, or `None` if the rate is invalid.
 
-    If the rate is a percentage, the argument `of` becomes the `whole` of the `Share`.
+    Args:
+        value: The rate: a `Share`, or a percentage.
+        of: For a percentage, the number of e-mails that it refers to.
     """
     if isinstance(value, Share):
         return value if 0 <= value.part <= value.whole else None
@@ -216,9 +220,9 @@ class MailboxStats:
     Attributes:
         seeded: The seeded statistics. The counts below do not include the seeded statistics.
         day: The latest day, in days since 1970-01-01.
-        sent: Number of e-mails sent on each of the last 90 days. The last value is that of `day`.
-        opened: Number of e-mails sent on each of the last 14 days and opened since.
-        bounced: Number of e-mails sent on each of the last 30 days and bounced since.
+        sent: For each of the last 90 days, the number of e-mails sent on that day. The last value is that of `day`.
+        opened: For each of the last 14 days, how many of the e-mails sent on that day were opened, then or later.
+        bounced: For each of the last 30 days, how many of the e-mails sent on that day bounced, then or later.
         total_sent: E-mails sent in total.
         total_opens: Opens in total.
         total_clicks: Clicks in total.
@@ -314,7 +318,7 @@ PendingJoin = tuple[str, str, int]
 
 @attrs.define
 class CampaignFlow:
-    """A campaign's queue and current counts. The seeded counts are in the campaign's record.
+    """A campaign's queue and current counts. The counts start at the seeded values, which the campaign's record keeps.
 
     Attributes:
         seeded_at: Time at which the campaign was seeded, in Unix microseconds.
@@ -365,7 +369,7 @@ class CampaignFlow:
     # Joining and leaving.
 
     def join(self, contact: str, token: str, at: int) -> None:
-        """Add a contact to the campaign, with all steps left to send (rule T5)."""
+        """Add a contact to the campaign, and count it in `left_to_send` of every step (rule T5)."""
         self.pending_joins.append((contact, token, at))
         for step in range(len(self.left_to_send)):
             self.left_to_send[step] += 1
@@ -414,10 +418,10 @@ def _name_in_round(contact: str, number: int) -> str:
 
 
 def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
-    """Assign a path through the steps to each seeded contact, so that each step is on the paths of `lefts[step]` contacts.
+    """Return a path through the steps for each seeded contact. `lefts[step]` is the number of paths that contain `step`.
 
     Returns:
-        For each contact, its first step and the first step that it does not reach.
+        For each contact, the index of its first step, and the index of its last step plus 1.
     """
     ended: list[tuple[int, int]] = []
     running: list[int] = []
@@ -450,7 +454,7 @@ class Simulation:
     scripts: dict[ScriptKey, ResponsePlan] = attrs.Factory(dict)
     wake: int | None = None
     _owned_ids: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
-    """Ids of the campaigns and mailboxes whose flow or statistics are not shared with a copy, and may be changed in place."""
+    """Ids of campaigns and mailboxes. Their flows and statistics are not shared with a copy, and may be changed in place."""
 
     def copy(self) -> Simulation:
         """Return a copy. Flows and statistics are shared until the copy or the original changes them."""
@@ -500,7 +504,14 @@ class Simulation:
         self._owned_ids.add(campaign.id)
 
     def enrol(self, contact: Contact, before: Contact | None, token: str) -> None:
-        """Add a contact to its new campaigns. If an old enrolment has a new time, the contact rejoins that campaign."""
+        """Add a contact to its new campaigns, and restart it in each campaign that it has joined again.
+
+        Args:
+            contact: The contact after the change.
+            before: The contact before the change; `None` for a new contact. If the time of one of its enrolments has changed, the
+                contact has joined that campaign again.
+            token: The `FutureEvent.token` of the contact.
+        """
         old = before.enrolments if before else ()
         for was, place in zip(old, contact.enrolments, strict=False):
             if was != place:

@@ -4,7 +4,7 @@ Each tool has a TOML file in this folder. The file maps each column of the tool'
 ignored. A tool is recognised by the header of its exports. Every ignored column is reported with the reason.
 
 `common_headers.toml` maps common names, such as "Job Title" and "Vorname", to fields, and lists their sources. If a name such as
-"Name" has several meanings, rules choose the meaning from the other columns of the file. If no rule applies, the name is
+"Name" has several meanings, rules choose one of them, based on the other columns of the file. If no rule applies, the name is
 ambiguous.
 """
 
@@ -53,7 +53,7 @@ def _compile_keys(reasons: Mapping[str, str]) -> tuple[tuple[re.Pattern[str], st
 
 @attrs.frozen(kw_only=True)
 class ExportFormat:
-    """The columns of a tool's exports, as read from the tool's TOML file. The names of columns are folded.
+    """The columns of a tool's exports, as read from the tool's TOML file. All column names are in lower case.
 
     Attributes:
         name: Name of the tool.
@@ -62,7 +62,7 @@ class ExportFormat:
         least: Minimum number of `marks` that a header must contain for the tool to be recognised.
         fields: For each field code, the columns that map to the field, in order of preference.
         workspace: For each possible name of a workspace field, the columns that map to the field.
-        misleading: Columns that are ignored because their name has a different meaning in this tool, with that meaning.
+        misleading: Columns that are ignored because their name suggests a wrong field, with a description of their content.
         left_out: Columns that are ignored, with a description of their content.
         left_out_like: Regular expressions for more columns that are ignored, with a description of their content.
     """
@@ -93,7 +93,7 @@ class ExportFormat:
         return matches
 
     def workspace_names(self, header: str) -> tuple[str, ...]:
-        """Return the possible names of the workspace field for a column; empty if the column maps to no workspace field."""
+        """Return the names of the workspace fields that a column can map to; empty if there are none."""
         return tuple(name for name, columns in self.workspace.items() if fold_column_name(header) in columns)
 
     def find_ignore_reason(self, header: str) -> str | None:
