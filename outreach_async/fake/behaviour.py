@@ -58,7 +58,7 @@ knob, because their interpretation is fixed:
 | B3 | `opened_14days` and `bounced_30days` | cover the e-mails sent in these days, whenever they are opened or bounce |
 | B4 | `campaigns` of a mailbox | all that use it, whatever their status |
 | B5 | `daily_limit` | shared by all campaigns of the mailbox |
-| F2 | order of all-fields | `email`, standard fields as in the API documentation, extra fields as seeded, custom fields by number |
+| F2 | order of all-fields | `email`, standard fields as documented, extra fields as seeded, custom fields by number |
 | E2 | statuses of errors | 400 malformed, 401 and 403 keys, 404 ids, 405, 413, 422 strict validation, 429; no 5xx |
 | E3 | hints about likely mistakes | in the header `x-fake-hint` and the request log, never in a body |
 

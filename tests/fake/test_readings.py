@@ -476,7 +476,7 @@ def one_limit(fake: FakeService) -> None:
 @row(
     "F2",
     "order of all-fields",
-    "`email`, standard fields as in the API documentation, extra fields as seeded, custom fields by number",
+    "`email`, standard fields as documented, extra fields as seeded, custom fields by number",
 )
 def order_of_fields(fake: FakeService) -> None:
     space = fake.add_workspace(custom_fields={"custom_10": "J", "custom_2": "B"}, extra_fields={"linkedin": "LinkedIn"})
