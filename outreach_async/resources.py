@@ -326,8 +326,8 @@ class Contacts(_Resource):
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
             resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
                 is an error.
-            earlier: Whether the rows that an earlier run may have sent are known. With `"known"`, the journal shows all of them.
-                With `"unknown"`, every row without an outcome counts as possibly sent. `"unknown"` implies `resume`, and
+            earlier: `"known"` if the journal contains every row that an earlier run may have sent. With `"unknown"`, the journal
+                may be incomplete, so every row without an outcome counts as possibly sent. `"unknown"` implies `resume`, and
                 continues even if the journal is damaged, empty or lost.
             spool: Save all rows in the journal before the first row is sent. A resumed run then does not read `rows`.
             total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.

@@ -91,14 +91,14 @@ class FailedAttempt:
 
     Attributes:
         error: The error of the attempt.
-        kind: Kind of failure, which defines what is known about the request.
+        kind: Kind of failure.
         started: Time at which the attempt started.
         ended: Time at which the attempt failed.
         counted_failures: Number of earlier failures that count towards the call's maximum number of attempts.
         retry_after: Number of seconds that the service asked the client to wait; `None` if it did not ask.
         can_retry: False if the call ends regardless of the throttle's decision. A throttle must then not charge the
             retry budget.
-        can_wait: Whether a throttled attempt is retried until the call's deadline. True for a read with a deadline.
+        can_wait: Whether the call retries throttled attempts until its deadline. True for a read with a deadline.
         earlier_failures: Number of earlier failures of the call, counted or not.
         first_failed_at: Time of the first failure of the call.
     """
@@ -125,7 +125,7 @@ class StatusMeaning:
     """The meaning of an error status. Every decision that depends on a status uses this meaning.
 
     Attributes:
-        failure_kind: Kind of failure, which defines what is known about the request.
+        failure_kind: Kind of failure.
         maybe_applied: Whether the service may have applied the request, or may still apply it.
         affects_every_row: Whether every row of a bulk run would fail with this status, for example because of a wrong key,
             workspace, campaign or base URL.

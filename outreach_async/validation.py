@@ -331,7 +331,7 @@ def require_target(target: object) -> str:
     """
     if not isinstance(target, str):
         expected = "a string such as '/campaigns?page=1'"
-        raise InvalidRequest(f"target: expected {expected}, got {type_name(target)}; pass path and query")
+        raise InvalidRequest(f"target: expected {expected}, got {type_name(target)}; pass a path and query")
     if not target.startswith("/") or target.startswith("//"):
         raise InvalidRequest(
             "target: expected a path that starts with exactly one '/'; pass a target such as '/campaigns?page=1'"

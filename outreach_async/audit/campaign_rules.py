@@ -97,8 +97,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         title="Live but not sending",
         severity=Severity.ERROR,
         wording="status is live, e-mails are left to send, and the time since last_activity is longer than {days} days plus the "
-        "longest wait_time of the steps; last_activity is rounded, so the shortest time that it can mean counts; if nothing was "
-        "sent and last_activity is unknown, the campaign's age counts",
+        "longest wait_time of the steps; last_activity is rounded, and the rule uses the shortest time that it allows; if nothing "
+        "was sent and last_activity is unknown, the rule uses the age of the campaign",
         thresholds=MappingProxyType({"days": 4}),
         applies=conditions.check_sending,
         source="our own threshold: four days without sending are longer than a weekend with a public holiday",
@@ -129,7 +129,7 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         title="Stale draft",
         severity=Severity.INFO,
         wording="status is draft, the campaign was created more than {days} days ago, and last_activity is unknown or more than "
-        "{days} days ago; last_activity is rounded, so the shortest time that it can mean counts",
+        "{days} days ago; last_activity is rounded, and the rule uses the shortest time that it allows",
         thresholds=MappingProxyType({"days": 30}),
         applies=conditions.check_stale_draft,
         source="our own threshold: contacts and offers that are a month old need a review before use",

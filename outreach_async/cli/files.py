@@ -54,7 +54,7 @@ _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), fro
 FileKey: TypeAlias = tuple[int | str, ...]
 """The identity of a file: its device and inode. For a new file: the device and inode of its folder, and the name of the file."""
 HasFormat: TypeAlias = Callable[[Path], bool]
-"""A function that returns whether an existing file begins like a file of the format to be written."""
+"""A function that returns whether the first bytes of an existing file match the output format."""
 
 
 class OutputPath(click.Path):

@@ -340,7 +340,7 @@ CREATION_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule(
         "C7", "a contact joins the campaign that it is created with; null means no campaign", _memberships, _check_memberships
     ),
-    StatedRule("C19", "contacts can be created with the fields that all-fields lists", _full_creations, _check_accepted),
+    StatedRule("C19", "contacts can be created with every field that `all-fields` returns", _full_creations, _check_accepted),
     StatedRule("E1", "creating a duplicate contact is not an error", _skipped_creations, _check_accepted),
 )
 """The rules in the API documentation that can be tested only by creating contacts."""

@@ -63,7 +63,7 @@ class TrialCreations:
     Attributes:
         outcomes: Create requests for one contact, with their responses. The keys are the outcomes that the API documentation
             states for these requests.
-        fields: A create request with every field that all-fields lists; `None` if it lists no field.
+        fields: A create request with every field that `all-fields` returns; `None` if it returns no field.
         incomplete: Create requests that each lack one required key, by the missing key.
     """
 

@@ -240,8 +240,14 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: require_body("{}"), "body: expected bytes, got str; encode it, for example with json.dumps(value).encode()"),
     (lambda: require_body({}), "body: expected bytes, got dict; encode it, for example with json.dumps(value).encode()"),
     (lambda: require_body(None), "body: expected bytes, got None; encode it, for example with json.dumps(value).encode()"),
-    (lambda: require_target(None), "target: expected a string such as '/campaigns?page=1', got None; pass path and query"),
-    (lambda: require_target(b"/"), "target: expected a string such as '/campaigns?page=1', got bytes; pass path and query"),
+    (
+        lambda: require_target(None),
+        "target: expected a string such as '/campaigns?page=1', got None; pass a path and query",
+    ),
+    (
+        lambda: require_target(b"/"),
+        "target: expected a string such as '/campaigns?page=1', got bytes; pass a path and query",
+    ),
     *((lambda target=target: require_target(target), NO_PATH) for target in NO_PATHS),
     *((lambda target=target: require_target(target), NOT_ENCODED) for target in NO_TARGETS),
     *((lambda target=target: require_target(target), DOTS) for target in DOTTED),

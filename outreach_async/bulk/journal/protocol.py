@@ -26,8 +26,8 @@ class JournalWriter(Protocol):
     Attributes:
         resumed: Whether an earlier process started the run.
         state: State of the run: `running`, or the state in which the run ended.
-        hwm: High-water mark: the index of the first row that is not marked as about to be sent. This row and later rows were not
-            sent. With `earlier="unknown"`, however, any row may have been sent.
+        hwm: High-water mark: the index of the first unmarked row. Rows are marked before they are sent, so this row and later
+            rows were not sent. The exception is `earlier="unknown"`: then any row may have been sent.
         possibly_sent: Rows without an outcome that an earlier process may have sent.
         spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
@@ -129,10 +129,10 @@ class JournalWriter(Protocol):
         """
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows of a complete spool.
+        """Return rows from a spool that contains the whole input.
 
-        Depending on `policy`, a row is sent, or another row with the same e-mail is sent instead. In the second case, the result
-        contains the index of the other row.
+        If `policy` selects another row with the same e-mail to be sent instead of a row, the returned item for the row contains
+        the index of the other row.
 
         Args:
             first: Index of the first row.

@@ -247,10 +247,10 @@ class DatabaseWriter:
         self.spooled = rows
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows of a complete spool.
+        """Return rows from a spool that contains the whole input.
 
-        Depending on `policy`, a row is sent, or another row with the same e-mail is sent instead. In the second case, the result
-        contains the index of the other row.
+        If `policy` selects another row with the same e-mail to be sent instead of a row, the returned item for the row contains
+        the index of the other row.
         """
         keyed = policy in WHOLE_INPUT
         if keyed and not self._spool_indexed:

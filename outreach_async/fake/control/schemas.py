@@ -369,7 +369,7 @@ _OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
 
 
 def _to_json_type(annotation: Any) -> Any:
-    """Return the part of a knob's type that JSON can express: all alternatives except functions."""
+    """Return the type of a knob without its callable union members, which JSON cannot represent."""
     if get_origin(annotation) is Literal:
         return annotation
     kinds = get_args(annotation) or (annotation,)
