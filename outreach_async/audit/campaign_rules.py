@@ -97,8 +97,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         title="Live but not sending",
         severity=Severity.ERROR,
         wording="status is live, e-mails are left to send, and the time since last_activity is longer than {days} days plus the "
-        "longest wait_time of the steps; last_activity is rounded, and the rule uses the shortest time that it allows; if nothing "
-        "was sent and last_activity is unknown, the rule uses the age of the campaign",
+        "longest wait_time of the steps; last_activity is rounded, and the rule uses the shortest time that it allows; if "
+        "nothing was sent and last_activity is unknown, the rule uses the age of the campaign",
         thresholds=MappingProxyType({"days": 4}),
         applies=conditions.check_sending,
         source="our own threshold: four days without sending are longer than a weekend with a public holiday",
