@@ -24,7 +24,7 @@ from outreach_async.transport.wire import Progress
 class Slots:
     """Limits the number of rows that a bulk run processes at the same time.
 
-    A worker takes a slot before it reads a row from the input. The slot is released when the consumer receives the row's
+    A worker takes a slot before it takes the next row. The slot is released when the consumer receives the row's
     outcome. Waiting tasks are served in FIFO order.
 
     This class replaces anyio's CapacityLimiter, which is five times slower, and anyio's Semaphore, which is tied to one event

@@ -28,8 +28,8 @@ class OutreachClient:
         owner_key: API key for creating contacts; defaults to `OUTREACH_OWNER_KEY`. Reading does not need a key.
         workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`.
         transport: The transport that sends the requests: `HttpxTransport(...)`, `AiohttpTransport(...)`,
-            `HttptoolsTransport(...)`, `FakeTransport(...)` or your own transport. Pass `base_url` or `transport`, but not
-            both. Closing the client closes the transport.
+            `HttptoolsTransport(...)`, `FakeTransport(...)` or your own transport. With a `transport`, do not pass
+            `base_url`; `OUTREACH_BASE_URL` is then ignored. Closing the client closes the transport.
         headers: Header fields to send with every request.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.

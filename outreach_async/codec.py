@@ -268,7 +268,7 @@ def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
 def _keep_unknown_members(model: Any, body: bytes) -> None:
     """Decode the body again, and store its unknown fields in the newly decoded model.
 
-    If the model is a page, only the items that may have unknown fields are decoded again.
+    If the model has a list `data`, only the items that may have unknown fields are decoded again.
 
     Raises:
         MsgspecError: The value of an unknown field is not JSON. The other errors in `_DECODE_ERRORS` are possible, too.

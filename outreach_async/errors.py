@@ -4,7 +4,7 @@
      +-- InvalidRequest (also ValueError)        invalid arguments; nothing was sent
      +-- TransportError                          no complete response arrived
      +-- DeadlineExceeded (also TimeoutError)    the call's deadline passed
-     +-- UnexpectedResponse                      a response that does not match the API documentation
+     +-- UnexpectedResponse                      a response that differs from the documentation
      +-- StatusError                             a response with a status of 300 or more
      |    +-- Unauthorized                       401
      |    +-- Forbidden                          403

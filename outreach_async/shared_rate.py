@@ -72,7 +72,7 @@ _HEADROOM: Final = 1.25
 """Ratio of share to demand for a client whose demand is less than the maximum share (see `water_level`). The client can
 thus send more requests than before, so its next report shows whether its demand has risen."""
 _IDLE_SHARE: Final = 1.0
-"""Normal share of an idle client, in requests per second. It lets the client send a request at once. If the rate of all clients
+"""Minimum share of an idle client, in requests per second. It lets the client send a request at once. If the rate of all clients
 is too low, the share is smaller."""
 
 

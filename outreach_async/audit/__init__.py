@@ -106,7 +106,7 @@ extra `html`). `schema()` is the JSON schema. `write_prometheus(report, "audit.p
 
 Streaming
 ---------
-`stream` yields findings while mailboxes are being read. To limit memory, it stores no mailboxes without findings, and it pauses
+`stream` yields findings while mailboxes are being read. It stores about 50 bytes for a mailbox without findings, and it pauses
 reading until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
 domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` shows the
 numbers of mailboxes and workspaces read, the estimated time left, and the reason for a pause.

@@ -276,7 +276,7 @@ def compare_campaigns(
 def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
     """Return a copy of a row whose `planned_end` is that of the earlier row, `before`.
 
-    If `before` has no `planned_end`, or if contacts were added since the earlier report, `planned_end` is the row's own `end`.
+    If `before` is `None` or has no `planned_end`, or if contacts were added since then, `planned_end` is the row's own `end`.
     """
     if before is None or before.planned_end is None or (row.contacts or 0) > (before.contacts or 0):
         return attrs.evolve(row, planned_end=row.end)

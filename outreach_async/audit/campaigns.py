@@ -32,9 +32,9 @@ work like the rules about mailboxes: a policy can turn them off or change their 
 `Report.since` marks new and resolved findings. Findings about campaigns affect the verdict and the exit code. They deduct no
 points from a score, because scores describe mailboxes, but a critical finding limits the overall score to 40.
 
-No rule uses open rates. They are unreliable, because Apple Mail loads the images of unopened e-mails and thereby causes 50 to
-60 % of recorded opens (benchmarkemail 2025, citing Litmus). Personalized templates are not compared with A/B variants, because
-their contacts are not chosen at random. `Report.not_judged` lists both limitations.
+No rule about campaigns uses open rates. They are unreliable, because Apple Mail loads the images of unopened e-mails and thereby
+causes 50 to 60 % of recorded opens (benchmarkemail 2025, citing Litmus). Personalized templates are not compared with A/B
+variants, because their contacts are not chosen at random. `Report.not_judged` lists both limitations.
 
 Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; everything else is still checked.
 

@@ -18,7 +18,7 @@ Thresholds: TypeAlias = Mapping[str, float]
 """Thresholds of a rule, by name."""
 
 FindingState = Literal["new", "unchanged", "resolved"]
-"""State of a finding compared with an earlier audit. `resolved` means that only the earlier audit has the finding."""
+"""State of a finding compared with an earlier audit. `resolved` means that an earlier finding no longer applies."""
 
 RuleScope = Literal["mailbox", "domain", "server_ip", "workspace", "campaign", "step"]
 """Subject of a rule's findings. `domain` and `server_ip` stand for all mailboxes of a domain or server. `workspace` includes

@@ -90,8 +90,8 @@ class VariantVerdict:
         verdict: The conclusion; see the guide `outreach_async.audit.variants`.
         better: Letter of the variant that gets more replies; `None` unless the verdict is `better`.
         worse: Letters of the variants that are proven to get fewer replies than `better`.
-        evidence: The largest e-value of a pair of variants; `None` if no pair could be compared. By default, an e-value of 20
-            proves a difference between two variants.
+        evidence: The largest e-value of a pair of variants; `None` if no pair could be compared. If a step has two variants, an
+            e-value of 20 proves a difference by default.
         sends_needed: Estimated number of further e-mails per variant that would prove the difference, rounded up to two
             significant digits; `None` if unknown.
     """

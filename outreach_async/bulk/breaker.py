@@ -130,7 +130,7 @@ class Breaker:
     Attributes:
         closed: Whether attempts may start at any time.
         opens_at: The earliest time at which the next attempt may start, and not the time at which the breaker goes from closed to
-            open; minus infinity if an attempt may start now.
+            open. In the past if an attempt may start now; minus infinity while the breaker is closed.
         tripped_at: The time at which the breaker last went from closed to open.
     """
 

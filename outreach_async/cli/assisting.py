@@ -45,7 +45,7 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
 
     Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
     list campaigns, steps, mailboxes and fields, run audits and briefs, explain rules, and check rows before an import. They read
-    only the workspaces of --workspace and --allow-writes.
+    only the workspaces of --workspace and --allow-writes, but the steps of any campaign.
 
     With --allow-writes ID, an assistant can also create contacts in that workspace, at most 50 per call. A person must confirm
     every call, and fields are never overwritten. The option requires an owner key, and an assistant that supports elicitation.

@@ -35,7 +35,11 @@ OpenInput: TypeAlias = partial[File]
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare the options for reading a file. The command receives `open_input`, which applies these options."""
 
-    @click.option("--encoding", metavar="NAME", help="Encoding of a CSV or JSON Lines file, such as cp1252.  [default: UTF-8]")
+    @click.option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of a CSV or JSON Lines file, such as cp1252.  [default: that of the byte order mark, or UTF-8]",
+    )
     @click.option("--sheet", metavar="NAME", help="Sheet of a workbook.  [default: the first visible one]")
     @click.option("--format", "format_", type=click.Choice(FORMATS), help="File format.  [default: detected]")
     @wraps(command)
@@ -54,7 +58,7 @@ _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), fro
 FileKey: TypeAlias = tuple[int | str, ...]
 """The identity of a file: its device and inode. For a new file: the device and inode of its folder, and the name of the file."""
 HasFormat: TypeAlias = Callable[[Path], bool]
-"""A function that returns whether the first bytes of an existing file match the output format."""
+"""A function that returns whether an existing file looks like a file of the output format."""
 
 
 class OutputPath(click.Path):

@@ -11,7 +11,7 @@ The suite has a test for each documented rule that can be tested. It reads up to
 campaigns, and up to 8,000 mailboxes. To check `total_found` for lists of any length, the suite also reads the last page of each
 list, and requests one page past the end. A percentage below 0 or above 100 counts as a violation, too.
 
-For each question that the documentation leaves open, `outreach_async.fake.Behaviour` has a setting, called a knob. The suite
+For many questions that the documentation leaves open, `outreach_async.fake.Behaviour` has a setting, called a knob. The suite
 finds out which value of each knob matches the service, and writes these values to the file `behaviour.toml`. To configure a fake
 with these values, load the file with `outreach_async.fake.behaviour.load_behaviour`. A later run fails if the measured value of a
 knob has changed.
@@ -47,7 +47,7 @@ Limits of the measurement, by knob:
     unknown_custom, unknown_body        `ignore` and `store` look the same: no operation reads a contact back
     reenrol                             `noop` and `restart` look the same, because contacts join only a draft campaign
     rate_limit, max_in_flight           not measured, to limit the load; the report shows whether a request was throttled
-    over_max                            `clamp` and `serve` look the same with few mailboxes and few campaigns
+    over_max                            `clamp` and `serve` look the same with up to 2,000 mailboxes, unless campaigns are clamped
     campaign_max_display                not measured if `over_max` is `serve`; with `clamp`, not measured with few campaigns
     email_key                           `lower` and `gmail` look the same without an address at gmail.com
     numbers, list_date                  with few values, a single form looks the same as `mixed`

@@ -220,7 +220,7 @@ PAGE_RULES: Final[tuple[StatedRule, ...]] = (
     StatedRule("P1-total", "total_found is the number of items on all pages", _further_pages, _check_total_found),
     StatedRule(
         "P1-end",
-        "a page with a number above total_pages is empty, or repeats items of other pages",
+        "a page past the end is refused, is empty, or repeats items of other pages",
         _sequences_with_end,
         _check_end,
     ),

@@ -408,7 +408,7 @@ def interpret_refusal(response: Response) -> KnobFinding:
         return observed("html", f"{body} is HTML")
     if kind == "text/plain":
         return observed("text", f"{body} is plain text")
-    return unobserved(f"{body} is not JSON, HTML or plain text")
+    return unobserved(f"{body} is not a JSON object, HTML or plain text")
 
 
 def probe_auth(site: Site) -> Dialogue[KnobFinding]:

@@ -203,12 +203,12 @@ def probe_missing_campaign(site: Site) -> Dialogue[KnobFinding]:
     empty = is_accepted((yield site.creation(site.address("empty-campaign"), options={"campaign": ""})))
     if left_out != empty:
         how = (
-            "without a campaign was accepted, but a request with an empty campaign"
+            "without the key campaign was accepted, but a request with an empty campaign"
             if left_out
-            else "with an empty campaign was accepted, but a request without a campaign"
+            else "with an empty campaign was accepted, but a request without the key campaign"
         )
         return unobserved(f"a create request {how} was refused; no value of this knob matches this behaviour")
-    how = "a create request without a campaign and one with an empty campaign were both"
+    how = "a create request without the key campaign and one with an empty campaign were both"
     return observed("null", f"{how} accepted") if left_out else observed("reject", f"{how} refused")
 
 

@@ -300,7 +300,7 @@ class WorldBuilder(ABC):
 
         Raises:
             TypeError: The name of a field is unknown, or a value cannot be written as JSON.
-            ValueError: The workspace does not exist.
+            ValueError: The workspace does not exist, or a number is not finite.
 
         Example:
             ```python
@@ -327,7 +327,7 @@ class WorldBuilder(ABC):
 
         Raises:
             TypeError: The name of a field is unknown, or a value cannot be written as JSON.
-            ValueError: The workspace does not exist.
+            ValueError: The workspace does not exist, or a number is not finite.
 
         Example:
             ```python
@@ -367,8 +367,8 @@ class WorldBuilder(ABC):
                 string of letters, or a non-empty list of letters and mappings. Such a mapping has fields of a template, and
                 optionally the template's own `rates`. `sent` is the number of e-mails to distribute over the templates; their
                 opens and replies are generated.
-            contacts: Number of contacts of the campaign, not including those that `add_contacts` adds. By default, the number of
-                e-mails that step 1 has sent or has left to send.
+            contacts: Number of contacts of the campaign, not including those that `add_contacts` or requests add. By default, the
+                number of e-mails that step 1 has sent or has left to send.
             bounces_num: Number of bounced e-mails; by default generated for steps with `sent`, and 0 otherwise.
             interested_num: Number of interested replies; by default generated for steps with `sent`, and 0 otherwise.
             created: Creation time in Unix seconds; now if not given.
@@ -484,7 +484,7 @@ class WorldBuilder(ABC):
 
         Raises:
             TypeError: The name of a field is unknown, the field cannot be changed, or its value cannot be written as JSON.
-            ValueError: The mailbox does not exist.
+            ValueError: The mailbox does not exist, or a number is not finite.
 
         Example:
             ```python

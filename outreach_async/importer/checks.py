@@ -260,7 +260,7 @@ def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
 def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
     """Return three mappings whose values are two-letter country codes, such as `DE`.
 
-    The keys of the first mapping are the same codes in lower case. The keys of the second are country names, normalized by
+    The keys of the first mapping are the same codes in lower case. The keys of the second are country names, normalised by
     `fold_name`. The keys of the third are three-letter codes in lower case.
     """
     rows = [line.split("\t") for line in _read_table("countries.tsv").splitlines()]

@@ -489,8 +489,8 @@ async def columns_for(
 ) -> Columns:
     """Map each column to a field, as `map_columns` does.
 
-    The client requests the workspace's fields only if a column cannot be mapped without them, or the code in an override
-    belongs to neither a standard nor a custom field.
+    The client requests the workspace's fields only if a column cannot be mapped without them, or the code in an override is
+    not `ignore` and belongs to neither a standard nor a custom field.
     If `client` is `None`, columns are mapped without the workspace's fields.
 
     Raises:

@@ -204,7 +204,7 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "
 def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[Reject]]:
     """Return the columns and the failed rows of a run whose journal stores the input (`spool=True`).
 
-    The columns are field codes. The journal does not store the values of invalid rows, so the cells of these rows are empty.
+    The columns are field codes. The journal does not store the values of rows that can never be sent, so their cells are empty.
 
     Raises:
         InvalidRequest: The journal does not exist.

@@ -228,7 +228,7 @@ class Row(Mapping[str, Any]):
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
         cells: The cells of the row, as strings.
         members: The values by field code; blank cells are omitted.
-        fault: The reason why the row cannot be sent, such as a wrong number of cells; `None` if reading found no such reason.
+        fault: The reason why the row cannot be sent: reading it or a check found an error; `None` if neither found one.
         warnings: Problems found while reading; the row can still be sent.
 
     Example:

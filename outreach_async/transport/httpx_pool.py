@@ -243,7 +243,7 @@ class _HttpxConnection:
 
     Attributes:
         extensions: The `extensions` to pass with the next request.
-        is_clean: Whether the connection was open and had no unexpected bytes after the last response.
+        is_clean: Whether the connection seemed to be open and without unexpected bytes after the last response.
     """
 
     def __init__(self, transport: Any) -> None:

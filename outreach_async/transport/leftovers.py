@@ -94,7 +94,7 @@ class ConnectionMonitor:
             closing: Whether the response announces that the server will close the connection.
 
         Returns:
-            Whether it is certain that the connection is open and has no unexpected bytes.
+            Whether the connection seems to be open and without unexpected bytes. Also `False` if its state is unknown.
 
         Raises:
             TransportError: Bytes were found, and the response is not the first on its connection.

@@ -20,7 +20,7 @@ class TrustSettings:
     """The certificates that a transport trusts.
 
     The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` are read once, when the transport is made. They have the same
-    meaning as in httpx. If all three attributes are `None`, the transport trusts the default certificates of its HTTP library.
+    meaning as in httpx. If all three attributes are `None`, the transport trusts the default certificates; see `get_context`.
 
     Attributes:
         ssl_context: An SSL context that the user passed, which overrides the other settings; `None` if the user passed none.

@@ -207,7 +207,7 @@ def test_the_key_is_in_no_task_log_page_or_result(
         for page in ("json/counts.json", "health"):
             with urllib.request.urlopen(f"{base}/{page}") as response:  # noqa: S310 - on loopback
                 scanned.append(response.read())
-    assert len(scanned) > 15
+    assert len(scanned) > 10
     assert [content for content in scanned if KEY.encode() in content] == []
 
 

@@ -40,7 +40,7 @@ The command `outreach-async brief --since last.json` does the same. The file is 
 Workspaces that cannot be read
 ------------------------------
 If a workspace cannot be read completely, `build_baseline` takes the missing data from the earlier report. This data consists of
-the findings that were not checked again, and the numbers of campaigns. `Report.last_read` contains the time of this data.
+the findings that were not checked again, the numbers of campaigns, and the score. `Report.last_read` has the time of this data.
 
 The next brief that can read the workspace compares it with this data. Therefore, each finding is reported as new only once, and
 each increase of a number is counted exactly once. If a number has decreased, the brief contains `None` instead of an increase.
@@ -364,7 +364,7 @@ def build_baseline(report: Report, earlier: Report | None = None) -> Report | No
     """Return the report to compare the next brief with. This function performs no I/O.
 
     The baseline contains the data of `report`. Data that could not be read this time is taken from `earlier`. This applies to
-    findings, numbers of campaigns, and scores of workspaces.
+    findings, numbers of campaigns, and the scores of workspaces that could not be read completely.
 
     Args:
         report: The report of an audit.

@@ -136,8 +136,8 @@ class FigureChange:
     """A number that changed since an earlier audit, prepared for display.
 
     Attributes:
-        name: Name of the mailbox, domain, server or workspace that the number describes; `Overall` for the whole audit.
-        has_name: Whether `name` is the name of a mailbox, domain, server or workspace; false for `Overall`.
+        name: Name of the mailbox, campaign, domain, server or workspace that the number describes; `Overall` for the whole audit.
+        has_name: Whether `name` is the name of a mailbox, campaign, domain, server or workspace; false for `Overall`.
         figure: Display name of the number, such as `daily limit`.
         before: Earlier value.
         after: Current value.

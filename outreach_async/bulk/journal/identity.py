@@ -19,8 +19,8 @@ from outreach_async.validation import masked_repr
 JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
 Earlier: TypeAlias = Literal["known", "unknown"]
-"""Determines which rows of a resumed run count as possibly sent. With `known`, these are the rows that are marked in the journal
-but have no outcome. With `unknown`, these are all rows without an outcome."""
+"""Determines which rows of a resumed run may count as possibly sent. With `known`, only rows that are marked in the journal and
+have no outcome may count. With `unknown`, all rows without an outcome count."""
 
 END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 """The states in which a run can end."""

@@ -155,7 +155,7 @@ class ObjectDatabase(Database):
         return now if self._failure is not None or now - self.last_write > _HEARTBEAT_INTERVAL else None
 
     def close(self) -> None:
-        """Close the connection; later calls raise JournalError."""
+        """Close the connection. Later calls of other methods raise JournalError."""
         self._failure = (f"journal {self.name} is closed; open it again", None)
         with suppress(sqlite3.Error):
             self._db.close()

@@ -67,8 +67,6 @@ _MAX_FAILURES: Final = 3
 may be the cause, and the count starts again."""
 _WITHOUT_LOG: Final = "mode=ro&immutable=1"
 """URI parameters to open a journal without its log."""
-_WITHOUT_INDEX: Final = f"mode=ro&vfs={'win32' if os.name == 'nt' else 'unix'}-none"
-"""URI parameters to open a journal whose log has no index. SQLite then builds the index in memory, and uses no locks."""
 _LOG_HEADER_SIZE: Final = 32
 _LOG_MAGIC: Final = (0x377F0682, 0x377F0683)
 _EXTERNAL_CODES: Final = frozenset(
@@ -388,17 +386,14 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: st
         DamagedJournalError: The journal is damaged.
         JournalError: The journal cannot be read at the moment.
     """
-    # A result counts if SQLite's locks protected it (the log had an index), or if the files are the same before and after. A
+    # A result counts if SQLite's locks protected it (there was a log), or if the files are the same before and after. A
     # failure counts only if the files stayed the same several times: otherwise a writer may have changed them meanwhile.
     failures = 0
     for _ in range(_MAX_ATTEMPTS):
         before = _JournalFiles.of(path)
-        _require_readable(path, before)
-        # The index of the log is missing if the journal was copied without it, or if a process was killed while it closed the
-        # journal. In both cases no process writes.
-        locked = before.has_valid_log and before.has_index
+        _require_readable(path, before, mode)
         try:
-            result = _query_files(path, before, query, _WITHOUT_INDEX if before.has_valid_log and not locked else mode)
+            result = _query_files(path, before, query, mode)
         except OutreachError:
             raise
         except (sqlite3.Error, *DECODING_ERRORS) as error:
@@ -406,7 +401,7 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: st
             if failures == _MAX_FAILURES:
                 raise read_error(path, error) from error
         else:
-            if locked or _JournalFiles.of(path) == before:
+            if before.has_valid_log or _JournalFiles.of(path) == before:
                 return result
             failures = 0
     raise JournalError(f"journal {path} changes faster than it can be read; try again")
@@ -422,8 +417,6 @@ def _query_files(path: Path, files: _JournalFiles, query: Callable[[sqlite3.Conn
 
 def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T]) -> T:
     with closing(connect(path, mode)) as db:
-        if mode == _WITHOUT_INDEX:
-            db.execute("PRAGMA locking_mode = EXCLUSIVE")  # otherwise, SQLite needs a file for the index
         _require_format(path, db)
         db.execute("BEGIN")
         return query(db)
@@ -471,11 +464,13 @@ def _has_valid_header(log: Path) -> bool:
     return (one, two) == struct.unpack(">2I", header[24:])
 
 
-def _require_readable(path: Path, files: _JournalFiles) -> None:
+def _require_readable(path: Path, files: _JournalFiles, mode: str) -> None:
     if files.file is None:
         raise InvalidRequest(f"journal: {path} does not exist; pass the path of a journal")
     if files.file[1] == 0:
         raise empty_error(path)
+    if files.has_valid_log and not files.has_index and "readonly_shm" in mode:
+        raise JournalError(f"journal {path}: {path.name}-shm, the index of its log, is missing; copy it too, or resume the run")
 
 
 def _require_format(path: Path, db: sqlite3.Connection) -> None:
