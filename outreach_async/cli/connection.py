@@ -112,7 +112,7 @@ def _create_transport(options: Options, max_in_flight: int) -> Transport:
     if options.backend == "aiohttp":
         from outreach_async.transport.aiohttp import AiohttpTransport
 
-        return AiohttpTransport(base_url)
+        return AiohttpTransport(base_url, max_in_flight=max_in_flight)
     if options.backend == "httptools":
         from outreach_async.transport.httptools import HttptoolsTransport
 

@@ -66,7 +66,7 @@ class SpreadOptions:
         """Open a file of a plan, if the version of the file is still the one recorded in the plan.
 
         Raises:
-            InvalidRequest: The file has changed or cannot be read, or an option does not apply to the file's format.
+            InvalidRequest: The file has changed or cannot be read, or an option does not fit the file.
         """
         source = open_location(location, version)
         return open_source(source, encoding=self.encoding, sheet=self.sheet, format=self.format)

@@ -101,7 +101,7 @@ class Connection:
         if self.backend == "aiohttp":
             from outreach_async.transport.aiohttp import AiohttpTransport
 
-            return AiohttpTransport(self.base_url)
+            return AiohttpTransport(self.base_url, max_in_flight=self.concurrency)
         if self.backend == "httptools":
             from outreach_async.transport.httptools import HttptoolsTransport
 

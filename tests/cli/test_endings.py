@@ -23,6 +23,7 @@ from rich.console import Console
 from support.cli import KEY, Shell, save_contacts
 
 from outreach_async.cli.app import run
+from outreach_async.cli.connection import _create_transport
 from outreach_async.cli.files import explain_write_errors
 from outreach_async.cli.messages import to_printable, translate_arguments
 from outreach_async.cli.options import Options
@@ -60,6 +61,16 @@ def test_shared_options_may_be_on_either_side_and_the_later_wins(shell: Shell, s
 @pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp", "httptools"])
 def test_every_backend_reaches_the_service(shell: Shell, server_options: tuple[str, ...], backend: str) -> None:
     assert shell.json("fields", "--backend", backend, *server_options)[1]["count"] == 37
+
+
+@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp", "httptools"])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_every_backend_allows_the_concurrency_of_the_command(backend: str) -> None:
+    values = dict.fromkeys(("owner_key", "as_json", "timeout", "rate")) | {"workspaces": (), "headers": ()}
+    options = Options.of({**values, "base_url": "http://127.0.0.1:1", "backend": backend}, {})
+    transport: Any = _create_transport(options, 200)
+    await transport.aclose()
+    assert transport.max_in_flight == 200
 
 
 def test_a_backend_without_proxies_names_one_with_proxies(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

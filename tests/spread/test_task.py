@@ -230,6 +230,14 @@ def test_a_connection_checks_its_values(values: dict[str, Any], message: str) ->
 
 
 @pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp", "httptools"])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_every_backend_allows_as_many_requests_as_the_connection(backend: Any, connection: Connection) -> None:
+    transport: Any = attrs.evolve(connection, backend=backend, concurrency=200)._create_transport()
+    await transport.aclose()
+    assert transport.max_in_flight == 200
+
+
+@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp", "httptools"])
 def test_a_part_is_imported_over_every_backend(
     backend: Any, made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
 ) -> None:
