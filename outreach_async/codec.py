@@ -34,9 +34,9 @@ _LARGE_BODY: Final = 2**20
 """Body size in bytes above which only the first fault is reported."""
 
 _MIN_BYTES_PER_COMMA: Final = 16
-"""Minimum number of bytes per comma that a large page must have to be decoded item by item.
+"""A large page is decoded item by item only if it has at least this many bytes per comma.
 
-Commas separate the items, so this minimum limits the number of items. Each item takes 64 bytes of memory.
+Commas separate the items, so this limits the number of items. Each item takes 64 bytes of memory.
 """
 
 _MAX_FAULTS: Final = 10_000

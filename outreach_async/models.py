@@ -29,7 +29,7 @@ def _to_datetime(field: str, seconds: Number) -> datetime:
     try:
         return _EPOCH + timedelta(seconds=seconds)
     except (ValueError, OverflowError):
-        message = f"{field}: expected a Unix time in the years 1 to 9999, got {seconds}; read {field} instead of the datetime"
+        message = f"{field}: expected a Unix time in the years 1 to 9999, got {seconds}; use the number in {field}"
         raise ValueError(message) from None
 
 

@@ -247,9 +247,9 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         title="Unknown placeholder",
         severity=Severity.ERROR,
         others=(Severity.WARNING,),
-        wording="a live template has a placeholder in double curly braces that is not the code of a field of the workspace; "
-        "only steps that contacts still have to go through and steps of drafts are checked; error if the placeholder resembles "
-        "such a code, otherwise warning",
+        wording="a live template has a placeholder in double curly braces that matches no field code of the workspace; the rule "
+        "checks the steps of drafts, and other steps only if contacts still have to go through them; the severity is error if "
+        "the placeholder resembles a field code, otherwise warning",
         applies=conditions.check_placeholders,
         source='section "Workspace field" of the API documentation lists every field and variable of a workspace',
         remedy="Correct the placeholder, or create the field; until then, recipients may see the placeholder itself.",
@@ -258,9 +258,9 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         id="OA230",
         title="A variant gets more replies",
         severity=Severity.INFO,
-        wording="contacts still have to go through the step, and a live variant gets more replies than another; the evidence for "
-        "this (e-value) must be at least {odds} times the number of pairs of variants; two variants are compared only if their "
-        "numbers of e-mails sent differ by at most {difference:.1%}",
+        wording="contacts still have to go through the step, and a live variant gets more replies than another, with an e-value "
+        "of at least {odds} times the number of pairs of variants; two variants are compared only if the numbers of e-mails that "
+        "they sent differ by at most {difference:.1%}",
         thresholds=MappingProxyType({"odds": 20, "difference": 0.10}),
         applies=conditions.check_variants,
         source="if two variants have the same reply rate, their e-value reaches 20 in at most 5 % of tests, even if it is "

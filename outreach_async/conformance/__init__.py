@@ -45,10 +45,10 @@ Limits of the measurement, by knob:
 
     overwrite_unsent, overwrite_blank   not measured: no operation reads a contact back
     unknown_custom, unknown_body        `ignore` and `store` look the same: no operation reads a contact back
-    reenrol                             `noop` and `restart` look the same, because contacts join only a draft campaign
+    reenrol                             `noop` and `restart` look the same, because contacts can join only drafts
     rate_limit, max_in_flight           not measured, to limit the load; the report shows whether a request was throttled
-    over_max                            `clamp` and `serve` look the same with up to 2,000 mailboxes, unless campaigns are clamped
-    campaign_max_display                not measured if `over_max` is `serve`; with `clamp`, not measured with few campaigns
+    over_max                            `clamp` and `serve` look the same if no list has more items than its maximum `display`
+    campaign_max_display                not measured if `over_max` is `serve`, or if it is `clamp` and there are few campaigns
     email_key                           `lower` and `gmail` look the same without an address at gmail.com
     numbers, list_date                  with few values, a single form looks the same as `mixed`
     percent_digits                      with few values, 1 and 2 decimal places look the same

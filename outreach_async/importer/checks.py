@@ -119,8 +119,8 @@ def check_phone(number: tuple[str, str | None]) -> str | None:
     """Return the problem with a phone number; `None` if the number is valid.
 
     Args:
-        number: The phone number, and the two-letter code of the row's country. The country is used if the phone number has no
-            calling code.
+        number: A pair of the phone number and the two-letter code of the row's country. The country is used if the phone
+            number has no calling code.
     """
     text, country = number
     return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)

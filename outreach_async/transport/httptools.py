@@ -142,7 +142,7 @@ class HttptoolsTransport:
         return open_pool(origin, self.max_in_flight, self._max_answer)
 
     def _get_pool(self) -> HttptoolsPool:
-        """Return the pool of the running event loop. It is cached: `LoopLocal.get` takes seven times as long on asyncio."""
+        """Return the pool of the running event loop. The last pool is cached, because `LoopLocal.get` is slow on asyncio."""
         pool = self._last_pool
         if pool is None or not pool.is_current() or self._pool.is_inherited:
             pool = self._last_pool = self._pool.get()

@@ -131,7 +131,7 @@ class Transport(Protocol):
         """Send the request and read the complete response, whatever its status.
 
         Raises:
-            TransportError: No complete response arrived. The error's `maybe_sent` agrees with `progress`.
+            TransportError: No complete response arrived. `maybe_sent` of the error follows from `progress`.
         """
 
     async def aclose(self) -> None:

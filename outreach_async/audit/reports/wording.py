@@ -64,10 +64,10 @@ def format_date(at: Number | None) -> str:
 
 
 def figure_name(name: str) -> str:
-    """Return the display name of a number in a report, such as `sent in 30 days`.
+    """Return the display name of a metric, such as `sent in 30 days`.
 
     Args:
-        name: Name of the number in the report, such as `sent_30days` or `score`.
+        name: Name of the metric in the report, such as `sent_30days` or `score`.
     """
     return _FIGURE_NAMES.get(name) or replace_unprintable(name.replace("_", " "))
 

@@ -145,7 +145,7 @@ class Journal(JournalReader):
         return FileWriter.open(self.path, identity, resume=resume, earlier=earlier)
 
     def writer_thread(self) -> WriterThread:
-        """Return a new `WriterThread`, which runs the calls of the journal's writer."""
+        """Return a new `WriterThread`, the thread on which the methods of the journal's writer run."""
         return WriterThread(inline=self.inline)
 
     def __repr__(self) -> str:

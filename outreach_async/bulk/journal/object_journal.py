@@ -321,7 +321,7 @@ class ObjectJournal(JournalReader):
         return ObjectWriter.open(self.objects, self.url, identity, resume=resume, earlier=earlier, clock=self.clock)
 
     def writer_thread(self) -> WriterThread:
-        """Return a new `WriterThread`, which runs the calls of the journal's writer."""
+        """Return a new `WriterThread`, the thread on which the methods of the journal's writer run."""
         return WriterThread(inline=self.inline)
 
     def __repr__(self) -> str:

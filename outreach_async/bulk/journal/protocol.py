@@ -234,4 +234,4 @@ class JournalStore(Protocol):
         """
 
     def writer_thread(self) -> WriterThread:
-        """Return a new `WriterThread`, which runs the calls of the journal's writer."""
+        """Return a new `WriterThread`, the thread on which the methods of the journal's writer run."""
