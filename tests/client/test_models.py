@@ -375,7 +375,7 @@ def test_an_end_given_as_a_string_has_no_datetime(text: str) -> None:
 def test_a_time_that_no_datetime_can_represent_is_named(seconds: float) -> None:
     mailbox: Mailbox = model_with(Mailbox, created_at=seconds)
     with pytest.raises(
-        ValueError, match=f"^created_at: expected a Unix time in .*, got {re.escape(str(seconds))}; read created_at"
+        ValueError, match=f"^created_at: expected a Unix time in .*, got {re.escape(str(seconds))}; use the number in created_at"
     ):
         _ = mailbox.created_datetime
 
