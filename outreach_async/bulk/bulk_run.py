@@ -163,8 +163,8 @@ class BulkRun:
         """
         is_raising = kind is not None
         try:
-            if self._outcomes.under_way:
-                self._group.cancel_scope.cancel()
+            # Also at the end of the run: a task that reads ahead may still wait for rows that are no longer needed.
+            self._group.cancel_scope.cancel()
             # The block's exception is not passed to the task group, which would wrap it in an exception group.
             await self._group.__aexit__(None, None, None)
         except BaseException:

@@ -232,11 +232,6 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             group.start_soon(self._run_worker, worker)
 
     @property
-    def under_way(self) -> bool:
-        """True until every row has been processed and its outcome has been recorded."""
-        return self._active_workers > 0 or not self._recording_done or not self._input_exhausted
-
-    @property
     def report(self) -> outcomes.BulkReport:
         """The counts of the outcomes returned so far, including outcomes of earlier processes if a journal is resumed."""
         # `_measured_at` moves only when the consumer waits for an outcome, so the duration of a finished run no longer grows.

@@ -208,6 +208,7 @@ def test_ctrl_c_cancels_the_requests_in_flight_and_closes_the_client(many: bool)
     assert not set(threading.enumerate()) - before
 
 
+@pytest.mark.thorough
 def test_a_run_that_ctrl_c_interrupted_can_be_resumed(fake: FakeService, client: SyncClient, tmp_path: Path) -> None:
     journal = tmp_path / "run.db"
 
@@ -226,6 +227,7 @@ def test_a_run_that_ctrl_c_interrupted_can_be_resumed(fake: FakeService, client:
 # Bulk creation
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1750])
 @pytest.mark.parametrize("order", ["completion", "input"])
 def test_every_row_has_one_outcome(fake: FakeService, client: SyncClient, count: int, order: Any) -> None:
@@ -249,6 +251,16 @@ def test_a_journal_can_be_read_and_finished_runs_are_reported_again(client: Sync
         client.contacts.create_many(rows, **options).wait()
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("options", [{"spool": True}, {"repeats": "last"}, {"repeats": "coalesce"}], ids=str)
+def test_a_finished_run_of_many_rows_is_reported_again(client: SyncClient, tmp_path: Path, options: Any) -> None:
+    options = {**options, "journal": tmp_path / "run.db"}
+    report = client.contacts.create_many(emails(3000), **options).wait()
+    again = client.contacts.create_many(emails(3000), **options, resume=True).wait()
+    assert (again.outcomes, again.rows) == (report.outcomes, 3000)
+
+
+@pytest.mark.thorough
 def test_rows_are_read_in_the_thread_of_the_caller(client: SyncClient) -> None:
     connection = sqlite3.connect(":memory:")  # raises in any other thread
     connection.execute("CREATE TABLE people (email TEXT)")

@@ -165,6 +165,7 @@ def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str
         suffixes: Suffixes of the files to rename, in this order. The empty suffix denotes the journal itself and must be last.
             If the process is killed before it renames the journal, the next run finds the journal without its log, and reports
             the damage.
+            Until the journal is renamed, its lock keeps another run from creating a new journal, whose log would be renamed here.
 
     Raises:
         OSError: A file cannot be renamed.
