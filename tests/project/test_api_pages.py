@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from support.docs import GUIDES, PACKAGES, examples_of, methods, module_docs, properties, public
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -31,6 +33,7 @@ def page(site: Path, module: str) -> str:
     return (site / f"{module.replace('.', '/')}.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_has_its_page_with_its_methods_and_properties(site: Path, package: str) -> None:
     text = page(site, package)

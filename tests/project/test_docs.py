@@ -34,6 +34,7 @@ from support.docs import (
     raised_errors,
     run_example,
 )
+from support.tables import check_rows
 
 from outreach_async import NewContact
 from outreach_async.audit import Policy
@@ -94,46 +95,57 @@ SHORT = list(short_examples())
 GUIDE_BLOCKS = list(guides())
 
 
-@pytest.mark.parametrize("named", [*NAMES, *CALLED], ids=lambda named: named.id)
-def test_a_public_name_has_a_docstring_with_one_example(named: Named) -> None:
-    text = text_of(named)
-    assert text, "no docstring"
-    assert not text.startswith(f"{getattr(named.value, '__name__', '')}("), "attrs made it up"
-    assert len(examples_of(text)) == 1, "no example, or more than one"
+def test_a_public_name_has_a_docstring_with_one_example() -> None:
+    def check(named: Named) -> None:
+        text = text_of(named)
+        assert text, "no docstring"
+        assert not text.startswith(f"{getattr(named.value, '__name__', '')}("), "attrs made it up"
+        assert len(examples_of(text)) == 1, "no example, or more than one"
+
+    check_rows(((named,) for named in [*NAMES, *CALLED]), check)
 
 
-@pytest.mark.parametrize("named", [each for kind in CLASSES for each in properties(kind)], ids=lambda named: named.id)
-def test_a_property_has_a_docstring(named: Named) -> None:
-    assert named.doc
+def test_a_property_has_a_docstring() -> None:
+    def check(named: Named) -> None:
+        assert named.doc
+
+    check_rows(((each,) for kind in CLASSES for each in properties(kind)), check)
 
 
-@pytest.mark.parametrize("named", [each for each in CLASSES if attrs.has(each.value)], ids=lambda named: named.id)
-def test_every_attribute_of_a_value_is_documented(named: Named) -> None:
-    documented = set(re.findall(r"^    (\w+): ", named.doc, re.MULTILINE))
-    fields = {
-        field.alias
-        for field in attrs.fields(named.value)
-        if field.init and not field.inherited and not field.name.startswith("_")
-    }
-    if named.value is NewContact:  # thirty of its fields are documented in one sentence
-        fields = {"email", "first_name", "custom", "extra"}
-    assert fields <= documented
+def test_every_attribute_of_a_value_is_documented() -> None:
+    def check(named: Named) -> None:
+        documented = set(re.findall(r"^    (\w+): ", named.doc, re.MULTILINE))
+        fields = {
+            field.alias
+            for field in attrs.fields(named.value)
+            if field.init and not field.inherited and not field.name.startswith("_")
+        }
+        if named.value is NewContact:  # thirty of its fields are documented in one sentence
+            fields = {"email", "first_name", "custom", "extra"}
+        assert fields <= documented
+
+    check_rows(((each,) for each in CLASSES if attrs.has(each.value)), check)
 
 
-@pytest.mark.parametrize("named", [each for each in DEFINED if not inspect.isclass(each.value)], ids=lambda named: named.id)
-def test_errors_that_a_call_raises_are_in_its_docstring(named: Named) -> None:
-    _, _, documented = named.doc.partition("Raises:\n")
-    assert all(f"{name}:" in documented for name in raised_errors(named.value))
-    assert documented or not checks_arguments(named.value)
+def test_errors_that_a_call_raises_are_in_its_docstring() -> None:
+    def check(named: Named) -> None:
+        _, _, documented = named.doc.partition("Raises:\n")
+        assert all(f"{name}:" in documented for name in raised_errors(named.value))
+        assert documented or not checks_arguments(named.value)
+
+    check_rows(((each,) for each in DEFINED if not inspect.isclass(each.value)), check)
 
 
-@pytest.mark.parametrize("named", [*NAMES, *CALLED], ids=lambda named: named.id)
-def test_a_time_has_its_unit(named: Named) -> None:
-    for name, meaning in re.findall(r"^    (\w+): (.*(?:\n        .*)*)", text_of(named), re.MULTILINE):
-        if name in SECONDS:
-            assert re.search(r"[Ss]econds|HTTP date|Duration|How .*Retry-After", meaning), f"{name}: {meaning}"
+def test_a_time_has_its_unit() -> None:
+    def check(named: Named) -> None:
+        for name, meaning in re.findall(r"^    (\w+): (.*(?:\n        .*)*)", text_of(named), re.MULTILINE):
+            if name in SECONDS:
+                assert re.search(r"[Ss]econds|HTTP date|Duration|How .*Retry-After", meaning), f"{name}: {meaning}"
+
+    check_rows(((named,) for named in [*NAMES, *CALLED]), check)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("code", "scope", "backend"),
     [
@@ -168,6 +180,7 @@ def served(url_and_world: tuple[str, FakeService], monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("served")
 @pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in GUIDE_BLOCKS])
 def test_a_program_of_a_guide_prints_what_it_says(code: str) -> None:

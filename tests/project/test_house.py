@@ -1,25 +1,22 @@
-"""The rules of the project: imports, sizes, types, lint, and which modules send."""
+"""The rules of the project that no linter checks: sizes, names, cycles of imports, and which modules send."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import graphlib
-import os
 import re
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "outreach_async"
-TOOLS = Path(sys.executable).parent
-
 
 SMALL_MODULES = {
     "__main__.py": "runs the command, or says how to install it, without importing click",
@@ -43,14 +40,6 @@ REPEATED_MODULE_NAMES = {
 """Module names used more than once, with both meanings. No module imports two modules of one name."""
 
 
-def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a tool. Its coverage is not measured, because that slows mypy down."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    return subprocess.run(
-        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False, env={**inherited, **environment}
-    )
-
-
 def functions() -> Iterator[tuple[str, int]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -64,23 +53,6 @@ def functions() -> Iterator[tuple[str, int]]:
 def import_graph() -> grimp.ImportGraph:
     """Return every import of the package, including those inside functions and those for type checkers."""
     return grimp.build_graph("outreach_async", cache_dir=None)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["lint-imports"],
-        ["ruff", "check", "."],
-        ["ruff", "format", "--check", "."],
-        ["mypy"],
-        ["pyright", "tests/project/typed_user.py"],
-    ],
-    ids=" ".join,
-)
-def test_the_linters_and_type_checkers_find_nothing(command: list[str]) -> None:
-    path = os.pathsep.join((str(TOOLS), os.environ["PATH"]))  # pyright asks the first Python on PATH for installed packages
-    done = run(TOOLS / command[0], *command[1:], PATH=path, PYRIGHT_PYTHON_IGNORE_WARNINGS="1")
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_ignore_comment_has_a_reason() -> None:

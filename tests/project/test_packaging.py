@@ -15,6 +15,8 @@ from support.environments import create_environment, install
 
 import outreach_async
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 
 

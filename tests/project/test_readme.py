@@ -45,6 +45,7 @@ def test_the_first_two_blocks_are_one_line_commands() -> None:
     assert "pytest" in tests
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "recipe", [block for block in blocks("python") if "def test_" not in block], ids=lambda block: f"{len(block)}"
 )
@@ -58,6 +59,7 @@ def test_a_recipe_runs_unchanged(recipe: str, environment: dict[str, str], tmp_p
     assert environment["OUTREACH_OWNER_KEY"] not in done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_the_command_of_every_morning_runs_unchanged_day_after_day(environment: dict[str, str], tmp_path: Path) -> None:
     (line,) = re.findall(r"^outreach-async (brief .*)$", "\n".join(blocks("bash")), re.MULTILINE)
     command = f"{sys.executable} -m outreach_async {line}"
@@ -68,6 +70,7 @@ def test_the_command_of_every_morning_runs_unchanged_day_after_day(environment: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["brief.html", "brief.md", "last.json"]
 
 
+@pytest.mark.thorough
 def test_the_recipe_for_tests_is_a_test_that_passes(tmp_path: Path) -> None:
     (recipe,) = [block for block in blocks("python") if "def test_" in block]
     path = tmp_path / "test_recipe.py"
@@ -94,6 +97,7 @@ def test_there_are_five_recipes() -> None:
     assert len(re.findall(r"^\*\*.*\*\*", TEXT.partition("## Recipes")[2].partition("\n## ")[0], re.MULTILINE)) == 5
 
 
+@pytest.mark.nightly
 def test_the_shell_examples_use_existing_commands_and_options() -> None:
     lines = re.findall(r"^outreach-async (\S.*)$", "\n".join(blocks("bash")), re.MULTILINE)
     assert {line.split()[0] for line in lines} >= {"import", "report", "audit", "serve", "contacts"}

@@ -11,29 +11,56 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from tools.supply import HOOKS, LOCKED, ROOT, find_differences, find_unchecked, floors, locked_versions, update_hooks, vulnerable
+from support.tables import check_rows
+from tools.supply import (
+    HOOKS,
+    LOCKED,
+    LOCKED_USER,
+    ROOT,
+    find_differences,
+    find_unchecked,
+    floors,
+    locked_versions,
+    update_hooks,
+    vulnerable,
+)
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCK = LOCKED.read_text(encoding="utf-8")
+LOCK_OF_USER = LOCKED_USER.read_text(encoding="utf-8")
 BACKEND = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
 EXTRAS = [one for every in PROJECT["optional-dependencies"].values() for one in every]
 REQUIREMENTS = sorted({*BACKEND, *PROJECT["dependencies"], *EXTRAS})
 
 
-@pytest.mark.parametrize("requirement", [one for one in REQUIREMENTS if not one.startswith("outreach_async[")])
-def test_every_requirement_is_locked_at_an_allowed_version(requirement: str) -> None:
-    required = Requirement(requirement)
-    assert required.specifier.contains(locked_versions(LOCK)[canonicalize_name(required.name)])
+def test_every_requirement_is_locked_at_an_allowed_version() -> None:
+    locked = locked_versions(LOCK)
+
+    def check(requirement: str) -> None:
+        required = Requirement(requirement)
+        assert required.specifier.contains(locked[canonicalize_name(required.name)])
+
+    check_rows(((one,) for one in REQUIREMENTS if not one.startswith("outreach_async[")), check)
 
 
-def test_every_locked_version_has_hashes() -> None:
-    entries = [line for line in LOCK.replace("\\\n", "").splitlines() if line.strip()]
-    assert len(entries) == len(locked_versions(LOCK))
+both_locks = pytest.mark.parametrize("lock", [LOCK, LOCK_OF_USER], ids=["all", "user"])
+
+
+@both_locks
+def test_every_locked_version_has_hashes(lock: str) -> None:
+    entries = [line for line in lock.replace("\\\n", "").splitlines() if line.strip()]
+    assert len(entries) == len(locked_versions(lock))
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries)
 
 
-def test_the_lock_file_contains_no_index_urls() -> None:
-    assert not re.search(r"://|@ |^ *-", re.sub(r"^ *--hash=.*$", "", LOCK, flags=re.MULTILINE), re.MULTILINE)
+@both_locks
+def test_the_lock_file_contains_no_index_urls(lock: str) -> None:
+    assert not re.search(r"://|@ |^ *-", re.sub(r"^ *--hash=.*$", "", lock, flags=re.MULTILINE), re.MULTILINE)
+
+
+def test_a_project_of_a_user_installs_the_versions_of_the_other_tests() -> None:
+    versions, everywhere = locked_versions(LOCK_OF_USER), locked_versions(LOCK)
+    assert {name: everywhere.get(name) for name in versions} == {**versions, "pytest-asyncio": None}
 
 
 def test_the_pre_commit_hooks_use_the_locked_versions() -> None:
@@ -71,6 +98,7 @@ def test_every_dependency_of_users_has_a_minimum_version() -> None:
         floors({"dependencies": ["certifi"], "optional-dependencies": {}})
 
 
+@pytest.mark.nightly
 def test_wheel_and_sdist_builds_are_reproducible(tmp_path: Path) -> None:
     assert list(find_differences(Path(sys.executable), tmp_path)) == []
 

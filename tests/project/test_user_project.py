@@ -18,11 +18,13 @@ from urllib.request import urlopen
 import attrs
 import pytest
 from support.environments import create_environment, install
+from tools.supply import OF_USER
+
+pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
 PROJECT = ROOT / "tests" / "user_project"
-NEEDED = ("pytest", "pytest-asyncio", "pytest-xdist", "trio")
 PEOPLE = 2000
 KILLED = -signal.SIGKILL if sys.platform != "win32" else 1
 
@@ -85,7 +87,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = home.glob("*.whl")
     programs = create_environment(home / "venv")
-    install(programs, f"{wheel}[cli]", *NEEDED)
+    install(programs, f"{wheel}[cli]", *OF_USER)
     shutil.copytree(PROJECT, home / "project", ignore=shutil.ignore_patterns("__pycache__", ".*"))
     return User(home / "project", programs)
 
@@ -156,6 +158,7 @@ def test_the_bulk_app_says_what_to_fix(user: User, served: Served, crm: Path, tm
     assert err.count("\n") == 1
 
 
+@pytest.mark.nightly
 def test_the_audit_script_writes_its_reports_and_compares_with_the_last(user: User, served: Served, tmp_path: Path) -> None:
     command = (
         "python",
@@ -181,6 +184,7 @@ def test_the_audit_script_writes_its_reports_and_compares_with_the_last(user: Us
     assert "1 new, " in out
 
 
+@pytest.mark.nightly
 def test_the_test_suite_of_the_project_passes(user: User) -> None:
     status, out, err = user.run("python", "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider")
     assert (status, err) == (0, ""), out
@@ -199,6 +203,7 @@ def test_the_test_suite_of_the_project_fails_if_contacts_are_lost(user: User) ->
     assert "row00" in out
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "command",
     [
@@ -214,6 +219,7 @@ def test_the_type_checkers_accept_the_project(user: User, command: list[str]) ->
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_type_checking_a_user_reads_no_backend_and_no_event_loop(user: User, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import outreach_async\nfrom outreach_async import OutreachClient\n", encoding="utf-8")

@@ -52,6 +52,23 @@ class Shell:
         wait_for_end = self(*arguments, "--json")
         return wait_for_end.code, json.loads(wait_for_end.out.splitlines()[-1])
 
+    def piped(self, text: str, *arguments: str) -> Ended:
+        """Run the command with a pipe as its standard input. The pipe contains `text` and is closed at its other end.
+
+        Nothing reads before all is written, so a text larger than a pipe is a `BlockingIOError`.
+        """
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        with os.fdopen(reader, encoding="utf-8") as stdin:
+            with os.fdopen(writer, "w", encoding="utf-8") as sent:
+                sent.write(text)
+            # The standard library redirects only stdout and stderr, and the command reads `sys.stdin` as every program does.
+            before, sys.stdin = sys.stdin, stdin
+            try:
+                return self(*arguments)
+            finally:
+                sys.stdin = before
+
 
 class Watched:
     """A service that calls `tell` at request number `number`, counted from 1."""

@@ -79,6 +79,7 @@ _ROOT: Final = Path(__file__).parents[2] / "outreach_async"
 _PATIENCE: Final = 60.0
 """Timeout of an example, in seconds."""
 
+_DOCSTRING: Final = re.compile(r'\A(?:#.*\n)*r?""".*?"""', re.DOTALL)
 _FENCE: Final = re.compile(r"^( *)```python\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _SHOWN: Final = re.compile(r"# -> (.*)$", re.MULTILINE)
 
@@ -109,7 +110,8 @@ def module_docs() -> Iterator[tuple[str, str]]:
     """Yield the name and docstring of every module, without importing the module."""
     for path in _ROOT.rglob("*.py"):
         name = ".".join(path.relative_to(_ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
-        yield name, ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        docstring = _DOCSTRING.match(path.read_text(encoding="utf-8"))  # parsing all modules would take a second
+        yield name, (ast.get_docstring(ast.parse(docstring[0])) or "") if docstring else ""
 
 
 def public(package: str) -> Iterator[Named]:

@@ -18,7 +18,7 @@ from anyio.from_thread import start_blocking_portal
 
 from outreach_async import OutreachClient, Rate
 from outreach_async.bulk.journal import Journal
-from outreach_async.errors import InvalidRequest, JournalError, TransportError
+from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake.fault_plan import Exchange
 from outreach_async.fake.faults import reset
@@ -133,13 +133,8 @@ def possibly_sent(parts: Sequence[Part], folder: Path) -> dict[int, int]:
     """Return the number of rows without an outcome that may have been sent, by the index of their part."""
     found = {}
     for at, part in enumerate(parts):
-        journal = Journal(folder / f"{part.id}.db")
         with suppress(InvalidRequest):  # there is no journal yet
-            try:
-                found[at] = journal.report().possibly_sent
-            except JournalError as error:  # the process was killed while it closed the journal, when every row had its outcome
-                if "the index of its log, is missing" not in str(error):
-                    raise
+            found[at] = Journal(folder / f"{part.id}.db").report().possibly_sent
     return found
 
 

@@ -7,15 +7,21 @@ from typing import Final
 
 import pytest
 import trio.lowlevel
+from hypothesis import HealthCheck
 from support.transports import Loops
 from trio.testing import MockClock
 
 from outreach_async.testing import VirtualTime, VirtualTimeLoop
 
 virtual_time = pytest.mark.parametrize(
-    "anyio_backend", [pytest.param(VirtualTime().backend(name), id=name) for name in ("asyncio", "trio")]
+    "anyio_backend",
+    [pytest.param(lambda name=name: VirtualTime().backend(name), id=name) for name in ("asyncio", "trio")],
+    indirect=True,
 )
 """Marks a test, or a module's tests, to run on both event loops in virtual time."""
+
+ALLOW_LOOP_FIXTURE: Final = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+"""Suppressed health checks of a property test with the argument `anyio_backend`, which is the same in all examples."""
 
 
 class MovableLoop(asyncio.SelectorEventLoop):

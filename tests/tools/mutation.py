@@ -1,11 +1,13 @@
 """Change the code at random places, one at a time, and check that the tests fail.
 
-Run: python -m tools.mutation [--mutants 300] [--seed 1] [--jobs 2] [--timeout 600] [--list] [MODULE ...]
+Run: cd .. && pytest -n auto -m '' --cov --cov-context=test; cd tests
+     python -m tools.mutation [--mutants 100] [--seed 1] [--jobs 2] [--timeout 900] [--list] [MODULE ...]
 
-Requires `cosmic-ray`, whose operators make the changes. Each changed version of a module is a mutant. A mutant that no test
-notices is printed as a diff: either a test is missing, or the change has no effect. Mutants are made in a copy of the project.
-For each mutant, the tests that execute the changed line run. If programs started by tests execute the line, too, and none of
-these tests fails, all tests of the module run.
+Requires `cosmic-ray`, whose operators make the changes. Each changed version of a module is a mutant. Mutants are made in a copy
+of the project. The first command records the tests that execute each line. For each mutant, the tests of the default tier that
+execute the changed line run, and if none of them fails, the others. If programs started by tests execute the line, too, the tests
+in the folder of the module follow. A mutant that the default tier does not notice is printed as a diff: either a test is missing,
+or the change has no effect.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from difflib import unified_diff
 from itertools import islice
@@ -36,57 +38,21 @@ from coverage import CoverageData
 ROOT: Final = Path(__file__).resolve().parents[2]
 _TEST_TIMEOUT: Final = 90
 """Seconds after which a test counts as failed. Many mutants make a test wait forever."""
-_CLIENT: Final = ("client/test_engine.py", "client/test_client.py", "client/test_hooks.py", "client/test_logs.py")
-_BULK: Final = (
-    "bulk/test_parts.py",
-    "bulk/test_bulk.py",
-    "bulk/test_drain.py",
-    "bulk/test_journalled_runs.py",
-    "bulk/test_crashes.py",
-)
-_THROTTLE: Final = (
-    "client/test_rate.py",
-    "client/test_limiter.py",
-    "bulk/test_breaker.py",
-    "bulk/test_throttle.py",
-    "bulk/test_throttle_client.py",
-    *_BULK,
-)
-_JOURNAL: Final = (
-    "bulk/test_journal_records.py",
-    "bulk/test_journal_writers.py",
-    "bulk/test_journal.py",
-    "bulk/test_journal_machine.py",
-    "bulk/test_journal_damage.py",
-)
-_OBJECTS: Final = ("bulk/test_journal_writers.py", "bulk/test_object_journal.py", "bulk/test_takeovers.py")
+PACKAGE: Final = ROOT / "outreach_async"
 
-TESTS: Final = {
-    "retry": ("client/test_retry.py", *_CLIENT, "bulk/test_labels.py"),
-    "call": ("client/test_call.py", *_CLIENT, "client/test_retry.py", "bulk/test_labels.py", "bulk/test_bulk.py"),
-    "engine": (*_CLIENT, "bulk/test_bulk.py"),
-    "bulk/pipeline": _BULK,
-    "bulk/recording": _BULK,
-    "bulk/windows": _BULK,
-    "bulk/outcomes": ("bulk/test_labels.py", *_BULK),
-    "bulk/throttle": _THROTTLE,
-    "rate": _THROTTLE,
-    "limiter": _THROTTLE,
-    "bulk/breaker": _THROTTLE,
-    "bulk/journal/__init__": (*_JOURNAL, *_BULK),
-    "bulk/journal/reader": (*_JOURNAL, *_BULK),
-    "bulk/journal/writer": (*_JOURNAL, *_BULK),
-    "bulk/journal/database": (*_JOURNAL, *_BULK),
-    "bulk/journal/protocol": (*_JOURNAL, *_BULK),
-    "bulk/journal/records": (*_JOURNAL, *_BULK),
-    "bulk/journal/identity": (*_JOURNAL, *_BULK),
-    "bulk/journal/opening": (*_JOURNAL, *_BULK),
-    "bulk/journal/lock": (*_JOURNAL, *_BULK),
-    "bulk/journal/objects": (*_OBJECTS, *_BULK),
-    "bulk/journal/object_journal": (*_OBJECTS, *_BULK),
-    "codec": ("client/test_codec.py", "client/test_models.py", "client/test_hostile_responses.py"),
-}
-"""The modules to change, and the tests that should fail, in the order in which they run."""
+
+@attrs.frozen
+class Tests:
+    """The tests that execute the package.
+
+    Attributes:
+        default: The tests of the default tier.
+        by_line: Maps a module to the tests that execute each of its lines. An empty name stands for code that runs outside
+            tests: imports, and programs that tests start.
+    """
+
+    default: frozenset[str]
+    by_line: dict[str, dict[int, list[str]]]
 
 
 @attrs.frozen
@@ -94,7 +60,7 @@ class Mutant:
     """One change of a module.
 
     Attributes:
-        module: Name of the module, as in `TESTS`.
+        module: Path of the module in the package, without its suffix.
         operator: Name of the operator that makes the change.
         occurrence: Index of the place among those that the operator can change, from 0.
         line: Line of the place, from 1.
@@ -159,19 +125,16 @@ def _annotation_places(source: str) -> Iterator[tuple[int, int]]:
 
 def copy_project(folder: Path) -> Path:
     """Copy the files that the tests need, and return the path of the copy."""
-    ignored = shutil.ignore_patterns(".git", ".venv", "*cache*", "results")
+    ignored = shutil.ignore_patterns(".git", ".venv", "*cache*", ".coverage*", ".wheelhouse", "results")
     return Path(shutil.copytree(ROOT, folder / "project", ignore=ignored))
 
 
-def run_tests(tests: Sequence[str], project: Path, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run test files or single tests in a copy of the project, until the first failure."""
-    names = project / "tests.txt"
-    names.write_text("\n".join(f"tests/{name}" for name in tests), encoding="utf-8")
+def run_tests(project: Path, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a copy of the project, until the first failure."""
     return subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"),
-            *("-o", f"faulthandler_timeout={_TEST_TIMEOUT}", "-o", "faulthandler_exit_on_timeout=true"),
-            *(*options, f"@{names}"),
+            *(sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"),
+            *("-o", f"faulthandler_timeout={_TEST_TIMEOUT}", *options),
         ],
         cwd=project,
         env={
@@ -187,29 +150,19 @@ def run_tests(tests: Sequence[str], project: Path, timeout: float, *options: str
     )
 
 
-def find_tests(project: Path) -> dict[str, dict[int, list[str]]]:
-    """Run the tests of all modules without a change, and return the names of the tests that execute each line of a module.
-
-    An empty name stands for code that runs outside tests: imports, and programs that tests start.
-
-    Raises:
-        SystemExit: A test failed. It would fail for every mutant.
-    """
-    files = list(dict.fromkeys(name for names in TESTS.values() for name in names))
-    done = run_tests(files, project, 3600, "-n", "auto", "--cov", "--cov-context=test", "--cov-report=", "--cov-fail-under=0")
-    if done.returncode:
-        sys.exit(f"tests fail without a change:\n{done.stdout}{done.stderr}")
-    data = CoverageData(str(project / ".coverage"))
+def find_tests() -> Tests:
+    """Return the tests that executed each line when coverage was measured."""
+    data = CoverageData(str(ROOT / ".coverage"))
     data.read()
-    measured = {Path(name).as_posix(): name for name in data.measured_files()}
-    tests: dict[str, dict[int, list[str]]] = {}
-    for module in TESTS:
-        path = next(name for posix, name in measured.items() if posix.endswith(f"outreach_async/{module}.py"))
-        tests[module] = {
-            line: [context.partition("|")[0].removeprefix("tests/") for context in contexts]
-            for line, contexts in data.contexts_by_lineno(path).items()
+    by_line: dict[str, dict[int, list[str]]] = {}
+    for name in data.measured_files():
+        module = Path(name).as_posix().rpartition("outreach_async/")[2].removesuffix(".py")
+        by_line[module] = {
+            line: [context.partition("|")[0] for context in contexts] for line, contexts in data.contexts_by_lineno(name).items()
         }
-    return tests
+    if not any(filter(None, (test for lines in by_line.values() for tests in lines.values() for test in tests))):
+        sys.exit(f"no test is recorded in {ROOT / '.coverage'}; run: cd {ROOT} && pytest -n auto -m '' --cov --cov-context=test")
+    return Tests(frozenset(line for line in run_tests(ROOT, 600, "--collect-only").stdout.splitlines() if "::" in line), by_line)
 
 
 def statement_lines(source: str, line: int) -> range:
@@ -222,30 +175,45 @@ def statement_lines(source: str, line: int) -> range:
     return found
 
 
-def notice(mutant: Mutant, project: Path, tests: dict[int, list[str]], timeout: float) -> str:
-    """Test a mutant, and return the result: `killed`, `survived`, or `killed by its timeout`."""
+def notice(mutant: Mutant, project: Path, tests: Tests, timeout: float) -> str:
+    """Test a mutant, and return what noticed it: `default tier`, `other tests` or `nothing`."""
     path = project / mutant.path
     source = path.read_text(encoding="utf-8")
-    lines = statement_lines(source, mutant.line)
-    files = TESTS[mutant.module]
-    places = {name: place for place, name in enumerate(files)}
-    nearest = {test for line in lines for test in tests.get(line, [""])}
-    named = sorted(nearest - {""}, key=lambda test: (places.get(test.partition("::")[0], len(files)), test))
-    # Run one case of each test first. If it fails, the other cases need not run.
-    first_cases = list({name.partition("[")[0]: name for name in reversed(named)}.values())[::-1]
-    others = [name for name in named if name not in set(first_cases)]
+    by_line = tests.by_line.get(mutant.module, {})
+    near = {test for line in statement_lines(source, mutant.line) for test in by_line.get(line, [""])}
+    folder = mutant.module.partition("/")[0] if "/" in mutant.module else "client"
+    others = (f"tests/{folder}",), ("-m", "thorough or nightly", f"tests/{folder}")
+    tiers = (
+        ("default tier", "mutants", near & tests.default, others[0]),
+        ("other tests", "thorough", near - tests.default, others[1]),
+    )
     write_source(path, mutant.change(source))
     try:
-        failed = any(
-            run_tests(chosen, project, timeout).returncode
-            for chosen in (first_cases, others, files if "" in nearest else ())
-            if chosen
-        )
-    except subprocess.TimeoutExpired:
-        return "killed by its timeout"
+        for tier, profile, chosen, other in tiers:
+            selections = (*batches(chosen - {""}), other if "" in near else ())
+            if any(fails(project, selection, timeout, profile) for selection in selections if selection):
+                return tier
     finally:
         write_source(path, source)
-    return "killed" if failed else "survived"
+    return "nothing"
+
+
+def batches(tests: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return one case of each test, and the other cases, which need not run if one of the first fails."""
+    ordered = sorted(tests)
+    first = list({name.partition("[")[0]: name for name in reversed(ordered)}.values())[::-1]
+    return first, [name for name in ordered if name not in set(first)]
+
+
+def fails(project: Path, options: Sequence[str], timeout: float, profile: str) -> bool:
+    """Return whether a test fails, or does not end in time."""
+    names = project / "tests.txt"
+    names.write_text("\n".join(options), encoding="utf-8")
+    try:
+        done = run_tests(project, timeout, f"--hypothesis-profile={profile}", f"@{names}")
+    except subprocess.TimeoutExpired:
+        return True
+    return done.returncode not in {0, 5}  # 5: a folder without such tests
 
 
 def write_source(path: Path, source: str) -> None:
@@ -271,16 +239,17 @@ def say(text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Test the mutants; return 1 if one survived."""
+    """Test the mutants; return 1 if the default tier did not notice one."""
+    modules = sorted(path.relative_to(PACKAGE).with_suffix("").as_posix() for path in PACKAGE.rglob("*.py"))
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"one of {', '.join(TESTS)}; default: all")
-    parser.add_argument("--mutants", type=int, default=300)
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as bulk/pipeline; default: all")
+    parser.add_argument("--mutants", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--timeout", type=float, default=600, help="seconds for the tests of one mutant")
+    parser.add_argument("--timeout", type=float, default=900, help="seconds for the tests of one mutant")
     parser.add_argument("--list", action="store_true", help="print the mutants without testing them")
     options = parser.parse_args(arguments)
-    found = [mutant for module in options.modules or TESTS for mutant in find_mutants(module)]
+    found = [mutant for module in options.modules or modules for mutant in find_mutants(module)]
     random.Random(options.seed).shuffle(found)  # noqa: S311 - not for security
     chosen = list(islice(filter(is_valid, found), options.mutants))
     say(f"{len(chosen)} of {len(found)} mutants, seed {options.seed}")
@@ -291,25 +260,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         free: SimpleQueue[Path] = SimpleQueue()
         for job in range(options.jobs):
-            free.put(project := copy_project(Path(folder, str(job))))
-        tests = find_tests(project)
+            free.put(copy_project(Path(folder, str(job))))
+        tests = find_tests()
 
         def judge(mutant: Mutant) -> tuple[Mutant, str]:
             project = free.get()
             try:
-                return mutant, notice(mutant, project, tests[mutant.module], options.timeout)
+                return mutant, notice(mutant, project, tests, options.timeout)
             finally:
                 free.put(project)
 
         futures = [pool.submit(judge, mutant) for mutant in chosen]
         for number, future in enumerate(as_completed(futures), 1):
-            mutant, result = future.result()
-            counts[result] += 1
-            say(f"{number} {result}: {mutant.module} {mutant.operator} {mutant.occurrence}")
-            if result == "survived":
+            mutant, noticed_by = future.result()
+            counts[noticed_by] += 1
+            say(f"{number} noticed by {noticed_by}: {mutant.module} {mutant.operator} {mutant.occurrence}")
+            if noticed_by != "default tier":
                 say(describe(mutant))
-    say(", ".join(f"{result}: {count}" for result, count in sorted(counts.items())))
-    return int(counts["survived"] > 0)
+    say(", ".join(f"{noticed_by}: {count}" for noticed_by, count in sorted(counts.items())))
+    return int(counts["default tier"] < len(chosen))
 
 
 if __name__ == "__main__":

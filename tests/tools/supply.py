@@ -8,7 +8,8 @@ newest  Run the same tests with the newest version of every library.
 audit   Print the known vulnerabilities of the versions in .ci/locked.txt. Exits with 3 if a version was checked by no service.
 wheel   Check that wheel and sdist are the same, byte for byte, if built in different folders, at different times and with
         different umasks, and that the wheel built from the sdist is the same, too.
-lock    Update .ci/locked.txt to the newest version of every library, with hashes, and the pre-commit hooks to the same versions.
+lock    Update .ci/locked.txt to the newest version of every library, with hashes, and .ci/locked-user.txt and the versions of the
+        pre-commit hooks to match.
 
 Requires only Python and the package index. Environments are created in a temporary directory. Exits with 1 if a check fails.
 """
@@ -32,9 +33,13 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LOCKED: Final = ROOT / ".ci" / "locked.txt"
+LOCKED_USER: Final = ROOT / ".ci" / "locked-user.txt"
+"""What the project in tests/user_project installs."""
 HOOKS: Final = ROOT / ".pre-commit-config.yaml"
 INSTALLER: Final = "uv==0.13.9"
 AUDITOR: Final = "pip-audit==2.10.1"
+OF_USER: Final = ("pytest", "pytest-asyncio", "pytest-xdist", "trio")
+"""What the project in tests/user_project needs beside this package with its command."""
 SERVICES: Final = ("pypi", "osv")
 UNKNOWN: Final = 3
 """The exit code if some versions could not be checked."""
@@ -132,7 +137,7 @@ def run_tests_against(directory: Path, lowest: Mapping[str, str] | None, *, whol
         [tools / "uv", "pip", "freeze", "--python", place / "bin" / "python"], capture_output=True, text=True, check=True
     )
     say(*(f"  {line}" for line in listed.stdout.splitlines() if lowest is None or line.partition("==")[0] in lowest))
-    files = [] if whole else sorted(path for name in DEPENDENT for path in (ROOT / "tests").glob(f"{name}.py"))
+    files = ["-m", ""] if whole else sorted(path for name in DEPENDENT for path in (ROOT / "tests").glob(f"{name}.py"))
     run(place / "bin" / "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", *files)
 
 
@@ -231,9 +236,13 @@ def check_reproducibility(directory: Path) -> int:
 def write_lock(directory: Path) -> None:
     """Update the list of locked versions, and the versions in the pre-commit hooks."""
     tools = programs(directory / "tools", INSTALLER)
-    options = ("--universal", "--python-version=3.11", "--all-extras", "--generate-hashes", "--upgrade")
+    options = ("--quiet", "--universal", "--python-version=3.11", "--generate-hashes", "--upgrade")
     bare = ("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links")
-    run(tools / "uv", "pip", "compile", "--quiet", *options, *bare, "--output-file", LOCKED, "pyproject.toml")
+    compiler = (tools / "uv", "pip", "compile", *options, *bare)
+    run(*compiler, "--all-extras", "--output-file", LOCKED, "pyproject.toml")
+    needed = directory / "needed.in"
+    needed.write_text("".join(f"{name}\n" for name in OF_USER), encoding="utf-8")
+    run(*compiler, "--extra", "cli", "--constraint", LOCKED, "--output-file", LOCKED_USER, "pyproject.toml", needed)
     HOOKS.write_text(
         update_hooks(HOOKS.read_text(encoding="utf-8"), locked_versions(LOCKED.read_text(encoding="utf-8"))), encoding="utf-8"
     )
