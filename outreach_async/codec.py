@@ -330,13 +330,13 @@ def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[
     if body.count(b",") * _MIN_BYTES_PER_COMMA > len(body):
         return None
     try:
-        page: Any = _decoder(Page[msgspec.Raw]).decode(body)
+        raw_items = _decoder(Page[msgspec.Raw]).decode(body).data
+        members = _decoder(dict[str, msgspec.Raw]).decode(body)
     except _DECODE_ERRORS:
         return None
     items: list[T | Undecodable] = []
-    bytes_left, faults_left, colons = _LARGE_BODY, _MAX_FAULTS, _count_members(Page)
-    for index, item in enumerate(map(bytes, page.data)):
-        colons += item.count(b":")
+    bytes_left, faults_left = _LARGE_BODY, _MAX_FAULTS
+    for index, item in enumerate(map(bytes, raw_items)):
         try:
             items.append(decode_model(_item_type(kind), item, fully=len(item) <= bytes_left))
         except DecodeError as error:
@@ -345,9 +345,8 @@ def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[
             faults_left -= len(error.faults)
             if faults_left < 0:
                 return None
-    if body.count(b":") != colons:  # the page itself may have unknown keys
-        page = structure(kind, {**_decode_object(body), "data": []})
-    return page, items
+    members["data"] = msgspec.Raw(b"[]")
+    return structure(kind, {name: decode_json(bytes(raw)) for name, raw in members.items()}), items
 
 
 def _item_type(kind: Any) -> Any:

@@ -118,8 +118,8 @@ def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
     """Make the event loop of a test use the virtual clock of the fixture `outreach_virtual_time`.
 
     anyio's plugin reads the event loop and its options from the fixture `anyio_backend`. A test suite may override this fixture.
-    This function overrides it once more, for this test only. The new fixture takes the event loop from the suite's fixture, or
-    from a `parametrize` mark of the test, and adds the options that install the virtual clock.
+    This function overrides it for one test. The new fixture takes the event loop from the suite's fixture, or from the test's
+    `parametrize` mark. It adds the options that install the virtual clock.
     """
     definition = metafunc.definition
     fixtures: Sequence[Any] = metafunc._arg2fixturedefs.get(_BACKEND, ())  # noqa: SLF001 - pytest has no public function for this

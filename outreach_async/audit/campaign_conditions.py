@@ -270,9 +270,9 @@ ComparisonCondition = Callable[[CampaignRow, Thresholds], Sign | None]
 def check_sending(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
     """Return a `Sign` if a live campaign has e-mails to send, but has been idle for much longer than its longest `wait_time`."""
     idle = case.idle()
-    if case.campaign.status != _LIVE or not case.left or idle is None or case.steps is None:
+    if case.campaign.status != _LIVE or not case.left or idle is None or not case.steps:
         return None
-    wait = max((figure_or_none(step.wait_time) or 0 for step in case.steps), default=0) / 1000
+    wait = max(figure_or_none(step.wait_time) or 0 for step in case.steps) / 1000
     if idle <= thresholds["days"] * DAY + wait:
         return None
     message = f"no activity for {format_days(idle)} or more, but {format_quantity(case.left, 'e-mail')} left to send"

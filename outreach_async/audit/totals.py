@@ -145,7 +145,7 @@ class GroupTotals:
 
     @property
     def slack(self) -> int:
-        """How far the number of keys may exceed the maximum before keys are dropped. Dropping a few at a time would be slow."""
+        """Number of keys over the maximum at which keys are dropped. Dropping a few keys at a time would be slow."""
         return self._most // 4
 
     @property

@@ -136,8 +136,9 @@ def _are_balanced(one: VariantTotals, other: VariantTotals, difference: float) -
     return least > 0 and most - least <= difference * most
 
 
-def _by_rate(one: VariantTotals, other: VariantTotals) -> tuple[VariantTotals, VariantTotals]:
-    return (one, other) if one.replied * other.sent >= other.replied * one.sent else (other, one)
+def _by_rate(*pair: VariantTotals) -> list[VariantTotals]:
+    """Return the variants by their reply rates, the highest rate first."""
+    return sorted(pair, key=lambda each: each.replied / each.sent, reverse=True)
 
 
 def _to_evidence(log_value: float) -> float:

@@ -102,7 +102,7 @@ class ImportJob:
 
     @property
     def unit(self) -> RowUnit:
-        """How messages number the rows: by `record` of the journal if the journal stores the rows, otherwise by `line`."""
+        """Unit of row numbers in messages: `record` if the journal stores the rows, otherwise `line`."""
         return "record" if self.spools else "line"
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:

@@ -96,7 +96,7 @@ def _typos_of(word: str) -> set[str]:
     swapped = {before + rest[1] + rest[0] + rest[2:] for before, rest in splits if len(rest) > 1}
     beside = {before + key + rest[1:] for before, rest in splits for key in _NEIGHBOUR_KEYS.get(rest[0], "")}
     typos = left_out | doubled | swapped | beside
-    return {typo for typo in typos if all(map(str.isalnum, typo.split("."))) and "." in typo[1:-1]}  # valid domain names only
+    return {typo for typo in typos if all(map(str.isalnum, typo.split("."))) and "." in typo}  # valid domain names only
 
 
 _KEYBOARD_ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm")

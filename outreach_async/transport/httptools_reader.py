@@ -1,8 +1,8 @@
 """Read HTTP/1.1 responses without I/O. Importing this module imports httptools, which parses with llhttp.
 
 This module passes only heads and chunked bodies to llhttp, each head to a new parser. It determines the length of other bodies
-itself: httptools does not report at which byte a response ends, cannot be told that the connection has ended, and has no setting
-for `HEAD`.
+itself, because httptools lacks three functions: it does not report the position at which a response ends, has no method to signal
+the end of the connection, and has no setting for `HEAD`.
 
 llhttp accepts more than a client should. This module also rejects HTTP/0.9 and HTTP/2.0, statuses below 100, transfer codings
 other than `chunked`, and heads and trailers of more than `MAX_HEAD` bytes. llhttp skips line breaks before a response. This

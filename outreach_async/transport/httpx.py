@@ -70,8 +70,8 @@ class HttpxTransport:
     cookie jar with one that keeps the client's own cookies and ignores cookies in responses. The client's timeouts are disabled,
     and redirects are not followed. The transport works only in the first event loop that uses it.
 
-    The client and its pool add CPU time. With 64 requests in flight, an `httpx.AsyncClient` takes 4 to 5 times the CPU time of a
-    transport made from a URL, and an `httpx2.AsyncClient` takes 1.6 to 2.1 times as much. There is also a risk: if several
+    The client and its pool add CPU time. With 64 requests in flight, an `httpx.AsyncClient` takes four to five times the CPU
+    time of a transport made from a URL. There is also a risk: if several
     requests are cancelled simultaneously, the pool of httpx 0.28 can permanently lose connections. The pool of httpx2 can also
     lose them, but less often and only over TLS. When no connection is left, every request times out. This cannot happen to a
     transport made from a URL.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import SHARED_FLEETS, Shown, reading, report
@@ -210,6 +211,7 @@ def test_part_of_the_only_workspace_is_better_than_nothing() -> None:
     assert {each.rule for each in baseline.findings} == {"OA101", "OA102", "OA901"}
 
 
+@pytest.mark.thorough
 @given(SHARED_FLEETS, st.data())
 @settings(max_examples=scaled(40))
 def test_after_an_outage_nothing_is_new_that_was_known_before(shown: list[Shown], data: st.DataObject) -> None:
@@ -232,6 +234,7 @@ def test_after_an_outage_nothing_is_new_that_was_known_before(shown: list[Shown]
     assert {task.rule for task in brief.resolved} <= {"OA901"}
 
 
+@pytest.mark.thorough
 @given(HOSTILE_REPORTS, HOSTILE_REPORTS)
 @settings(max_examples=scaled(25))
 def test_a_baseline_survives_its_file(one: Report, other: Report) -> None:

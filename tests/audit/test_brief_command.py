@@ -45,6 +45,7 @@ def test_the_first_brief_creates_the_file_and_the_next_one_compares(
     assert [each.name for each in tmp_path.iterdir()] == ["last.json"]
 
 
+@pytest.mark.thorough
 def test_the_file_may_begin_as_a_report_of_the_audit(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "audit.json"
     shell("audit", *FAKE, "--campaigns", "--output", str(path))
@@ -104,6 +105,7 @@ def test_a_brief_that_could_read_nothing_leaves_the_file_as_it_is(
     assert (path.read_bytes(), other.exists()) == (before, False)
 
 
+@pytest.mark.thorough
 def test_a_brief_that_nobody_saw_leaves_the_file_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "last.json"
     read, write = os.pipe()
@@ -132,6 +134,7 @@ def test_a_file_that_cannot_be_written_is_an_error_that_names_it(shell: Shell, t
     assert f"--since {tmp_path / 'none' / 'last.json'}: the folder " in ended.err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "begins"),
     [("b.txt", "Outreach brief: "), ("b.md", "# Outreach brief"), ("b.html", "<!doctype html>"), ("b.json", '{\n "version": 1,')],
@@ -178,6 +181,8 @@ def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
     Draft202012Validator(described).validate(value)
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_the_format_option_applies_to_stdout(shell: Shell) -> None:
     assert shell("brief", *FAKE, "--format", "markdown").out.startswith("# Outreach brief\n")
     assert json.loads(shell("brief", *FAKE, "--format", "json").out)["mailboxes"] == 340

@@ -178,6 +178,7 @@ def test_a_span_is_in_minutes_hours_or_days(seconds: float, text: str) -> None:
     assert format_span(seconds) == text
 
 
+@pytest.mark.thorough
 @given(BRIEFS)
 @settings(max_examples=scaled(25))
 def test_text_fits_80_columns_without_control_characters(brief: Brief) -> None:
@@ -203,6 +204,7 @@ def test_a_terminal_shows_colours() -> None:
     assert "\x1b[1;31mERROR" in page.getvalue()
 
 
+@pytest.mark.thorough
 @given(BRIEFS)
 @settings(max_examples=scaled(25))
 def test_no_string_becomes_markdown(brief: Brief) -> None:
@@ -247,6 +249,7 @@ def test_json_is_the_brief_and_conforms_to_the_strict_schema() -> None:
     assert json.loads(write_brief(brief, "json")) == json.loads(json.dumps(brief.to_dict()))
 
 
+@pytest.mark.thorough
 @given(BRIEFS)
 @settings(max_examples=scaled(20))
 def test_every_brief_conforms_to_the_schema(brief: Brief) -> None:

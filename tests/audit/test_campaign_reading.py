@@ -98,6 +98,7 @@ async def test_findings_name_the_workspace_the_campaign_and_the_step() -> None:
     assert any("Apple Mail" in line for line in report.not_judged)
 
 
+@pytest.mark.thorough
 async def test_campaigns_of_several_pages_are_read_in_their_order() -> None:
     service = service_of(*({} for _ in range(250)))
 
@@ -323,6 +324,7 @@ async def test_parts_with_campaigns_give_the_report_of_one_audit() -> None:
     assert {"OA202", "OA210", "OA222", "OA230", "OA911", "OA914"} <= {finding.rule for finding in whole.findings}
 
 
+@pytest.mark.thorough
 @given(st.lists(WORKSPACE_CAMPAIGNS, min_size=1, max_size=4), st.lists(MAILBOXES, max_size=4), st.randoms(use_true_random=False))
 @settings(max_examples=scaled(25))
 def test_merged_parts_have_the_campaigns_of_one_audit(

@@ -15,6 +15,7 @@ from outreach_async.audit import CampaignCase, CampaignRow, Policy, WorkspaceFac
 from outreach_async.audit.campaign_conditions import FieldNames, WorkspaceCondition
 from outreach_async.audit.campaign_evaluation import evaluate_campaign
 from outreach_async.audit.campaign_rules import CAMPAIGN_RULES, COMPARISON_RULES, STEP_RULES, WORKSPACE_RULES
+from outreach_async.audit.values import wilson_lower
 from outreach_async.models import Campaign, Step
 
 DOUBTFUL: list[Any] = [-1, math.nan, math.inf, 10**400, "many", None, True]
@@ -31,6 +32,11 @@ def variants(*totals: tuple[float, float], **changes: Any) -> list[Step]:
     return [step(*(template(letter, sent=count, replied_num=replied) for letter, (count, replied) in pairs), **changes)]
 
 
+def waits(*days: float) -> list[Step]:
+    """Return one step for each waiting time."""
+    return [step(wait_time=each * DAY * 1000) for each in days]
+
+
 def text(body: str | None, **changes: Any) -> list[Step]:
     return [step(template(subject=None, body_text=body), **changes)]
 
@@ -42,17 +48,19 @@ FACTS = WorkspaceFacts(mailboxes=10, daily_limit=400, sent_30days=2639, campaign
 FIRING: dict[str, list[Subject]] = {
     "OA201": [
         campaign(last_activity="5 days ago"),
-        case(campaign(last_activity="8 days ago"), [step(wait_time=3 * DAY * 1000)]),
+        case(campaign(last_activity="8 days ago"), waits(3, 3)),
+        case(campaign(last_activity="5 days ago"), waits(-1)),
         case(campaign(last_activity="Never"), sent(0)),
+        case(campaign(last_activity="Never", created=NOW - 4 * DAY - 1), sent(0)),
     ],
     "OA202": [case(campaign(steps=0), []), campaign(contacts=0)],
     "OA203": [[step(left_to_send=0)]],
     "OA204": [row(planned_end=NOW + 7 * DAY)],
     "OA205": [campaign(**DRAFT, created=NOW - 31 * DAY), campaign(status="draft", last_activity="2 months ago")],
     "OA206": [campaign(status="paused", last_activity="32 days ago")],
-    "OA210": [case(campaign(bounces_num=28), sent(1000))],
+    "OA210": [case(campaign(bounces_num=28), sent(1000)), case(campaign(bounces_num=50), sent(50))],
     "OA211": [sent(268), sent(1000, replied_num=4)],
-    "OA212": [sent(1000, unsubscribed_num=16)],
+    "OA212": [sent(1000, unsubscribed_num=16), sent(50, unsubscribed_num=50)],
     "OA213": [
         campaign(bounces_num=1001),
         *(campaign(replies_num=figure) for figure in DOUBTFUL),
@@ -71,8 +79,8 @@ FIRING: dict[str, list[Subject]] = {
 SILENT: dict[str, list[Subject]] = {
     "OA201": [
         campaign(last_activity="3 days ago"),
-        case(campaign(last_activity="7 days ago"), [step(wait_time=3 * DAY * 1000)]),
-        case(campaign(last_activity="Never", created=NOW - DAY), sent(0)),
+        case(campaign(last_activity="7 days ago"), waits(0, 3, 1)),
+        case(campaign(last_activity="Never", created=NOW - 4 * DAY), sent(0)),
         case(campaign(last_activity="9 days ago"), [step(left_to_send=0)]),
         case(campaign(last_activity="9 days ago"), None),
         campaign(last_activity="unknown"),
@@ -100,6 +108,7 @@ SILENT: dict[str, list[Subject]] = {
         case(campaign(bounces_num=27), sent(1000)),
         case(campaign(bounces_num=49), sent(49)),
         case(campaign(bounces_num=-5), sent(1000)),
+        case(campaign(bounces_num=51), sent(50)),
         case(campaign(bounces_num=500), sent(0)),
         case(campaign(bounces_num=900), None),
     ],
@@ -111,7 +120,12 @@ SILENT: dict[str, list[Subject]] = {
         sent(-1),
         sent(1000, replied_num=2000),
     ],
-    "OA212": [sent(1000, unsubscribed_num=15), sent(49, unsubscribed_num=40), sent(1000, unsubscribed_num=-3)],
+    "OA212": [
+        sent(1000, unsubscribed_num=15),
+        sent(49, unsubscribed_num=40),
+        sent(1000, unsubscribed_num=-3),
+        sent(50, unsubscribed_num=51),
+    ],
     "OA213": [campaign(bounces_num=1000), case(campaign(bounces_num=9000), None)],
     "OA220": [
         [step(template(status="off"), template("B"))],
@@ -251,6 +265,38 @@ def test_a_healthy_campaign_has_no_finding() -> None:
 )
 def test_a_message_has_the_figures(rule: str, subject: Campaign | Sequence[Step], expected: str) -> None:
     assert message(rule, subject) == expected
+
+
+# The bound reaches 1, 2, 5 and 10 % of 1,000 at 15.2, 27.3, 61.3 and 115.6 events.
+@pytest.mark.parametrize(
+    ("rule", "events", "severity"),
+    [
+        ("OA210", 61, "warning"),
+        ("OA210", 62, "error"),
+        ("OA210", 115, "error"),
+        ("OA210", 116, "critical"),
+        ("OA212", 27, "warning"),
+        ("OA212", 28, "error"),
+    ],
+)
+def test_a_rate_is_judged_by_its_lower_bound(rule: str, events: int, severity: str) -> None:
+    all_found = check_campaign(campaign(bounces_num=events), sent(1000, unsubscribed_num=events), fields(), now=NOW)
+    (found,) = (each for each in all_found if each.rule == rule)
+
+    assert found.severity == severity
+
+
+@pytest.mark.parametrize("rule", ["OA210", "OA212"])
+def test_a_rate_whose_bound_is_exactly_the_threshold_is_reported(rule: str) -> None:
+    bound = wilson_lower(20, 1000)
+    one, steps = campaign(bounces_num=20), sent(1000, unsubscribed_num=20)
+
+    def rules(threshold: float) -> set[str]:
+        policy = Policy.of({rule: {"warning": threshold}})
+        return {each.rule for each in check_campaign(one, steps, fields(), policy, now=NOW)}
+
+    assert rule in rules(bound)
+    assert rule not in rules(math.nextafter(bound, 1))
 
 
 def test_a_draft_without_live_templates_is_a_warning() -> None:

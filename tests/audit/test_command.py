@@ -70,6 +70,8 @@ def test_json_is_printed_as_one_object_on_the_last_line(shell: Shell) -> None:
     assert json.loads(ended.out.splitlines()[-1])["mailboxes"] == 340
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
     described = json.loads(shell("audit", "--schema").out)
     _, value = shell.json("audit", *FAKE)
@@ -100,6 +102,8 @@ def test_an_audit_compared_with_itself_shows_no_changes(shell: Shell, tmp_path: 
     assert "Nothing changed since 2026-03-02 09:00 UTC." in shell("audit", *FAKE, "--compare", path).out
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_an_earlier_audit_that_does_not_exist_yet_is_one_line(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "audit.json"
 
@@ -112,6 +116,7 @@ def test_an_earlier_audit_that_does_not_exist_yet_is_one_line(shell: Shell, tmp_
     assert json.loads(path.read_bytes())["diff"]["new"] == []
 
 
+@pytest.mark.thorough
 def test_all_earlier_audits_are_in_the_history(shell: Shell, tmp_path: Path) -> None:
     shell("audit", *FAKE, "--output", str(tmp_path / "now.json"))
     values = json.loads((tmp_path / "now.json").read_bytes())
@@ -235,6 +240,7 @@ def test_the_embedded_service_is_audited_at_its_own_time(shell: Shell) -> None:
     assert shell.json("audit", *FAKE)[1]["at"] == 1_772_442_000
 
 
+@pytest.mark.thorough
 def test_campaigns_are_checked_only_if_asked_for(shell: Shell) -> None:
     _, without = shell.json("audit", *FAKE)
     code, value = shell.json("audit", *FAKE, "--campaigns")
@@ -245,6 +251,7 @@ def test_campaigns_are_checked_only_if_asked_for(shell: Shell) -> None:
     Draft202012Validator(schema()).validate(value)
 
 
+@pytest.mark.thorough
 def test_the_printed_report_lists_campaigns_and_variants(shell: Shell) -> None:
     ended = shell("audit", *FAKE, "--campaigns")
 
@@ -254,6 +261,7 @@ def test_the_printed_report_lists_campaigns_and_variants(shell: Shell) -> None:
     assert "A/B VARIANTS" not in shell("audit", *FAKE).out
 
 
+@pytest.mark.thorough
 def test_a_compared_report_takes_over_the_campaigns_of_the_earlier_one(shell: Shell, tmp_path: Path) -> None:
     data = tmp_path / "a.json"
     shell("audit", *FAKE, "--campaigns", "--output", str(data))

@@ -6,6 +6,7 @@ import csv
 import io
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, make_report
 from support.examples import scaled
@@ -34,6 +35,7 @@ def test_the_columns_are_the_fields_of_a_finding_and_the_title_of_its_rule() -> 
     assert [row["title"] for row in rows(make_report([finding("OA110")]))] == ["On blacklists"]
 
 
+@pytest.mark.thorough
 @given(HOSTILE_REPORTS)
 @settings(max_examples=scaled(25))
 def test_no_cell_is_a_formula(report: Report) -> None:

@@ -25,6 +25,7 @@ def names(findings: list[Finding]) -> list[tuple[str, str | None]]:
     return [(finding.rule, finding.mailbox) for finding in findings]
 
 
+@pytest.mark.thorough
 @given(REPORTS)
 @settings(max_examples=scaled(20))
 def test_an_audit_compared_with_itself_has_nothing_new(found: Report) -> None:
@@ -34,6 +35,7 @@ def test_an_audit_compared_with_itself_has_nothing_new(found: Report) -> None:
     assert [attrs.evolve(each, state=None) for each in diff.unchanged] == found.findings
 
 
+@pytest.mark.thorough
 @given(REPORTS, REPORTS)
 @settings(max_examples=scaled(20))
 def test_a_comparison_classifies_every_finding_of_both_audits(before: Report, after: Report) -> None:
@@ -47,6 +49,7 @@ def test_a_comparison_classifies_every_finding_of_both_audits(before: Report, af
     assert {each.state for each in diff.resolved} <= {"resolved"}
 
 
+@pytest.mark.thorough
 @given(REPORTS, REPORTS)
 @settings(max_examples=scaled(20))
 def test_a_report_is_restored_from_its_json(before: Report, after: Report) -> None:

@@ -11,6 +11,7 @@ from subprocess import run
 from time import process_time
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from support.audit import mailboxes, reading, report
 from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, group, make_report, row, with_history
@@ -32,6 +33,7 @@ OURS |= {tag for tag, _ in page(with_history(40.0, None, 60.0)).elements}
 OURS |= {tag for tag, _ in page(report(reading([], error=StatusError("refused")))).elements}
 
 
+@pytest.mark.thorough
 @given(HOSTILE_REPORTS)
 @settings(max_examples=scaled(15))
 def test_no_string_becomes_an_element_or_an_attribute(found: Report) -> None:
@@ -189,6 +191,7 @@ def test_the_policy_is_named_where_it_differs() -> None:
     assert "critical if 9 or more" in text
 
 
+@pytest.mark.thorough
 def test_long_lists_of_rules_and_changes_end_in_a_count() -> None:
     text = page(fleet(1000, sick=0.5, compared=True)).text
     many = make_report([finding()], diff=attrs.evolve(_diff(), new=[finding(rule) for rule in _RULES]))
@@ -230,6 +233,7 @@ def test_a_page_without_a_score_has_an_empty_gauge() -> None:
     assert 'aria-label="No score"' in write(make_report(scores=scores), "html")
 
 
+@pytest.mark.thorough
 def test_a_chart_has_a_text_alternative() -> None:
     spoken = [svg["aria-label"] or "" for svg in page(fleet(300, sick=0.5)).all("svg")]
 
@@ -249,6 +253,7 @@ def test_a_page_of_2000_mailboxes_stays_small_and_is_written_quickly() -> None:
     assert process_time() - began < 5
 
 
+@pytest.mark.thorough
 def test_only_the_worst_2000_findings_are_shown_and_the_page_says_so() -> None:
     found = make_report(
         [finding(severity=Severity.INFO, mailbox=f"mailbox_{n}") for n in range(9_999)] + [finding("OA104", email="worst@x")]
@@ -318,6 +323,8 @@ def test_every_score_with_a_critical_finding_looks_critical() -> None:
     assert '<b class="score critical">95</b>' in write(make_report([finding("OA110")], groups=spaces), "html")
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_a_page_without_its_extra_says_which_one_to_install() -> None:
     script = (
         "import sys; sys.modules['jinja2'] = None\n"

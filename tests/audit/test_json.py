@@ -51,6 +51,7 @@ def test_the_schema_is_valid_draft_2020_12() -> None:
     Draft202012Validator.check_schema(schema())
 
 
+@pytest.mark.thorough
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
 @settings(max_examples=scaled(25))
 def test_every_report_conforms_to_the_schema(found: Report) -> None:
@@ -142,6 +143,7 @@ def test_the_json_begins_with_the_most_used_fields() -> None:
     assert values["scores"]["domains"] == {"one.example": {"score": 80.0, "mailboxes": 1, "sent_30days": 10.5}}
 
 
+@pytest.mark.thorough
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
 @settings(max_examples=scaled(30))
 def test_a_written_report_reads_back_as_the_same_report(found: Report) -> None:

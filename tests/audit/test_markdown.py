@@ -17,12 +17,14 @@ from outreach_async.audit.reports import write
 from outreach_async.audit.reports.text import escape_markdown, format_code
 
 
+@pytest.mark.thorough
 @given(HOSTILE_REPORTS)
 @settings(max_examples=scaled(25))
 def test_no_string_becomes_markup(report: Report) -> None:
     assert {token.type for token in tokens(write(report, "markdown"))} <= MARKDOWN_TOKENS
 
 
+@pytest.mark.thorough
 @given(REPORTS)
 @settings(max_examples=scaled(20))
 def test_every_row_of_a_table_has_the_same_number_of_cells(report: Report) -> None:

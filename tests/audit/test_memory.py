@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.audit import NOW
 from tools.audit_names import pages
 
@@ -25,6 +26,7 @@ def peak(mailboxes: int) -> float:
     return float(found[1])
 
 
+@pytest.mark.nightly
 def test_healthy_mailboxes_are_not_kept_in_memory() -> None:
     """Keeping 16,000 mailboxes would take about 16,000 KiB."""
     assert peak(24_000) - peak(8_000) < 12

@@ -55,6 +55,7 @@ def test_every_suffix_has_a_writer() -> None:
     assert set(SUFFIXES.values()) == set(WRITERS)
 
 
+@pytest.mark.thorough
 @given(REPORTS)
 @settings(max_examples=scaled(15))
 def test_every_writer_is_deterministic_and_ends_with_a_newline(found: Report) -> None:
@@ -78,6 +79,7 @@ def test_every_format_names_the_problem_and_the_place(form: str) -> None:
     assert report.groups[0].key in text
 
 
+@pytest.mark.thorough
 @given(HOSTILE_REPORTS, st.sampled_from(list(WRITERS)))
 def test_no_file_contains_control_characters_but_newlines_and_tabs(found: Report, form: str) -> None:
     with TemporaryDirectory() as folder:

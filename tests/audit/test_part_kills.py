@@ -21,6 +21,7 @@ from outreach_async.audit import AuditPart, merge
 GROUPS: Sequence[Sequence[str]] = [SPACES[:3], SPACES[3:5], SPACES[5:]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kills", [{1, 4, 9}, {2, 3, 20}])
 def test_a_part_that_was_killed_and_run_again_changes_nothing(tmp_path: Path, kills: set[int]) -> None:
     fleet, parts = KillingFleet(tmp_path, kills), list[AuditPart]()
@@ -38,6 +39,7 @@ def test_a_part_that_was_killed_and_run_again_changes_nothing(tmp_path: Path, ki
     assert json.dumps(merge(parts, workspaces=SPACES).to_dict()) == json.dumps(fleet.report().to_dict())
 
 
+@pytest.mark.thorough
 def test_parts_of_killed_dask_workers_run_again_and_change_nothing(tmp_path: Path) -> None:
     fleet = KillingFleet(tmp_path, {2, 12})
 

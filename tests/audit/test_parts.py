@@ -50,6 +50,7 @@ def split(fleet: Sequence[Shown], draw: Callable[[int], int]) -> list[list[Shown
     return list(parts.values())
 
 
+@pytest.mark.thorough
 @given(SHARED_FLEETS, st.randoms(use_true_random=False), st.sampled_from([1, 3, 100]))
 @settings(max_examples=scaled(60))
 def test_merged_parts_give_the_report_of_one_audit(fleet: list[Shown], chance: random.Random, most: int) -> None:

@@ -103,6 +103,7 @@ async def test_the_rate_limit_bounds_the_eta_and_shows_as_throttled() -> None:
     assert all(progress.eta == pytest.approx(watched.seconds - at, rel=0.2, abs=0.5) for at, progress in middle)
 
 
+@pytest.mark.thorough
 async def test_a_paused_audit_says_why_and_for_how_long() -> None:
     scene = Scenario(seconds=0, limits=[(0, 1000)], latency=0.5, outages=[(0.1, 60, "503")])
     watched = await watch(create_client(RateLimitedService(scene), max_in_flight=8), [f"space_{n}" for n in range(100)])

@@ -107,6 +107,7 @@ def test_hostile_names_stay_one_label_of_one_line(kind: str) -> None:
     assert all(re.match(r"# (HELP|TYPE) outreach_audit_|outreach_audit_", line) for line in text.splitlines())
 
 
+@pytest.mark.thorough
 @given(HOSTILE_REPORTS)
 def test_any_report_is_a_file_without_repeated_series(found: Report) -> None:
     parse(write(attrs.evolve(found, workspaces=[*found.workspaces, *found.workspaces]), "prometheus"))
@@ -144,6 +145,7 @@ def test_the_option_writes_the_file_and_the_report_is_still_printed(
     assert KEY not in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_the_option_and_the_suffix_write_the_same_file(shell: Shell, tmp_path: Path) -> None:
     one, other = tmp_path / "one.prom", tmp_path / "other.prom"
     shell("audit", *FAKE, "--prometheus", str(one), "--output", str(other))
@@ -169,6 +171,7 @@ def test_an_unwritable_file_is_an_error_that_names_the_option(shell: Shell) -> N
     assert "--prometheus /dev/full: No space left on device" in ended.err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "code",
     [
@@ -185,6 +188,8 @@ def test_without_the_extra_the_error_names_it(code: str) -> None:
     assert done.stderr.splitlines()[-1].endswith(expected)
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 @pytest.mark.parametrize("arguments", [["--prometheus", "a.prom"], ["--output", "a.prom"], ["--format", "prometheus"]])
 def test_without_the_extra_the_command_says_so_before_anything_is_read(arguments: list[str], tmp_path: Path) -> None:
     command = ["audit", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments]

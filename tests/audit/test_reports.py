@@ -53,6 +53,7 @@ FLEET = report(
 )
 
 
+@pytest.mark.thorough
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
 @settings(max_examples=scaled(20))
 def test_text_is_at_most_80_columns_without_control_characters(found: Report) -> None:
@@ -62,12 +63,14 @@ def test_text_is_at_most_80_columns_without_control_characters(found: Report) ->
     assert all(line.isprintable() for line in lines)
 
 
+@pytest.mark.thorough
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
 @settings(max_examples=scaled(20))
 def test_terminal_output_is_at_most_80_columns(found: Report) -> None:
     assert max(map(cell_len, drawn(found).split("\n"))) <= 80
 
 
+@pytest.mark.thorough
 @given(REPORTS)
 @settings(max_examples=scaled(25))
 def test_every_domain_with_an_error_or_worse_is_named(found: Report) -> None:
@@ -80,6 +83,7 @@ def test_every_domain_with_an_error_or_worse_is_named(found: Report) -> None:
     assert all(joined(name) in joined(render_text(found)) for name in named)
 
 
+@pytest.mark.thorough
 @given(REPORTS)
 @settings(max_examples=scaled(25))
 def test_the_worst_domains_come_first(found: Report) -> None:
@@ -226,6 +230,7 @@ def test_a_change_is_an_improvement_or_a_deterioration(
     assert [move.better for move in view.figure_changes] == [better]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("write", [render_text, drawn])
 def test_a_report_on_2000_mailboxes_is_readable(write: Callable[[Report], str]) -> None:
     boxes = [box for n in range(200) for box in mailboxes(10, domain=f"domain{n}.example", spf=n % 2 == 0, blacklists=n % 3 == 0)]
@@ -358,6 +363,7 @@ def test_a_score_has_the_colour_of_its_range(changes: dict[str, bool], style: st
     assert f"{colour}score" in drawn(report(reading([mailbox(**note, **changes)])), colour=True)
 
 
+@pytest.mark.thorough
 def test_only_terminal_output_needs_rich() -> None:
     script = (
         "import sys; sys.modules['rich'] = None; from outreach_async.audit.reports import text; print(text.render_text.__name__)"

@@ -61,6 +61,7 @@ async def test_an_id_that_is_no_workspace_is_a_finding() -> None:
     assert (found.unreadable, found.mailboxes, found.exit_code()) == (["camp_1"], 3, 3)
 
 
+@pytest.mark.thorough
 async def test_one_undecodable_mailbox_among_2000_is_a_finding() -> None:
     boxes = [wire(mailbox(id=f"mailbox_{n}", email=f"m{n}@d{n}.example")) for n in range(2000)]
     boxes[1234] |= {"spf": "yes"}
@@ -193,6 +194,7 @@ async def test_as_many_workspaces_are_read_at_once_as_the_client_allows(in_fligh
     assert max(map(len, service.together)) == len(service.together[0]) == in_flight
 
 
+@pytest.mark.thorough
 @virtual_time
 async def test_only_two_workspaces_with_many_full_pages_are_read_at_once() -> None:
     boxes = [wire(box) for box in mailboxes(3)]

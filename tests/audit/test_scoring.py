@@ -121,6 +121,7 @@ def test_the_findings_are_the_worst_first_in_the_order_of_mailboxes() -> None:
     assert found.counts == {"critical": 1, "error": 2, "warning": 0, "info": 0}
 
 
+@pytest.mark.thorough
 def test_the_worst_domains_come_first_up_to_the_limit() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n:05}.example", spf=n != 10_000) for n in range(10_001)]
 
@@ -145,6 +146,7 @@ def test_what_was_not_judged_has_no_score() -> None:
     assert (scores.overall, scores.workspaces, scores.domains) == (None, {}, {})
 
 
+@pytest.mark.thorough
 @given(REPORTS)
 @settings(max_examples=scaled(30))
 def test_the_findings_reproduce_the_scores(found: Report) -> None:
@@ -182,6 +184,7 @@ def _sum(groups: dict[str, Any]) -> Any:
     return {figure: sum(group[figure] for group in groups.values()) for figure in ("mailboxes", "sent_30days")}
 
 
+@pytest.mark.thorough
 @given(REPORTS)
 @settings(max_examples=scaled(30))
 def test_scores_lie_between_0_and_100(found: Report) -> None:

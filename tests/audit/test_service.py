@@ -30,6 +30,7 @@ def fake() -> FakeService:
     return fake
 
 
+@pytest.mark.thorough
 async def test_the_generated_mailboxes_of_the_fake_are_clean(fake: FakeService) -> None:
     found = await audit(client_of(fake), ["space_1", "space_2"])
 

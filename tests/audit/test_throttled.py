@@ -29,6 +29,7 @@ def on_one_loop(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("anyio_backend_name", [name])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("in_flight", [8, 64])
 @pytest.mark.parametrize("asks", [None, 1.0])
 @pytest.mark.parametrize("burst", [4, 40])
@@ -42,6 +43,7 @@ def test_400_workspaces_are_read_under_a_limit_of_40_per_second(
     assert result.slowdown <= (1.3 if asks is None else 2.3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("in_flight", [8, 50, 64])
 @on_one_loop("trio")
 def test_500_workspaces_take_as_many_rounds_as_slots_require(play: Any, in_flight: int) -> None:
@@ -51,6 +53,7 @@ def test_500_workspaces_take_as_many_rounds_as_slots_require(play: Any, in_fligh
     assert result.seconds <= 1.2 * math.ceil(500 / in_flight) * 0.1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workspaces", [1, 3, 100])
 @pytest.mark.parametrize("kind", ["refused", "503", "hanging", "429"])
 def test_an_outage_of_five_minutes_makes_no_workspace_unreadable(play: Any, kind: Trouble, workspaces: int) -> None:
@@ -60,6 +63,7 @@ def test_an_outage_of_five_minutes_makes_no_workspace_unreadable(play: Any, kind
     assert 300 <= result.seconds <= 300 + 60 + 30 + 15
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "seconds", "message"),
     [("refused", 3.5, "nobody listens"), ("503", 930, "the service answered 503"), ("429", 930, "the service answered 429")],
@@ -73,6 +77,7 @@ def test_an_endless_outage_ends_the_audit_with_its_error(play: Any, kind: Troubl
     assert all(message in text and "suspended" not in text for text in texts)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("headers", [{}, {"retry-after": "1"}, {"retry-after": "30"}], ids=str)
 @pytest.mark.parametrize(("workspaces", "in_flight"), [(4, 1), (400, 8), (400, 64)])
 @on_one_loop("trio")

@@ -48,6 +48,12 @@ def test_the_estimate_is_rounded_up_to_two_digits(replied: int, expected: int) -
     assert compare_variants(totals((200, replied), (200, 4))).sends_needed == expected
 
 
+def test_the_estimate_counts_from_the_variant_with_more_e_mails() -> None:
+    equal, unequal = totals((1000, 60), (1000, 40)), totals((1000, 60), (900, 36))
+
+    assert compare_variants(unequal).sends_needed == compare_variants(equal).sends_needed
+
+
 def test_equal_rates_have_no_estimate() -> None:
     assert compare_variants(totals((1000, 50), (1000, 50))).sends_needed is None
     assert compare_variants(totals((1000, 0), (1000, 0))).sends_needed is None
@@ -58,11 +64,14 @@ def test_sends_that_differ_by_more_than_a_tenth_are_not_compared() -> None:
     assert compare_variants(totals((1000, 20), (899, 90))).verdict == "unequal_sends"
     assert compare_variants(totals((1000, 20), (899, 90)), difference=0.2).verdict == "better"
     assert compare_variants(totals((0, 0), (0, 0))).verdict == "unequal_sends"
+    assert compare_variants(totals((1, 0), (1, 1))).verdict == "too_early"
 
 
 def test_fewer_than_two_variants_or_too_many_are_not_compared() -> None:
-    for variants in ([], totals((1000, 20)), totals((1000, 20), (1000, 90)) * 14):
+    many = totals((1000, 20), (1000, 90)) * 13
+    for variants in ([], totals((1000, 20)), [*many, many[0]]):
         assert compare_variants(variants).verdict == "not_compared"
+    assert compare_variants(many).verdict == "better"
 
 
 def test_each_pair_of_several_variants_needs_more_evidence() -> None:
@@ -74,10 +83,34 @@ def test_each_pair_of_several_variants_needs_more_evidence() -> None:
     assert compare_variants(third, odds=6).verdict == "better"
 
 
-def test_a_variant_can_be_better_than_several_and_only_certain_ones_are_named() -> None:
-    result = compare_variants(totals((1000, 20), (1000, 100), (1000, 30), (1000, 90), (500, 10)))
+def test_evidence_that_is_just_enough_decides() -> None:
+    pair = totals((1000, 30), (1000, 66))
+    evidence = log_evidence(*pair)
+    enough = math.exp(evidence)
+    while math.log(enough) < evidence:
+        enough = math.nextafter(enough, math.inf)
+    while math.log(enough) > evidence:
+        enough = math.nextafter(enough, 0)
+    assert math.log(enough) == evidence
 
-    assert (result.better, result.worse) == ("B", ("A", "C"))
+    exact, short = compare_variants(pair, odds=enough), compare_variants(pair, odds=enough * 1.000001)
+
+    assert (exact.verdict, exact.worse) == ("better", ("A",))
+    assert (short.verdict, short.worse) == ("too_early", ())
+
+
+def test_a_variant_can_be_better_than_several_and_only_certain_ones_are_named() -> None:
+    variants = totals((1000, 20), (1000, 30), (1000, 100), (1000, 90), (500, 10))
+    result = compare_variants(variants)
+
+    assert (result.better, result.worse) == ("C", ("A", "B"))
+    assert result.evidence == round(math.exp(log_evidence(variants[0], variants[2])), 3)
+
+
+def test_the_rate_of_replies_counts_and_not_their_number() -> None:
+    result = compare_variants(totals((2000, 120), (1000, 110)), difference=0.5)
+
+    assert (result.better, result.worse) == ("B", ("A",))
 
 
 def test_huge_evidence_is_capped() -> None:
@@ -94,6 +127,7 @@ def test_equal_totals_are_no_evidence(one: VariantTotals) -> None:
     assert log_evidence(one, one) <= 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("late", [0, 7, 14])
 def test_daily_looks_at_equal_variants_decide_falsely_in_at_most_5_percent(late: int) -> None:
     counts = count_verdicts(Experiment(late=late), runs=RUNS, seed=late)
@@ -103,6 +137,7 @@ def test_daily_looks_at_equal_variants_decide_falsely_in_at_most_5_percent(late:
     assert 0.40 * RUNS <= counts.naive <= 0.52 * RUNS
 
 
+@pytest.mark.thorough
 def test_a_late_variant_that_missed_the_best_contacts_is_not_called_worse() -> None:
     late = Experiment(late=14, boost=2)
 

@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.time import virtual_time
+from support.time import ALLOW_LOOP_FIXTURE, virtual_time
 from support.transport import HANG, Script, added, lost, numbered, skipped, status, unsent
 
 from outreach_async import (
@@ -248,6 +248,14 @@ async def test_a_row_whose_attempt_times_out_after_the_run_stopped_is_unknown() 
     assert (sure.attempts, unsure.attempts) == (1, 1)
 
 
+async def test_a_rejection_that_arrives_after_the_run_stopped_is_the_outcome() -> None:
+    script, found = Script(status(403), 5.0, status(422), together=2), list[ContactOutcome]()
+    async with client(script).contacts.create_many(rows(2), concurrency=2) as outcomes:
+        with pytest.raises(BulkStopped):
+            await drain(outcomes, found)
+    assert [outcome.status for outcome in found] == [Outcome.NOT_APPLIED, Outcome.REJECTED]
+
+
 async def test_a_transport_that_refuses_a_valid_row_stops_the_run() -> None:
     script = Script(InvalidRequest("the transport is closed"))
     async with client(script).contacts.create_many(rows(1000), concurrency=2) as outcomes:
@@ -310,6 +318,8 @@ async def test_rows_with_the_same_email_are_sent_one_at_a_time_in_input_order() 
     assert by_key[order_key("ann@a.example")] == [email for email in emails if email[0] in "aAä"]
 
 
+@pytest.mark.thorough
+@settings(suppress_health_check=ALLOW_LOOP_FIXTURE)
 @given(st.lists(st.tuples(st.sampled_from("abcABC"), st.floats(0, 3)), max_size=40), st.integers(1, 9), st.booleans())
 def test_every_row_has_one_outcome_and_order_input_keeps_the_order_of_rows(
     anyio_backend: Any, plan: list[tuple[str, float]], concurrency: int, in_order: bool

@@ -67,6 +67,7 @@ def test_both_event_loops_give_every_row_the_same_outcome(seed: int, folder: Pat
     assert messages[0] == messages[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("duplicates", "repeats", "backend"),
     [
@@ -181,6 +182,8 @@ def test_the_first_scenarios_cover_every_ending_on_both_event_loops() -> None:
     assert {scene.backend for scene in scenes} == set(LOOPS)
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 @pytest.mark.parametrize(("harmed", "kind"), [(Unsuspecting, "I5"), (Lazy, "I2")])
 def test_the_simulation_detects_a_broken_rule(harmed: type[HarmedWriter], kind: str, folder: Path) -> None:
     scene = seeded(7, 8, trouble=0.3, concurrency=2)
@@ -221,6 +224,7 @@ def scenes(draw: st.DrawFn) -> Scenario:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", LOOPS)
 @settings(max_examples=scaled(25))
 @given(scene=scenes(), deaths=st.lists(st.integers(1, 80), max_size=3))

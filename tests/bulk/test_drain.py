@@ -176,6 +176,7 @@ async def test_a_running_run_has_no_reason_for_a_pause() -> None:
         assert (outcomes.progress.state, outcomes.progress.why) == ("running", "")
 
 
+@pytest.mark.thorough
 async def test_throttling_that_uses_up_the_retry_budget_is_the_reason() -> None:
     async with client(Distant(*[added()] * 5, status(429))).contacts.create_many(rows(300), concurrency=8) as outcomes:
         await until_paused(outcomes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -35,12 +35,6 @@ SENT = [{name: cell for name, cell in row.items() if cell is not None} for row i
 TABLE = pa.Table.from_pylist(ROWS)
 
 
-def query_of_duckdb() -> Any:
-    connection = duckdb.connect()
-    connection.register("source", TABLE)
-    return connection.sql("SELECT * FROM source")
-
-
 FRAMES: dict[str, Callable[[], Any]] = {
     "pandas": lambda: pd.DataFrame(ROWS),
     "pandas, objects with NaN": lambda: pd.DataFrame(ROWS, dtype=object).where(lambda frame: frame.notna(), float("nan")),
@@ -53,7 +47,6 @@ FRAMES: dict[str, Callable[[], Any]] = {
     "pyarrow reader": TABLE.to_reader,
     "pyarrow batch": lambda: TABLE.to_batches()[0],
     "pyarrow large strings": lambda: TABLE.cast(pa.schema([(name, pa.large_string()) for name in TABLE.column_names])),
-    "duckdb": query_of_duckdb,
 }
 
 
@@ -124,6 +117,7 @@ cells = st.none() | st.text(st.characters(codec="utf-8"), max_size=5)
 columns = st.lists(st.sampled_from(STANDARD_FIELDS), unique=True, max_size=4)
 
 
+@pytest.mark.thorough
 @given(st.data(), columns, st.integers(0, 12), st.integers(1, 5))
 def test_any_strings_arrive_unchanged_in_batches_of_any_size(
     data: st.DataObject, names: list[str], count: int, size: int
@@ -326,3 +320,11 @@ except ValueError as error:
 @pytest.mark.parametrize("name", FRAMES)
 def test_every_kind_of_frame_is_an_arrow_stream(name: str) -> None:
     assert isinstance(FRAMES[name](), ArrowStream)
+
+
+@pytest.mark.thorough
+def test_a_query_of_duckdb_is_a_frame_like_every_other() -> None:
+    command = [sys.executable, "-m", "tools.duckdb_query", json.dumps(ROWS)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    created = {"total": 3, "statuses": ["added"] * 3, "sent": SENT}
+    assert json.loads(done.stdout) == {"rows": SENT, "stream": True, "asyncio": created, "trio": created}

@@ -24,7 +24,8 @@ from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, ste
 from tools.journal_faults import damaged
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
-from outreach_async.bulk.journal.lock import require_same_file
+from outreach_async.bulk.journal.database import FileDatabase
+from outreach_async.bulk.journal.lock import JournalLock, require_same_file
 from outreach_async.bulk.journal.opening import create_journal
 from outreach_async.bulk.journal.reader import DamagedJournalError, read_error
 from outreach_async.bulk.journal.records import checksum
@@ -68,6 +69,7 @@ def requires_earlier(path: Path, match: str = "") -> None:
             look()
 
 
+@pytest.mark.nightly
 def test_a_short_damage_run_finds_no_false_label_and_no_wrong_read(tmp_path: Path) -> None:
     figures = damaged(tmp_path, count=90, seed=7)
     assert figures.wrong == []
@@ -184,6 +186,7 @@ class TestClosing:
         assert Journal(path).report().rows == 1
         assert "run.db-wal" in names(path.parent)
 
+    @pytest.mark.thorough
     def test_a_process_that_ends_without_closing_leaves_its_log(self, path: Path) -> None:
         code = "import sys; from tools.journal_child import *; w = open_journal(Path(sys.argv[1])); w.mark(window(0))"
         subprocess.run([sys.executable, "-c", code, str(path)], check=True, cwd=Path(__file__).parents[1])
@@ -226,6 +229,22 @@ class TestClosing:
         writer._database._db.set_trace_callback(look)
         writer.close()
         assert found == [3]
+
+    def test_the_lock_is_released_after_the_log_is_removed(self, path: Path) -> None:
+        found: list[set[str]] = []
+
+        class Watched(JournalLock):
+            def release(self) -> None:
+                found.append(names(path.parent))
+                super().release()
+
+        ended(path)
+        log = {"run": "0123456789abcdef", "open": False, "commits": 0}
+        database = FileDatabase(str(path), log, Watched.acquire(str(path), resume=True))
+        with database.first_transaction():
+            assert "run.db-wal" in names(path.parent)
+        database.close()
+        assert found == [{"run.db"}]
 
     def test_a_kill_between_the_end_and_the_close_of_a_run_is_repaired(self, path: Path) -> None:
         living = path.with_name("living.db")
@@ -287,6 +306,17 @@ class TestEarlierUnknown:
                 pass
             assert (name in names(path.parent)) is (number != 1)
         assert {"run.db.damaged", "run.db.damaged-2", "run.db.damaged-3"} <= names(path.parent)
+
+    def test_a_journal_whose_log_cannot_be_renamed_is_not_renamed(self, tmp_path: Path) -> None:
+        path = tmp_path / ("j" * 247)  # the new name of the journal fits into 255 bytes, that of its log does not
+        make_killed_journal(tmp_path / "run.db", 7)
+        for ending in ENDINGS:
+            (tmp_path / f"run.db{ending}").rename(f"{path}{ending}")
+        with path.open("r+b") as file:
+            file.truncate(5000)
+        with pytest.raises(JournalError, match="File name too long"):
+            open_journal(path, resume=True, earlier="unknown")
+        assert names(tmp_path) == {f"{path.name}{ending}" for ending in ENDINGS}
 
     def test_a_missing_journal_is_created(self, path: Path) -> None:
         for resume in (True, False):
@@ -450,6 +480,7 @@ class TestCreation:
             with pytest.raises(InvalidRequest, match="another run is writing"):
                 require_same_file(str(path), file.fileno())
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("size", [5000, 15000, 25000])
     def test_a_full_disk_is_a_journal_error_and_leaves_nothing_behind(self, path: Path, size: int) -> None:
         code = (
@@ -505,6 +536,7 @@ class TestRuns:
         assert script.requests == []
 
 
+@pytest.mark.thorough
 def test_a_running_journal_is_read_concurrently_and_never_called_damaged(path: Path) -> None:
     with writing(path) as writer:
         for _ in islice(steps(writer), 60):

@@ -15,6 +15,7 @@ from outreach_async.bulk.journal.writer import FileWriter
 from outreach_async.errors import JournalError
 
 
+@pytest.mark.thorough
 def test_a_log_cut_anywhere_leaves_an_earlier_state_of_the_run(tmp_path: Path) -> None:
     found = cuts(tmp_path, count=8)
     assert len(found) == 7
@@ -39,14 +40,17 @@ def test_a_log_whose_first_frame_is_cut_loses_outcomes_but_no_mark(tmp_path: Pat
     assert (report.marked, report.rows, report.possibly_sent) == (20, 0, 20)
 
 
+@pytest.mark.thorough
 def test_a_killed_process_leaves_at_least_what_it_reported_as_durable(tmp_path: Path) -> None:
     assert kills(tmp_path, count=2, seed=1) == 2
 
 
+@pytest.mark.thorough
 def test_a_file_that_cannot_grow_ends_writing_without_losing_durable_data(tmp_path: Path) -> None:
     assert full_disk(tmp_path, [30_000]) == 1
 
 
+@pytest.mark.thorough
 def test_a_log_that_cannot_be_written_ends_writing_without_losing_durable_data(tmp_path: Path) -> None:
     assert broken_log(tmp_path, [9]) == 1
 

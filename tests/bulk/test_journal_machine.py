@@ -171,5 +171,5 @@ class JournalMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-TestJournalMachine = JournalMachine.TestCase
+TestJournalMachine = pytest.mark.thorough(JournalMachine.TestCase)
 TestJournalMachine.settings = settings(max_examples=scaled(12), stateful_step_count=15, deadline=None)

@@ -46,6 +46,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return place_in(request.param, tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_journal_is_a_store_of_journals(place: Place) -> None:
     assert isinstance(place.journal(), JournalStore)
     assert not isinstance(place, JournalStore)
@@ -88,6 +89,7 @@ def test_any_outcome_is_read_as_it_was_recorded(data: st.DataObject) -> None:
     assert [facts(found) for found in place.journal().outcomes()] == [facts(each) for each in drawn]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("commits", [1, 2, 7, 30])
 def test_after_a_kill_every_commit_is_there_and_the_run_can_be_completed(place: Place, commits: int) -> None:
     writer = place.open()
@@ -256,6 +258,7 @@ def test_a_missing_journal_cannot_be_read(place: Place) -> None:
             read()
 
 
+@pytest.mark.thorough
 def test_a_heartbeat_changes_nothing_that_is_read(place: Place) -> None:
     with closing(place.open()) as writer:
         assert writer.heartbeat_due is None
@@ -266,6 +269,7 @@ def test_a_heartbeat_changes_nothing_that_is_read(place: Place) -> None:
         assert attrs.evolve(place.journal().report(), seconds=before.seconds) == before
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_run_is_interrupted_and_resumed_with_exact_outcomes(place: Place, backend: str) -> None:
     fake = FakeService()

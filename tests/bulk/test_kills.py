@@ -195,6 +195,7 @@ def after(*deaths: tuple[Point, int]) -> Callable[[int, Left], Death]:
     return lambda process, _: deaths[process] if process < len(deaths) else None
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("run", "deaths"), SHORT, ids=[f"{run.duplicates}-{run.journal}" for run, _ in SHORT])
 def test_kills_lose_duplicate_and_mislabel_no_row(
     processes: tuple[Service, Importers], tmp_path: Path, run: Run, deaths: Sequence[tuple[Point, int]]
@@ -205,6 +206,7 @@ def test_kills_lose_duplicate_and_mislabel_no_row(
     assert worker.figures.kills == Counter((point, run.duplicates) for point, _ in deaths)
 
 
+@pytest.mark.thorough
 def test_without_kills_and_faults_every_label_is_certain(processes: tuple[Service, Importers], tmp_path: Path) -> None:
     worker = Worker(*processes, folder=tmp_path, seed=1, pretend=False)
     worker.carry_out(Run(number=3, seed=1, rows=24, duplicates="skip", calm=True), after())
@@ -219,6 +221,7 @@ def test_without_marks_rows_in_flight_at_a_kill_are_mislabelled(processes: tuple
     assert any("the outcome is" in violation and "expected added" in violation for violation in worker.figures.violations)
 
 
+@pytest.mark.thorough
 def test_the_table_counts_kills_by_point_and_option() -> None:
     figures = Figures(violations=["run 3: wrong"])
     figures.kills[Point.ENDED, "skip"] = 2
@@ -231,6 +234,7 @@ def test_the_table_counts_kills_by_point_and_option() -> None:
     assert "1 violations" in lines
 
 
+@pytest.mark.nightly
 def test_the_command_fails_if_a_kill_is_missing_or_anything_is_wrong() -> None:
     assert code(Figures(kills=Counter({(Point.ENDED, "skip"): 3})), kills=3) == 0
     assert code(Figures(kills=Counter({(Point.ENDED, "skip"): 3, (Point.LEFT, "skip"): 3})), kills=4) == 1

@@ -33,6 +33,7 @@ def walk_models(bounds: Bounds, *, coalesce: bool = False) -> tuple[int, int, Co
     return sum(model.leaves for model in done), sum(model.known for model in done), violations
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("bounds", "least"), [(FAULTY, 30_000), (CRASHING, 9_000)], ids=["faults", "crashes"])
 def test_every_label_is_true_and_rows_are_applied_once_and_in_order(bounds: Bounds, least: int) -> None:
     leaves, _, violations = walk_models(bounds)
@@ -40,6 +41,7 @@ def test_every_label_is_true_and_rows_are_applied_once_and_in_order(bounds: Boun
     assert not violations
 
 
+@pytest.mark.thorough
 def test_only_a_late_overwrite_breaks_the_order_and_merging_prevents_it() -> None:
     apart = [model.walk() for model in models(Bounds(attempts=2, faults=2))]
     assert {model.duplicates for model in apart if model.known} == {"overwrite"}
@@ -126,6 +128,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_model_detects_a_broken_rule(name: str) -> None:
     bounds, rules, violation = BROKEN[name]

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("options", "rows", "most"),
     [((), ("300", "2300"), 1.05), (("--journal", "--backend", "aiohttp"), ("500", "5000"), 1.1)],

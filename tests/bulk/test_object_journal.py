@@ -33,6 +33,8 @@ from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.limiter import RateLimiter
 from outreach_async.transport.wire import Progress, Request, Response
 
+pytestmark = pytest.mark.covers
+
 URL = "memory://run"
 
 
@@ -104,6 +106,7 @@ class TestForm:
             assert writer.finished
         assert objects.contents == before
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("batch", [10, 100, 500])
     def test_a_row_takes_at_most_40_bytes(self, batch: int) -> None:
         """Write a mark and a record for each batch, with random ids."""
@@ -115,6 +118,7 @@ class TestForm:
                 writer.record([outcome(first + index, id=id_) for index, id_ in enumerate(ids)])
         assert size_of(objects) / 10_000 <= 40
 
+    @pytest.mark.thorough
     @virtual_time
     @pytest.mark.parametrize(("rate", "rows", "most"), [(None, 3_000, 24), (10.0, 300, 40)])
     async def test_a_row_of_a_run_takes_at_most_40_bytes(self, rate: float | None, rows: int, most: float) -> None:
@@ -169,6 +173,7 @@ DAMAGE = (delete, empty, tear, flip, exchange, take_from_another_run)
 
 
 class TestDamage:
+    @pytest.mark.thorough
     @pytest.mark.parametrize("number", range(11))
     @pytest.mark.parametrize("damage", DAMAGE)
     def test_damage_is_refused_and_the_journal_can_be_given_up(
@@ -442,6 +447,7 @@ class TestUrls:
         ]
 
 
+@pytest.mark.thorough
 def test_a_killed_run_in_a_folder_is_resumed_from_a_copy_elsewhere(tmp_path: Path) -> None:
     for number, step in enumerate((1, 2, 40)):
         folder, elsewhere = tmp_path / f"run{number}", tmp_path / f"copy{number}"
@@ -469,6 +475,7 @@ def proxy(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 
 class TestS3:
+    @pytest.mark.thorough
     @pytest.mark.parametrize("fault", ["drop the reply", "answer 503", "refuse with 503"])
     def test_a_lost_reply_is_no_takeover(self, proxy: Proxy, fault: Fault) -> None:
         journal = ObjectJournal(f"s3://journals/{fault.replace(' ', '-')}")
@@ -509,6 +516,7 @@ class TestS3:
         with pytest.raises(OSError, match="a cannot be read: 403 Forbidden, AccessDenied"):
             objects.read("a")
 
+    @pytest.mark.thorough
     def test_a_missing_bucket_is_named(self, proxy: Proxy) -> None:
         assert proxy.port
         with pytest.raises(JournalError, match=r"journal s3://nobody/run: .*404 Not Found, NoSuchBucket; fix the cause"):

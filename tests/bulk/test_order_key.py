@@ -94,6 +94,7 @@ RESPELL: Final[tuple[Callable[[str], str], ...]] = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("respell", RESPELL)
 def test_letter_case_and_normal_form_do_not_change_the_key(respell: Callable[[str], str]) -> None:
     characters = (chr(code) for code in range(0x20000) if not 0xD800 <= code < 0xE000)
@@ -239,6 +240,7 @@ class Reordering:
     async def aclose(self) -> None: ...
 
 
+@pytest.mark.thorough
 @virtual_time
 async def test_with_a_service_that_folds_by_nfkc_the_last_row_of_a_contact_wins() -> None:
     def fold(email: str) -> str:

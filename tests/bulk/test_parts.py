@@ -137,6 +137,7 @@ class Steady(Script):
         return await super().send(request, progress)
 
 
+@pytest.mark.thorough
 @virtual_time
 async def test_the_eta_is_within_15_percent_after_5_percent_of_a_steady_run() -> None:
     began = anyio.current_time()

@@ -15,6 +15,8 @@ from support.takeovers import Takeover
 
 from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 
+pytestmark = pytest.mark.covers
+
 LONG = 60.0
 
 
@@ -44,6 +46,7 @@ STALLS = st.dictionaries(st.integers(1, 80), st.sampled_from([0.5, 3.0, 4.0, 6.0
 PUTS = st.dictionaries(st.integers(1, 20), st.sampled_from([*["lost reply"] * 9, "503", "503 after the write"]), max_size=5)
 
 
+@pytest.mark.thorough
 @settings(max_examples=scaled(40))
 @given(SCENES, st.sampled_from(["asyncio", "trio"]), st.integers(5, 60), st.sampled_from([0.0, 4.0, LONG]), STALLS, PUTS)
 def test_a_run_that_stands_still_and_loses_replies_sends_only_what_it_may(  # noqa: PLR0917 - drawn arguments
@@ -54,6 +57,7 @@ def test_a_run_that_stands_still_and_loses_replies_sends_only_what_it_may(  # no
     assert list(takeover.violations()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_run_that_stands_still_during_a_heartbeat_writes_another(backend: str) -> None:
     """Make heartbeats due by sending one row at a time with points 4 seconds apart."""
@@ -66,6 +70,7 @@ def test_a_run_that_stands_still_during_a_heartbeat_writes_another(backend: str)
         assert list(each.violations()) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seconds", [0.0, LONG])
 @pytest.mark.parametrize(
     ("duplicates", "backend"), [("skip", "asyncio"), ("overwrite", "trio"), ("update_missing_fields", "asyncio")]
@@ -81,6 +86,7 @@ def test_a_takeover_at_any_point_makes_no_label_false(duplicates: DuplicatePolic
     assert happened > 25
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_taken_over_ends_with_an_error() -> None:
     ends = [played(point, LONG) for point in range(5, 30, 3)]
     errors = [str(error) for each in ends for error in each.errors]
@@ -88,6 +94,7 @@ def test_a_run_that_was_taken_over_ends_with_an_error() -> None:
     assert all("memory://run: another run has taken over the journal; this run sends nothing more" in error for error in errors)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_after_a_long_stop_a_run_that_was_taken_over_sends_nothing_new(backend: str) -> None:
     for point in range(5, 40, 4):
@@ -107,6 +114,7 @@ def test_the_rows_of_an_undisturbed_run_are_certain() -> None:
     assert list(takeover.violations()) == []
 
 
+@pytest.mark.thorough
 def test_with_a_clock_that_stands_still_a_run_that_was_taken_over_sends_more() -> None:
     takeovers = [Takeover(scene(rows=30, concurrency=4), "asyncio", point, LONG, clock=lambda: 0.0) for point in range(5, 40, 4)]
     for takeover in takeovers:

@@ -33,6 +33,7 @@ def on(loop: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("anyio_backend", [LOOPS[loop]], ids=[loop], indirect=True)
 
 
+@pytest.mark.thorough
 @on("asyncio")
 def test_a_limit_of_500_per_second_is_found_and_respected(play: Any) -> None:
     run: Run = play(Scenario(seconds=10, limits=[(0, 500)]))
@@ -40,12 +41,14 @@ def test_a_limit_of_500_per_second_is_found_and_respected(play: Any) -> None:
     assert run.first_good() <= 5
 
 
+@pytest.mark.thorough
 @on("trio")
 def test_a_limit_of_10_per_second_is_found_and_respected(play: Any) -> None:
     run: Run = play(Scenario(seconds=250, limits=[(0, 10)]))
     assert not run.shortfalls(refusals=0.05)
 
 
+@pytest.mark.thorough
 @on("asyncio")
 def test_a_changing_limit_is_followed_down_and_up(play: Any) -> None:
     run: Run = play(Scenario(seconds=120, limits=[(0, 50), (40, 10), (80, 50)]))
@@ -54,6 +57,7 @@ def test_a_changing_limit_is_followed_down_and_up(play: Any) -> None:
     assert run.first_good(80) <= 20
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "anyio_backend"),
     [("refused", LOOPS["asyncio"]), ("503", LOOPS["trio"]), ("hanging", LOOPS["asyncio"])],
@@ -67,6 +71,7 @@ def test_an_outage_of_five_minutes_fails_no_row_and_adds_little_time(play: Any, 
     assert within <= 2 * 64 + 15  # requests in flight before the first failure, their retries, and the probes
 
 
+@pytest.mark.thorough
 @on("asyncio")
 def test_nothing_starts_during_a_retry_after(play: Any) -> None:
     run: Run = play(Scenario(seconds=300, limits=[(0, 10)], asks=1))
@@ -74,6 +79,7 @@ def test_nothing_starts_during_a_retry_after(play: Any) -> None:
     assert not run.shortfalls(refusals=0.05, good=0.8)  # the first 64 requests are a large part of five minutes
 
 
+@pytest.mark.thorough
 @on("trio")
 def test_a_reported_quota_is_used_up_but_not_exceeded(play: Any) -> None:
     run: Run = play(Scenario(seconds=600, limits=[(0, 1)], burst=60, reports_quota=True))
@@ -81,6 +87,7 @@ def test_a_reported_quota_is_used_up_but_not_exceeded(play: Any) -> None:
     assert len(run.service.refused) < 70  # few besides the first ones, which were sent before the quota was known
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("begins", "ends", "workers"), [(0, 2, 8), (0, 20, 8), (0, 20, 64), (5, 65, 8)])
 @pytest.mark.parametrize("asks", [None, 0, 1])
 @on("asyncio")
@@ -101,6 +108,7 @@ def test_a_service_that_refuses_everything_is_asked_less_and_less_often(play: An
     assert all(started <= 7 for started in minutes[2:])
 
 
+@pytest.mark.thorough
 @on("trio")
 def test_a_run_is_suspended_during_an_endless_outage(play: Any) -> None:
     run: Run = play(Scenario(seconds=4000, limits=[(0, 100)], outages=[(5, 4000, "503")]), max_outage=600)
@@ -128,6 +136,7 @@ def test_simultaneous_failures_count_once_while_the_service_is_unreached() -> No
     assert (run.halted, run.opens_at) == (None, 0.6)
 
 
+@pytest.mark.thorough
 def test_a_run_continues_once_the_service_is_reached(play: Any) -> None:
     run: Run = play(Scenario(seconds=60, limits=[(0, 20)], outages=[(0, 2, "refused")]))
     assert run.flow.halted is None

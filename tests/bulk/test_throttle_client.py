@@ -20,6 +20,7 @@ SCENES = {
 `tools/flow_table.py --client` plays longer scenarios."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("scene", "backend"),
     [

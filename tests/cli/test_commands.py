@@ -287,6 +287,8 @@ def test_the_embedded_service_shows_every_kind_of_problem(shell: Shell) -> None:
 # Demo.
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_demo_as_json_contains_its_three_parts_and_exits_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTREACH_BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)

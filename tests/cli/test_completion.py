@@ -89,6 +89,7 @@ def completed(*words: str) -> list[str]:
     return [item.value for item in ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions(before, incomplete)]
 
 
+@pytest.mark.thorough
 def test_bash_completes_commands_options_values_and_files() -> None:
     lines = [f"{PROGRAM} {line}" for line in ("im", "import --dup", "import --duplicates s", "import ", "nothing of this")]
     registered, *answers = printed("bash", "--norc", "-c", BASH, "bash", *lines)
@@ -207,6 +208,7 @@ def test_command_names_are_completed_without_importing_the_commands() -> None:
     assert complete("ca") == ["plain,campaigns", ""]
 
 
+@pytest.mark.thorough
 def test_option_values_are_completed_without_importing_a_backend() -> None:
     answer, imported = complete("import --repeats f")
     assert answer == "plain,first"

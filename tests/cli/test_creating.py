@@ -88,6 +88,8 @@ def test_a_refused_contact_is_rejected_and_exits_3(shell: Shell, server_options:
     assert (code, value["status"], value["error"]) == (3, "rejected", ended.err.removeprefix("outreach-async: ").strip())
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_a_service_that_cannot_be_reached_did_not_apply_the_contact(shell: Shell) -> None:
     ended = shell(*CREATE, "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", "--owner-key", KEY)
     assert (ended.code, ended.out) == (3, "not_applied\n")

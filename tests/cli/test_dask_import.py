@@ -16,6 +16,8 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService
 from outreach_async.spread.stored_files import expand_pattern, open_store
 
+pytestmark = pytest.mark.covers
+
 WAY = ["--base-url", "https://api.example", "--workspace", "space_1", "--journal", "file:///data/journals", "--dask", "tcp://x:1"]
 
 
@@ -24,6 +26,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
+@pytest.mark.thorough
 def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,Lyon\n,Rome\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("E-mail\nbo@x.example\n", encoding="utf-8")
@@ -60,6 +63,7 @@ class _Service:
         self.exchange = self.fake.exchange
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

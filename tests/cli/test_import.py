@@ -165,6 +165,7 @@ def test_a_dry_run_sends_nothing_and_reports_its_findings(
     ):
         assert f"{line}\n" in done.out
     _, value = shell.json("import", save_contacts(tmp_path, PEOPLE), "--dry-run", *server_options)
+    assert 0 <= value["seconds"] < 60
     assert value["warnings"] == {"email": 1, "role": 1, "typo": 1, "phone": 1, "country": 1, "repeat": 1}
     assert value["columns"]["Plan"] == "custom_1"
 
@@ -270,6 +271,7 @@ def import_from_pipe(text: str, *arguments: str) -> tuple[int, str]:
     return done.code, done.out + done.err
 
 
+@pytest.mark.thorough
 def test_an_import_of_stdin_with_a_journal_resumes_without_stdin(shell: Shell, tmp_path: Path) -> None:
     service, journal, rejects = small_service(), str(tmp_path / "run.db"), tmp_path / "rejects.csv"
     service.faults.script("create_contact", ok, ok, status(429, retry_after=7200))
@@ -288,6 +290,7 @@ def test_an_import_of_stdin_with_a_journal_resumes_without_stdin(shell: Shell, t
     assert second_file.read_bytes() == rejects.read_bytes()
 
 
+@pytest.mark.thorough
 def test_stdin_without_a_journal_is_read_once_and_imported(tmp_path: Path) -> None:
     service = small_service()
     with serve_in_thread(service) as url:
@@ -298,6 +301,7 @@ def test_stdin_without_a_journal_is_read_once_and_imported(tmp_path: Path) -> No
     assert service.contacts("space_1")[0]["fields"] == {"custom_1": "Gold"}
 
 
+@pytest.mark.thorough
 def test_an_import_of_a_file_cannot_be_resumed_from_stdin(shell: Shell, tmp_path: Path) -> None:
     service, journal = small_service(), str(tmp_path / "run.db")
     with serve_in_thread(service) as url:

@@ -29,10 +29,13 @@ from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import commit_then, hang, ok, reset, status
 from outreach_async.importer import CsvFile
 
+pytestmark = pytest.mark.covers
+
 PEOPLE = "E-mail,First Name,Note\na@a.example,Ann,x\nnone,=1+1,\nb@b.example,Bo,'-y\n,Cy\nc@c.example,Cy,z\n"
 MAPPED = ("--map", "Note=personal_note")
 
 
+@pytest.mark.thorough
 def test_a_terminal_says_that_no_outcome_is_uncertain(shell: Shell, tmp_path: Path) -> None:
     journal = str(tmp_path / "run.db")
     shell("import", save_contacts(tmp_path, "email\na@a.example\n"), "--base-url", "fake:", "--journal", journal)
@@ -161,6 +164,7 @@ def test_a_row_has_the_same_number_everywhere(shell: Shell, server_options: tupl
     assert (failure["line"], failure["email"], failure["status"]) == (4, "bad", "rejected")
 
 
+@pytest.mark.thorough
 def test_a_row_that_only_the_journal_has_is_numbered_as_a_record(tmp_path: Path) -> None:
     arguments = ("--journal", str(tmp_path / "run.db"), "--repeats", "error", "--rejects", str(tmp_path / "r.csv"))
     process = start_command("import", "-", "--base-url", "fake:", *arguments, stdin=subprocess.PIPE)
@@ -241,6 +245,7 @@ def test_repeats_last_sends_one_row_per_email_and_exits_0(
     }
 
 
+@pytest.mark.thorough
 def test_ctrl_c_with_a_journal_leaves_it_ready_to_resume(shell: Shell, tmp_path: Path) -> None:
     service, reached, answer = small_service(), Event(), Event()
     service.faults.script("create_contact", *[ok] * 5, hang())

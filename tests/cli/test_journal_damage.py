@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from support.cli import Shell, connection_options, save_contacts, serve_in_thread, small_service, start_command
+from support.cli import Shell, connection_options, save_contacts, serve_in_thread, small_service
 
 from outreach_async import Journal
 from outreach_async.fake import FakeService
@@ -18,12 +17,6 @@ TOWN = ("--map", "Town=city")
 
 def posts(service: FakeService) -> int:
     return sum(request.operation == "create_contact" for request in service.requests)
-
-
-def piped(text: str, *arguments: str) -> tuple[int, str]:
-    process = start_command("import", "-", *arguments, stdin=subprocess.PIPE)
-    out, errors = process.communicate(text, timeout=60)
-    return process.returncode, out + errors
 
 
 def suspend(service: FakeService, done: int = 2) -> None:
@@ -64,20 +57,20 @@ def test_a_missing_or_empty_journal_is_continued_and_the_flag_implies_resume(
     assert (value["outcomes"]["skipped"], value["uncertain"]) == (1, 1)
 
 
-def test_stdin_is_read_again_when_its_journal_is_damaged(journal: Path) -> None:
-    service = small_service()
+def test_stdin_is_read_again_when_its_journal_is_damaged(shell: Shell, journal: Path) -> None:
+    service, people = small_service(), "email\na@a.example\nb@a.example\nc@a.example\n"
     with serve_in_thread(service) as url:
         server_options = ("--journal", str(journal), "--concurrency", "1", *connection_options(url))
         suspend(service)
-        assert piped("email\na@a.example\nb@a.example\nc@a.example\n", *server_options)[0] == 75
+        assert shell.piped(people, "import", "-", *server_options).code == 75
         content = bytearray(journal.read_bytes())
         place = content.index(b"b@a.example")
         content[place : place + 1] = b"x"
         journal.write_bytes(content)
-        code, out = piped("", *server_options, "--resume")
-        assert (code, "--earlier unknown" in out) == (3, True)
-        code, out = piped("email\na@a.example\nb@a.example\nc@a.example\n", *server_options, "--earlier", "unknown")
-    assert (code, Journal(journal).report().rows, Journal(journal).report().uncertain) == (0, 3, 2)
+        refused = shell.piped("", "import", "-", *server_options, "--resume")
+        assert (refused.code, "--earlier unknown" in refused.err) == (3, True)
+        done = shell.piped(people, "import", "-", *server_options, "--earlier", "unknown")
+    assert (done.code, Journal(journal).report().rows, Journal(journal).report().uncertain) == (0, 3, 2)
     assert {contact["email"] for contact in service.contacts("space_1")} == {f"{name}@a.example" for name in "abc"}
 
 
@@ -114,9 +107,9 @@ def test_other_rows_on_stdin_are_refused_for_a_finished_run_of_a_file(shell: She
     with serve_in_thread(service) as url:
         server_options = ("--journal", str(journal), *connection_options(url))
         assert shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *server_options).code == 0
-        code, out = piped("email\nb@a.example\n", *server_options, "--resume")
-        assert (code, "the input changed" in out) == (2, True)
-        assert piped("email\na@a.example\n", *server_options, "--resume")[0] == 0
+        refused = shell.piped("email\nb@a.example\n", "import", "-", *server_options, "--resume")
+        assert (refused.code, "the input changed" in refused.err) == (2, True)
+        assert shell.piped("email\na@a.example\n", "import", "-", *server_options, "--resume").code == 0
     assert posts(service) == 1
 
 
@@ -132,29 +125,31 @@ def test_other_rows_on_stdin_are_refused_for_a_finished_run_of_a_file(shell: She
     ],
     ids=["the same", "none", "another", "another column", "left out"],
 )
-def test_a_spooled_run_is_resumed_only_with_its_mapping(journal: Path, done: int, maps: tuple[str, ...], code: int) -> None:
+def test_a_spooled_run_is_resumed_only_with_its_mapping(
+    shell: Shell, journal: Path, done: int, maps: tuple[str, ...], code: int
+) -> None:
     service = small_service()
     with serve_in_thread(service) as url:
         server_options = ("--journal", str(journal), "--concurrency", "1", *connection_options(url))
         if done < 6:
             suspend(service, done)
-        assert piped(TOWNS, *TOWN, *server_options)[0] == (75 if done < 6 else 0)
+        assert shell.piped(TOWNS, "import", "-", *TOWN, *server_options).code == (75 if done < 6 else 0)
         before = posts(service)
-        found, out = piped("", *maps, *server_options, "--resume")
-        assert (found, "the input changed: the field of column" in out) == (code, code == 2)
+        resumed = shell.piped("", "import", "-", *maps, *server_options, "--resume")
+        assert (resumed.code, "the input changed: the field of column" in resumed.err) == (code, code == 2)
         assert posts(service) == (before if code else before + 6 - done)
         if not code:
             assert Journal(journal).report().rows == 6
 
 
-def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(tmp_path: Path, journal: Path) -> None:
+def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(shell: Shell, tmp_path: Path, journal: Path) -> None:
     service, mapping = small_service(), tmp_path / "map.toml"
     mapping.write_text('[columns]\n"Town" = "city"\n"Elsewhere" = "region"\n', encoding="utf-8")
     with serve_in_thread(service) as url:
         server_options = ("--mapping", str(mapping), "--journal", str(journal), "--concurrency", "1", *connection_options(url))
         suspend(service)
-        assert piped(TOWNS, *server_options)[0] == 75
-        assert piped("", *server_options, "--resume")[0] == 0
+        assert shell.piped(TOWNS, "import", "-", *server_options).code == 75
+        assert shell.piped("", "import", "-", *server_options, "--resume").code == 0
     assert len(service.contacts("space_1")) == 6
 
 

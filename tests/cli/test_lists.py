@@ -89,6 +89,7 @@ def test_unusable_columns_are_refused(
     assert len(service.requests) == 0
 
 
+@pytest.mark.thorough
 def test_a_terminal_names_the_columns_that_it_hides() -> None:
     shown = " ".join(on_terminal("campaigns", *FAKE).err.replace("\x1b[0m", "").replace("\x1b[2m", "").split())
     hidden = [name for name in lists._CAMPAIGNS.all if name not in lists._CAMPAIGNS.brief]
@@ -155,6 +156,7 @@ def test_a_line_to_copy_is_never_wrapped() -> None:
     assert shown.getvalue().splitlines() == ["  some words", "    to read", "a command to copy"]
 
 
+@pytest.mark.thorough
 def test_a_terminal_breaks_an_error_between_words_and_never_an_option() -> None:
     err = on_terminal("steps", "space_1", *FAKE).err
     assert all(len(line) <= 80 for line in err.splitlines())

@@ -100,6 +100,7 @@ def attempt(
 
 
 # `backend` is left out, because every backend sends the same bytes; another test runs each of them.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "option"), [(name, option) for name in ARGUMENTS for option in shared_by(name) if option != "backend"]
 )

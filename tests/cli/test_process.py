@@ -38,6 +38,8 @@ from outreach_async.cli.serving import format_exports
 from outreach_async.fake.faults import hang, ok, status
 from outreach_async.logs import LOGGER
 
+pytestmark = pytest.mark.covers
+
 
 @contextmanager
 def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
@@ -48,6 +50,7 @@ def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Pope
         yield process, json.loads(process.stdout.readline())
 
 
+@pytest.mark.nightly
 def test_demo_in_a_pipe_is_plain_text_that_ends_with_the_next_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +84,7 @@ def test_suggested_commands_use_the_name_the_program_was_called_by(tmp_path: Pat
     assert program_name("/somewhere/outreach_async/__main__.py") == "python -m outreach_async"
 
 
+@pytest.mark.nightly
 def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> None:
     done = on_terminal("demo")
     assert done.code == 0
@@ -93,6 +97,7 @@ def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> Non
     assert "Traceback" not in done.err
 
 
+@pytest.mark.thorough
 def test_progress_on_the_terminal_does_not_affect_a_piped_stdout(tmp_path: Path) -> None:
     done = on_terminal("import", save_contacts(tmp_path, "email\na@a.example\nbad\n"), "--base-url", "fake:", piped_stdout=True)
     assert done.code == 3
@@ -103,6 +108,7 @@ def test_progress_on_the_terminal_does_not_affect_a_piped_stdout(tmp_path: Path)
     assert "\x1b" not in done.out
 
 
+@pytest.mark.thorough
 def test_an_audit_on_a_terminal_shows_its_progress() -> None:
     done = on_terminal("audit", "--base-url", "fake:")
     assert "Auditing" in done.err
@@ -110,12 +116,14 @@ def test_an_audit_on_a_terminal_shows_its_progress() -> None:
     assert re.search(r"\d+ mailboxes, [\d.,]+/s, ETA 0:00:00", done.err)
 
 
+@pytest.mark.thorough
 def test_json_on_a_terminal_contains_only_json() -> None:
     done = on_terminal("fields", "--base-url", "fake:", "--json")
     assert done.code == 0
     assert json.loads(done.err)["count"] == 38
 
 
+@pytest.mark.thorough
 def test_the_output_of_serve_suffices_to_import_and_sigterm_ends_it(tmp_path: Path) -> None:
     path = save_contacts(tmp_path, "email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n")
     with serving() as (server, entrance):
@@ -129,6 +137,7 @@ def test_the_output_of_serve_suffices_to_import_and_sigterm_ends_it(tmp_path: Pa
         assert server.returncode == 0
 
 
+@pytest.mark.thorough
 def test_serve_ends_on_sigterm_where_ctrl_c_is_ignored(tmp_path: Path) -> None:
     world = tmp_path / "world.json"
     world.write_text('{"workspaces": [{"id": "space_1"}]}', encoding="utf-8")
@@ -139,6 +148,7 @@ def test_serve_ends_on_sigterm_where_ctrl_c_is_ignored(tmp_path: Path) -> None:
         assert server.returncode == 0
 
 
+@pytest.mark.thorough
 def test_a_terminated_import_reports_how_far_it_got(tmp_path: Path) -> None:
     done = _stopped(tmp_path, signal.SIGTERM)
     assert (done.code, done.err) == (130, "")
@@ -146,6 +156,7 @@ def test_a_terminated_import_reports_how_far_it_got(tmp_path: Path) -> None:
     assert (report["rows"], report["outcomes"]["added"]) == (3, 3)
 
 
+@pytest.mark.thorough
 def test_the_first_ctrl_c_lets_rows_finish_and_the_second_cancels_them(tmp_path: Path) -> None:
     done = _stopped(tmp_path, signal.SIGINT, signal.SIGINT)
     assert (done.code, done.err.splitlines()) == (
@@ -181,6 +192,7 @@ def test_ctrl_c_during_the_import_of_the_demo_ends_the_demo(capsys: pytest.Captu
     assert (list(shown), 0 < shown["import"]["rows"] < 3044) == (["import"], True)
 
 
+@pytest.mark.thorough
 def test_an_interrupted_demo_exits_130_without_an_audit() -> None:
     script = (
         "import logging, sys; from cli.test_process import LOGGER, CtrlC; from outreach_async.__main__ import main\n"
@@ -191,6 +203,7 @@ def test_an_interrupted_demo_exits_130_without_an_audit() -> None:
     assert "Auditing" not in done.out
 
 
+@pytest.mark.thorough
 def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,6 +229,7 @@ def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
     assert (code, value["rows"], value["outcomes"]["added"], value["uncertain"]) == (0, 100, 100, 0)
 
 
+@pytest.mark.thorough
 def test_a_paused_import_on_a_terminal_says_why(tmp_path: Path) -> None:
     service = small_service()
     service.faults.script("create_contact", ok, status(503, retry_after=600), ok)
@@ -246,6 +260,7 @@ def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> 
     return attrs.evolve(done, err=message + done.err)
 
 
+@pytest.mark.thorough
 def test_a_reader_that_closes_the_pipe_is_not_an_error() -> None:
     script = "import sys; from outreach_async.__main__ import main; sys.exit(main())"  # like the installed command
     process = start_command("mailboxes", "--base-url", "fake:", command=[sys.executable, "-W", "error", "-c", script])
@@ -283,6 +298,7 @@ def test_a_command_whose_libraries_cannot_be_imported_says_why(tmp_path: Path, l
     assert ("Traceback" in done.stderr) == (code == 1)
 
 
+@pytest.mark.thorough
 def test_serve_prints_lines_that_a_shell_can_execute() -> None:
     with start_command("serve") as process:
         assert process.stdout is not None

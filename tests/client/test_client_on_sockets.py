@@ -93,6 +93,7 @@ def stored(fake: FakeService, client: OutreachClient) -> list[dict[str, Any]]:
     return fake.contacts(str(client._settings.workspace))
 
 
+@pytest.mark.nightly
 @over("httpx", "aiohttp", "httptools", loops=MOVABLE)
 @before_and_after
 async def test_each_fault_of_a_read_is_a_named_error_and_the_client_stays_usable(make: Make, committed: bool) -> None:
@@ -136,6 +137,7 @@ async def test_a_creation_retried_after_any_fault_makes_one_contact(make: Make, 
             assert len(stored(fake, client)) == 1, name
 
 
+@pytest.mark.thorough
 @over("httpx", "aiohttp", "httptools")
 async def test_a_bulk_run_under_faults_has_a_true_outcome_for_every_row(make: Make) -> None:
     # The checks hold however many attempts time out, so a busy machine changes nothing.
@@ -198,6 +200,8 @@ async def test_a_content_length_too_small_is_an_error_on_every_backend(make: Mak
         assert len((await client.mailboxes.list()).data) == 3
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 @over("httpx", "aiohttp", "httptools")
 async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> None:
     dead = OutreachClient(

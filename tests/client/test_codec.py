@@ -15,6 +15,7 @@ from cattrs import Converter
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
+from support.tables import check_rows
 from support.wire import (
     KINDS,
     OF_EVERY_KIND,
@@ -106,6 +107,7 @@ def fault(name: str, value: Any) -> list[str]:
     return read.value.faults
 
 
+@pytest.mark.thorough
 @unhurried
 @given(drawn(), st.integers(0))
 def test_a_response_is_decoded_to_its_model(answer: tuple[str, Wire], seed: int) -> None:
@@ -113,6 +115,7 @@ def test_a_response_is_decoded_to_its_model(answer: tuple[str, Wire], seed: int)
     assert exactly(decode_model(KINDS[name], write_json(value, seed))) == exactly(build_model(name, value))
 
 
+@pytest.mark.thorough
 @unhurried
 @given(drawn())
 def test_a_model_is_encoded_to_its_json_with_unknown_members(answer: tuple[str, Wire]) -> None:
@@ -122,6 +125,7 @@ def test_a_model_is_encoded_to_its_json_with_unknown_members(answer: tuple[str, 
     assert exactly(json.loads(encode(to_wire(model)))) == exactly(value)
 
 
+@pytest.mark.thorough
 @unhurried
 @given(drawn())
 def test_an_encoded_and_decoded_model_is_equal(answer: tuple[str, Wire]) -> None:
@@ -139,6 +143,7 @@ def test_both_decoders_agree(answer: tuple[str, Wire], seed: int) -> None:
     assert exactly(decode_model(KINDS[name], body)) == exactly(structure(KINDS[name], decode_json(body)))
 
 
+@pytest.mark.thorough
 @settings(unhurried, max_examples=scaled(80))
 @given(drawn(), st.data())
 def test_nothing_is_coerced_and_the_fault_says_where_and_what(answer: tuple[str, Wire], data: st.DataObject) -> None:
@@ -184,14 +189,16 @@ def test_json_that_is_not_an_object_is_one_fault(name: str) -> None:
         assert (caught.value.faults, caught.value.value) == ([f"$: expected object, got {kind}"], None)
 
 
-@pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
-def test_a_body_that_is_not_json_is_one_fault_for_every_model(body: bytes) -> None:
-    with pytest.raises(DecodeError, match=r"^\$: expected JSON") as read:
-        decode_json(body)
-    for kind in KINDS.values():
-        with pytest.raises(DecodeError) as caught:
-            decode_model(kind, body)
-        assert (caught.value.faults, caught.value.value) == (read.value.faults, None)
+def test_a_body_that_is_not_json_is_one_fault_for_every_model() -> None:
+    def check(body: bytes) -> None:
+        with pytest.raises(DecodeError, match=r"^\$: expected JSON") as read:
+            decode_json(body)
+        for kind in KINDS.values():
+            with pytest.raises(DecodeError) as caught:
+                decode_model(kind, body)
+            assert (caught.value.faults, caught.value.value) == (read.value.faults, None)
+
+    check_rows(((body,) for body in UNREADABLE.values()), check)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +222,7 @@ def damaged(body: bytes) -> st.SearchStrategy[bytes]:
     return spans.map(lambda span: body[: span[0]] + span[2] + body[span[0] + span[1] :])
 
 
+@pytest.mark.thorough
 @settings(unhurried, max_examples=scaled(80))
 @given(st.binary() | drawn().flatmap(lambda answer: damaged(write_json(answer[1], 0))), names)
 @example(b'{"status":"added","id":null,"details":null,"new" : 1}', "CreateContactResponse")
@@ -252,16 +260,22 @@ def test_a_string_that_looks_like_members_stays_a_string(text: str) -> None:
     assert (answer.details, answer.extra) == (text, {})
 
 
-@pytest.mark.parametrize("name", ["extra", "_extra", "undecodable"])
-@pytest.mark.parametrize("value", [None, {}, {"a": 1}, [], [{"index": 0, "id": None, "error": ""}], 1, "x"])
-@pytest.mark.parametrize(
-    ("kind", "known"), [(CreateContactResponse, ANSWER), (Page[Campaign], PAGE), (Mailbox, MAILBOX)], ids=str
-)
-def test_a_member_named_like_an_attribute_of_ours_is_an_unknown_member(kind: Any, known: Wire, name: str, value: Any) -> None:
-    model = decode_model(kind, json.dumps({**known, name: value}).encode())
-    assert model.extra == {name: value}
-    assert json.loads(encode(to_wire(model))) == {**known, name: value}
-    assert not getattr(model, "undecodable", [])
+def test_a_member_named_like_an_attribute_of_ours_is_an_unknown_member() -> None:
+    def check(kind: Any, known: Wire, value: Any, name: str) -> None:
+        model = decode_model(kind, json.dumps({**known, name: value}).encode())
+        assert model.extra == {name: value}
+        assert json.loads(encode(to_wire(model))) == {**known, name: value}
+        assert not getattr(model, "undecodable", [])
+
+    check_rows(
+        (
+            (kind, known, value, name)
+            for kind, known in [(CreateContactResponse, ANSWER), (Page[Campaign], PAGE), (Mailbox, MAILBOX)]
+            for value in [None, {}, {"a": 1}, [], [{"index": 0, "id": None, "error": ""}], 1, "x"]
+            for name in ["extra", "_extra", "undecodable"]
+        ),
+        check,
+    )
 
 
 def test_the_last_of_two_members_with_the_same_name_counts() -> None:
@@ -337,6 +351,7 @@ def test_an_unknown_status_is_kept_by_both_decoders(extra: Wire) -> None:
     assert (answer.status, answer.status.value, type(to_wire(answer)["status"])) == ("merged", "merged", str)
 
 
+@pytest.mark.thorough
 @unhurried
 @given(st.lists(st.tuples(wire("Mailbox"), st.booleans()), max_size=5), st.data())
 def test_lenient_decoding_keeps_good_items_and_reports_bad_ones(items: list[tuple[Wire, bool]], data: st.DataObject) -> None:

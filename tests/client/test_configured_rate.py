@@ -61,6 +61,7 @@ async def create_some(client: OutreachClient) -> None:
     await client.contacts.create_many(NewContact(f"user{number}@a.example") for number in range(200))
 
 
+@pytest.mark.thorough
 @settings(max_examples=scaled(25), deadline=None)
 @given(
     st.sampled_from([0.3, 1.0, 7.0, 10.0, 33.3, 200.0]),
@@ -78,6 +79,7 @@ def test_all_calls_together_keep_to_the_configured_rate(
     assert most_in_excess(starts, rate) <= 1e-6
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_eight_hosts_that_divide_a_limit_get_all_of_it(backend: str) -> None:
     scene = Scenario(seconds=60, limits=[(0, 50)])
@@ -197,6 +199,7 @@ async def test_a_run_left_early_leaves_nothing_in_flight() -> None:
     assert client._engine.limiter.in_flight == 0
 
 
+@pytest.mark.thorough
 @virtual_time
 async def test_two_runs_of_a_client_share_what_they_learn() -> None:
     service = RateLimitedService(Scenario(seconds=0, limits=[(0, 20)]))

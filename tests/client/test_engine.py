@@ -11,9 +11,10 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.time import jump, virtual_time
+from support.tables import check_rows_async
+from support.time import ALLOW_LOOP_FIXTURE, jump, virtual_time
 from support.transport import HANG, STUCK, Script, added, lost, page, skipped, status, unsent
 
 from outreach_async import (
@@ -33,6 +34,7 @@ from outreach_async import (
 )
 from outreach_async.call import CallOptions
 from outreach_async.engine import Engine
+from outreach_async.hooks import CallEnded, Event
 from outreach_async.limiter import RetryAfterGate
 from outreach_async.operations import Operation
 from outreach_async.retry import FailedAttempt, FailureKind, Idempotency, RetryDecision
@@ -73,14 +75,16 @@ async def test_a_read_is_retried_after_any_temporary_failure(failure: Any) -> No
     assert len(script.requests) == 2
 
 
-@pytest.mark.parametrize("code", [300, 301, 307, 400, 401, 403, 404, 405, 409, 413, 415, 422, 501, 505])
-async def test_a_permanent_failure_is_raised_at_once(code: int) -> None:
-    script = Script(status(code, b'{"error":{"message":"no such thing"}}', x_request_id="req_9"))
-    with pytest.raises(StatusError, match=f"list_campaigns: the service answered {code}: no such thing") as caught:
-        await client(script).campaigns.list()
-    error = caught.value
-    assert (error.operation, error.status_code, error.request_id, error.attempts) == ("list_campaigns", code, "req_9", 1)
-    assert (error.maybe_sent, error.maybe_applied) == (True, not 400 <= code < 500)
+async def test_a_permanent_failure_is_raised_at_once() -> None:
+    async def check(code: int) -> None:
+        script = Script(status(code, b'{"error":{"message":"no such thing"}}', x_request_id="req_9"))
+        with pytest.raises(StatusError, match=f"list_campaigns: the service answered {code}: no such thing") as caught:
+            await client(script).campaigns.list()
+        error = caught.value
+        assert (error.operation, error.status_code, error.request_id, error.attempts) == ("list_campaigns", code, "req_9", 1)
+        assert (error.maybe_sent, error.maybe_applied) == (True, not 400 <= code < 500)
+
+    await check_rows_async(((code,) for code in [300, 301, 307, 400, 401, 403, 404, 405, 409, 413, 415, 422, 501, 505]), check)
 
 
 @pytest.mark.parametrize(
@@ -543,6 +547,26 @@ async def test_bursts_of_cancelled_calls_leave_the_client_usable() -> None:
     assert script.most_in_flight == 4
 
 
+class Interrupted(BaseException):
+    """An exception that a hook raises to end the task, as a signal handler may."""
+
+
+async def test_a_call_interrupted_after_its_response_frees_its_slot_once() -> None:
+    def interrupt(event: Event) -> None:
+        if isinstance(event, CallEnded) and len(script.requests) == 1:
+            raise Interrupted
+
+    script = Script(1.0, page(), 1.0, page(), 1.0, page(), 1.0, page())
+    one = client(script, max_in_flight=1, hooks=[interrupt])
+    with pytest.raises(Interrupted):
+        await one.request("GET", "/")
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(one.request, "GET", "/")
+    assert (script.most_in_flight, len(script.requests)) == (1, 4)
+
+
+@settings(suppress_health_check=ALLOW_LOOP_FIXTURE)
 @given(
     st.lists(st.sampled_from(["lost", "unsent", "429", "503", "500", "garbled", "hang", "stuck"]), max_size=3),
     st.sampled_from(["added", "skipped"]),

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
-from support.time import virtual_time
+from support.time import ALLOW_LOOP_FIXTURE, virtual_time
 from support.transport import HANG, STUCK, Script, added, lost, page, skipped, status, unsent
 
 from outreach_async import (
@@ -199,7 +199,7 @@ FAULTS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=scaled(50))
+@settings(max_examples=scaled(50), suppress_health_check=ALLOW_LOOP_FIXTURE)
 @given(faults=st.lists(st.sampled_from(sorted(FAULTS)), max_size=12), left=st.none() | st.floats(0.0, 60.0), many=st.booleans())
 def test_every_start_event_is_followed_by_its_end_event(
     anyio_backend: Any, faults: list[str], left: float | None, many: bool

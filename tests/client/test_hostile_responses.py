@@ -9,8 +9,9 @@ import pickle
 import random
 import tracemalloc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import anyio.lowlevel
@@ -85,6 +86,7 @@ FLOODS: dict[str, bytes] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("flood", FLOODS)
 @pytest.mark.parametrize("kind", [Page[Mailbox], CampaignSteps], ids=["page", "steps"])
 def test_decoding_nonsense_takes_a_bounded_multiple_of_its_size(kind: Any, flood: str) -> None:
@@ -92,6 +94,12 @@ def test_decoding_nonsense_takes_a_bounded_multiple_of_its_size(kind: Any, flood
         with grows_by_at_most(16), pytest.raises(DecodeError) as caught:
             load(kind, FLOODS[flood])
         assert len(str(caught.value)) < 500_000
+
+
+def test_a_large_body_that_is_not_json_is_one_fault() -> None:
+    with pytest.raises(DecodeError, match=r"^\$: expected JSON") as caught:
+        decode_model(Page[Mailbox], b"<html>" + b" " * 2**21)
+    assert caught.value.value is None
 
 
 def test_only_the_first_faults_of_a_list_of_nonsense_are_reported() -> None:
@@ -102,6 +110,8 @@ def test_only_the_first_faults_of_a_list_of_nonsense_are_reported() -> None:
     assert [item.index for item in decode_page(Page[Mailbox], page).undecodable] == [*range(100)]
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_a_page_with_too_many_faults_is_itself_a_fault() -> None:
     assert len(decode_page(Page[Mailbox], LIST % b",".join([b"1"] * 10_000)).undecodable) == 10_000
     with pytest.raises(DecodeError, match=r"^\$\.data\[0\]: expected object, got int; "):
@@ -132,16 +142,19 @@ def test_headers_beyond_what_any_backend_accepts_are_left_out() -> None:
 
 _LARGE = 2**21
 _ITEMS = {"objects": b"{}", "lists": b"[]", "numbers": b"1", "nested lists": b"[" * 40 + b"]" * 40}
-LARGE: dict[str, bytes] = {
-    **{f"items that are {name}": LIST % b",".join([item] * (_LARGE // (len(item) + 1))) for name, item in _ITEMS.items()},
-    **{f"no object but {name}": b"[%b]" % b",".join([item] * (_LARGE // (len(item) + 1))) for name, item in _ITEMS.items()},
-    **{
-        f"an unknown member of {name} and no status": b'{"x":[%b]}' % b",".join([item] * (_LARGE // (len(item) + 1)))
-        for name, item in _ITEMS.items()
-    },
-    "deep nesting": b'{"data":' + b"[" * _LARGE,
-    "one long text": b'{"status":"%b"}' % (b"x" * _LARGE),
-    "what is cut": (LIST % (b"[]," * (_LARGE // 3)))[:-9],
+
+
+def _filled(form: bytes, item: bytes) -> bytes:
+    return form % b",".join([item] * (_LARGE // (len(item) + 1)))
+
+
+LARGE: dict[str, Callable[[], bytes]] = {
+    **{f"items that are {name}": partial(_filled, LIST, item) for name, item in _ITEMS.items()},
+    **{f"no object but {name}": partial(_filled, b"[%b]", item) for name, item in _ITEMS.items()},
+    **{f"an unknown member of {name} and no status": partial(_filled, b'{"x":[%b]}', item) for name, item in _ITEMS.items()},
+    "deep nesting": lambda: b'{"data":' + b"[" * _LARGE,
+    "one long text": lambda: b'{"status":"%b"}' % (b"x" * _LARGE),
+    "what is cut": lambda: (LIST % (b"[]," * (_LARGE // 3)))[:-9],
 }
 
 
@@ -181,10 +194,11 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("flood", LARGE)
 @pytest.mark.parametrize("operation", ["list_mailboxes", "list_mailboxes, kept", "create_contact"])
 async def test_a_large_invalid_response_takes_little_memory_and_leaves_none(operation: str, flood: str) -> None:
-    says = SaysAnew(LARGE[flood])
+    says = SaysAnew(LARGE[flood]())
     client = client_of(says)
     await ending(client, operation)
     with without_collector(), grows_by_at_most(10 * _LARGE / 1e6):
@@ -321,10 +335,12 @@ def test_a_large_page_keeps_its_unknown_members() -> None:
     ("body", "message"),
     [
         (large_page(1, total_found="x"), r"\$\.total_found: expected number, got str"),
+        (large_page(1, more=0).replace(b'"more"', b'"\xff"'), r"\$\.data\[2600\]: expected object, got int"),
+        (large_page(1, more="?").replace(b"?", b"\xff"), r"\$: expected JSON: 'utf-8' codec can't decode byte 0xff .*"),
         (LIST % b",".join([b"1"] * 600_000), r"\$\.data\[0\]: expected object, got int"),
         (LIST % b",".join([b'"%b"' % (b"x" * 120)] * 10_001), r"\$\.data\[0\]: expected object, got str"),
     ],
-    ids=["wrong itself", "too many items", "too many faults"],
+    ids=["wrong itself", "unknown member without a name", "unknown member that is no text", "too many items", "too many faults"],
 )
 def test_a_large_page_that_is_invalid_or_has_too_many_faults_is_refused(body: bytes, message: str) -> None:
     with pytest.raises(DecodeError, match=f"^{message}$"):
@@ -336,6 +352,7 @@ def test_a_large_page_that_is_invalid_or_has_too_many_faults_is_refused(body: by
 secrets = st.text(st.characters(codec="utf-8"), min_size=5, max_size=12)
 
 
+@pytest.mark.thorough
 @unhurried
 @given(st.data(), secrets)
 def test_no_spelling_of_a_secret_is_longer_than_the_margin_left_for_it(data: st.DataObject, secret: str) -> None:

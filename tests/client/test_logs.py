@@ -78,6 +78,7 @@ def test_the_environment_configures_logging_once_for_all_clients() -> None:
     assert " DEBUG outreach_async: " in lines[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("level", ["info", "INFO"])
 def test_the_environment_sets_the_level(level: str) -> None:
     printed, lines = run_and_log(level)
@@ -86,6 +87,7 @@ def test_the_environment_sets_the_level(level: str) -> None:
     assert lines[0].endswith(" WARNING outreach_async: a warning")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("level", [None, "", "chatty", "10"])
 def test_an_unknown_level_configures_nothing(level: str | None) -> None:
     assert run_and_log(level) == ("0 NullHandler", [])
@@ -96,6 +98,7 @@ def test_a_logger_configured_by_the_program_is_left_alone() -> None:
     assert run_and_log("debug", before) == ("0 FileHandler NullHandler", [])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("before", "lines"), [("", 0), ("logging.basicConfig()", 1)], ids=["none", "basic"])
 def test_a_paused_run_warns_only_a_program_that_configured_logging(before: str, lines: int) -> None:
     logged_records = run_program(PAUSING.format(before=before), None)

@@ -220,6 +220,7 @@ def all_errors(body: bytes, headers: dict[str, str], key: str) -> list[OutreachE
     return [with_traceback(error) for error in errors]
 
 
+@pytest.mark.thorough
 @settings(unhurried, max_examples=scaled(80))
 @given(keys | plain_keys, st.sampled_from(SPELLINGS), st.sampled_from(BODIES), st.integers(0, 2**32))
 @example("key_'\"\\", as_python, b'{"status": "no %b", "message": "%b"}', 0)
@@ -235,6 +236,7 @@ def test_a_key_echoed_in_the_body_is_nowhere_in_the_error(key: str, spell: Any, 
         assert quote(key, safe="") not in str(error)
 
 
+@pytest.mark.thorough
 @settings(unhurried, max_examples=scaled(50))
 @given(
     plain_keys,

@@ -13,6 +13,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import check_rows
 from support.wire import ENUMS, TABLES, build_model, exactly, names, unhurried, wire
 
 from outreach_async import contacts, models
@@ -154,6 +155,7 @@ def test_the_docstring_of_a_model_describes_every_field(kind: Any) -> None:
     assert kind in {NewContact, CreatedContact, Undecodable, CreateContactResponse} or "(section" in (kind.__doc__ or "")
 
 
+@pytest.mark.thorough
 @unhurried
 @given(names.flatmap(lambda name: st.tuples(st.just(name), wire(name))))
 def test_a_model_survives_pickling_and_copying_with_its_unknown_fields(answer: tuple[str, Any]) -> None:
@@ -247,11 +249,12 @@ def test_an_unknown_member_does_not_become_a_known_one(kind: type[OpenEnum], tex
     assert list(kind) == before
 
 
-@pytest.mark.parametrize("value", [None, 1, True, b"live", ["live"]])
-@pytest.mark.parametrize("kind", OPEN_ENUMS)
-def test_a_member_must_be_a_string(kind: type[OpenEnum], value: Any) -> None:
-    with pytest.raises(ValueError, match="is not a valid"):
-        kind(value)
+def test_a_member_must_be_a_string() -> None:
+    def check(kind: type[OpenEnum], value: Any) -> None:
+        with pytest.raises(ValueError, match="is not a valid"):
+            kind(value)
+
+    check_rows(((kind, value) for kind in OPEN_ENUMS for value in [None, 1, True, b"live", ["live"]]), check)
 
 
 def test_known_members_are_singletons() -> None:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.tables import check_rows
 from support.wire import build_model, exactly, unhurried, wire
 
 from outreach_async.contacts import CreatedContact, NewContact
@@ -226,6 +227,7 @@ def test_a_header_of_the_caller_overrides_the_librarys() -> None:
 # Reading responses
 
 
+@pytest.mark.thorough
 @unhurried
 @given(st.sampled_from(sorted(READS)).flatmap(lambda name: st.tuples(st.just(name), wire(READS[name][2]))))
 def test_a_response_to_a_read_becomes_its_model_if_its_status_is_ok(drawn: tuple[str, Any]) -> None:
@@ -236,6 +238,7 @@ def test_a_response_to_a_read_becomes_its_model_if_its_status_is_ok(drawn: tuple
     assert exactly(model) == exactly(build_model(table, value))
 
 
+@pytest.mark.thorough
 @unhurried
 @given(st.sampled_from(sorted(READS)).flatmap(lambda name: st.tuples(st.just(name), wire(READS[name][2]))), st.text())
 def test_a_response_to_a_read_whose_status_is_not_ok_is_an_error(drawn: tuple[str, Any], status: str) -> None:
@@ -247,26 +250,38 @@ def test_a_response_to_a_read_whose_status_is_not_ok_is_an_error(drawn: tuple[st
     assert (caught.value.operation, caught.value.request_id, caught.value.well_formed) == (name, "req_1", True)
 
 
-@pytest.mark.parametrize("name", READS)
-@pytest.mark.parametrize(
-    ("body", "message", "well_formed"),
-    [
-        (b"", "expected JSON, got an empty body", False),
-        (b"<html>", "expected JSON, got a page of HTML or XML", False),
-        (b"[]", "expected object, got list", False),
-        (b'{"status": "ok"', "Input data was truncated", False),
-        (b'{"status": "ok"}', "$.data: missing key 'data'", True),
-        (b'{"status": "ok", "data": null}', "$.data: expected array, got None", True),
-        (b'{"status": "error", "error": "no such id"}', "status 'error': no such id", True),
-        (b'{"error": {"message": "no such id"}}', "$.status: missing key 'status'", True),
-    ],
-)
-def test_an_undocumented_response_is_unexpected(name: str, body: bytes, message: str, well_formed: bool) -> None:
-    with pytest.raises(UnexpectedResponse) as caught:
-        READS[name][0]().parse(Response(200, {}, body), FIRST)
-    assert message in str(caught.value)
-    assert str(caught.value).startswith(f"{name}: the service answered 200 with ")
-    assert (caught.value.well_formed, caught.value.body, caught.value.maybe_sent) == (well_formed, body, True)
+@pytest.mark.parametrize("status", ["OK", "Ok", " ok", "ok ", "okay", "not ok", ""])
+def test_only_the_exact_status_ok_is_a_success(status: str) -> None:
+    body = json.dumps({"status": status, "data": []}).encode()
+    with pytest.raises(UnexpectedResponse, match=f"with status '{status}' instead of 'ok'$"):
+        list_fields("space_1", DIALECT).parse(Response(200, {}, body), FIRST)
+
+
+def test_an_undocumented_response_is_unexpected() -> None:
+    def check(body: bytes, message: str, well_formed: bool, name: str) -> None:
+        with pytest.raises(UnexpectedResponse) as caught:
+            READS[name][0]().parse(Response(200, {}, body), FIRST)
+        assert message in str(caught.value)
+        assert str(caught.value).startswith(f"{name}: the service answered 200 with ")
+        assert (caught.value.well_formed, caught.value.body, caught.value.maybe_sent) == (well_formed, body, True)
+
+    check_rows(
+        (
+            (body, message, well_formed, name)
+            for body, message, well_formed in [
+                (b"", "expected JSON, got an empty body", False),
+                (b"<html>", "expected JSON, got a page of HTML or XML", False),
+                (b"[]", "expected object, got list", False),
+                (b'{"status": "ok"', "Input data was truncated", False),
+                (b'{"status": "ok"}', "$.data: missing key 'data'", True),
+                (b'{"status": "ok", "data": null}', "$.data: expected array, got None", True),
+                (b'{"status": "error", "error": "no such id"}', "status 'error': no such id", True),
+                (b'{"error": {"message": "no such id"}}', "$.status: missing key 'status'", True),
+            ]
+            for name in READS
+        ),
+        check,
+    )
 
 
 @pytest.mark.parametrize("make", [list_campaigns, list_mailboxes])
@@ -311,19 +326,33 @@ def test_a_response_to_a_creation_becomes_a_contact_with_its_attempt_info(
     assert contact.extra == {"new": 1}
 
 
+def test_an_id_with_the_key_leaves_the_stated_outcome_possible() -> None:
+    contact = create(answer(status="overwriten", id="contact_key_1"))
+    assert (contact.status, contact.id) == ("overwriten", None)
+    assert contact.possible == {"overwriten", "added", "skipped", "not_applied"}
+
+
 def test_a_response_without_a_request_id_gives_a_contact_without_one() -> None:
     body = b'{"status": "skipped", "id": null, "details": "duplicate"}'
     assert create(Response(200, {}, body)).request_id is None
 
 
-@pytest.mark.parametrize("new", [{}, {"new": 1}])
-@pytest.mark.parametrize("id_", [None, "", "camp_1", "1", " contact_1"])
-@pytest.mark.parametrize("status", ["merged", "ok", "", "overwritten", "Added"])
-def test_an_unknown_outcome_without_a_contact_id_is_unexpected(status: str, id_: str | None, new: dict[str, Any]) -> None:
-    with pytest.raises(UnexpectedResponse) as caught:
-        create(answer(status=status, id=id_, **new))
-    assert str(caught.value) == f"create_contact: the service answered 201 with unknown status {status!r} and no contact id"
-    assert (caught.value.status_code, caught.value.request_id, caught.value.well_formed) == (201, "req_1", True)
+def test_an_unknown_outcome_without_a_contact_id_is_unexpected() -> None:
+    def check(status: str, id_: str | None, new: dict[str, Any]) -> None:
+        with pytest.raises(UnexpectedResponse) as caught:
+            create(answer(status=status, id=id_, **new))
+        assert str(caught.value) == f"create_contact: the service answered 201 with unknown status {status!r} and no contact id"
+        assert (caught.value.status_code, caught.value.request_id, caught.value.well_formed) == (201, "req_1", True)
+
+    check_rows(
+        (
+            (status, id_, new)
+            for status in ["merged", "ok", "", "overwritten", "Added"]
+            for id_ in [None, "", "camp_1", "1", " contact_1"]
+            for new in [{}, {"new": 1}]
+        ),
+        check,
+    )
 
 
 @pytest.mark.parametrize(
@@ -345,7 +374,15 @@ def test_an_undocumented_response_to_a_creation_is_unexpected(body: bytes, messa
     assert caught.value.well_formed is well_formed
 
 
-@pytest.mark.parametrize("body", [b'{"status": "key_1 is wrong"}', b'{"status": "key_1", "id": null, "details": null}', b"key_1"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"status": "key_1 is wrong"}',
+        b'{"status": "key_1", "id": null, "details": null}',
+        b'{"status": "no key_1", "id": "contact_1", "details": null}',
+        b"key_1",
+    ],
+)
 def test_a_response_that_echoes_the_key_does_not_show_it(body: bytes) -> None:
     with pytest.raises(UnexpectedResponse) as caught:
         create(Response(200, {"x-echo": "key_1"}, body))

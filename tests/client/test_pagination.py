@@ -24,6 +24,7 @@ from support.paging import (
     insertions,
     readings,
 )
+from support.tables import check_rows_async
 
 from outreach_async import (
     Campaign,
@@ -57,7 +58,7 @@ def collect(prefetch: int) -> Walker:
     async def collected(pager: Pager[Campaign]) -> list[str]:
         return [item.id for item in await pager.collect(prefetch=prefetch)]
 
-    collected.__name__ = f"collect({prefetch})"
+    collected.__name__ = collected.__qualname__ = f"collect({prefetch})"  # for the reports of failures
     return collected
 
 
@@ -264,13 +265,13 @@ async def test_page_0_is_tried_even_if_the_last_pages_were_deleted_meanwhile() -
     assert service.answered == [1, 2, 3, 0]
 
 
-@pytest.mark.parametrize("size", [0, 1, 2])
-@pytest.mark.parametrize("status", [400, 404])
-@pytest.mark.parametrize("walk", WALKERS)
-async def test_a_service_that_counts_from_0_may_refuse_page_1(size: int, status: Any, walk: Walker) -> None:
-    service = PagingService(size, Reading(first_page=0, past_end=status))
-    assert await walk(campaigns(service, display=2)) == service.ids
-    assert service.answered == [1, 0]
+async def test_a_service_that_counts_from_0_may_refuse_page_1() -> None:
+    async def check(walk: Walker, status: Any, size: int) -> None:
+        service = PagingService(size, Reading(first_page=0, past_end=status))
+        assert await walk(campaigns(service, display=2)) == service.ids
+        assert service.answered == [1, 0]
+
+    await check_rows_async(((walk, status, size) for walk in WALKERS for status in [400, 404] for size in [0, 1, 2]), check)
 
 
 async def test_an_empty_list_takes_one_request_and_has_one_page() -> None:
@@ -373,15 +374,23 @@ class Breaks(PagingService):
 LOST = TransportError("the answer was lost", maybe_sent=True)
 
 
-@pytest.mark.parametrize("walk", WALKERS)
-@pytest.mark.parametrize("failure", [LOST, Response(500), Response(401), Response(404), Response(200)], ids=repr)
-@pytest.mark.parametrize("page", [1, 2])
-async def test_an_unreadable_page_is_an_error(walk: Walker, failure: Any, page: int) -> None:
-    service = Breaks(6, page, failure)
-    with pytest.raises(Exception, match=r"answered|lost") as caught:
-        await walk(campaigns(service, display=2))
-    assert type(caught.value).__module__ == "outreach_async.errors"
-    assert not set(service.answered) - {0, 1, 2, 3}
+async def test_an_unreadable_page_is_an_error() -> None:
+    async def check(page: int, failure: Any, walk: Walker) -> None:
+        service = Breaks(6, page, failure)
+        with pytest.raises(Exception, match=r"answered|lost") as caught:
+            await walk(campaigns(service, display=2))
+        assert type(caught.value).__module__ == "outreach_async.errors"
+        assert not set(service.answered) - {0, 1, 2, 3}
+
+    await check_rows_async(
+        (
+            (page, failure, walk)
+            for page in [1, 2]
+            for failure in [LOST, Response(500), Response(401), Response(404), Response(200)]
+            for walk in WALKERS
+        ),
+        check,
+    )
 
 
 async def test_an_unreadable_first_page_is_not_the_end_of_a_list_from_page_0() -> None:
@@ -496,6 +505,7 @@ def paging_behaviours() -> st.SearchStrategy[Behaviour]:
     )
 
 
+@pytest.mark.thorough
 @given(paging_behaviours(), st.integers(0, 9), displays, walkers, st.booleans())
 async def test_every_interpretation_of_the_fake_is_paged_through_completely(
     behaviour: Behaviour, size: int, display: int, walk: Walker, correct_total: bool

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.paging import PagingService
+from support.tables import check_rows_async
 from support.time import virtual_time
 from support.transport import Script, added, lost, page, skipped
 
@@ -284,18 +285,20 @@ ID_CALLS: dict[str, tuple[str, str, Callable[[OutreachClient, Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "fault"), [*WRONG_IDS, ("prefix alone", "")], ids=repr)
-@pytest.mark.parametrize(("field", "prefix", "call"), ID_CALLS.values(), ids=ID_CALLS)
-async def test_an_invalid_id_is_refused_with_field_type_and_remedy(
-    field: str, prefix: str, call: Callable[[OutreachClient, Any], Any], value: Any, fault: str
-) -> None:
-    script = Script(page())
-    value, fault = (prefix, f"got only the prefix '{prefix}'; ") if value == "prefix alone" else (value, fault)
-    with pytest.raises(InvalidRequest, match=rf"^{field}: expected a string starting with '{prefix}', {fault}.+") as caught:
-        await call(client(script), value)
-    assert script.requests == []
-    assert "secret" not in str(caught.value)
-    assert (caught.value.maybe_sent, caught.value.attempts) == (False, 0)
+async def test_an_invalid_id_is_refused_with_field_type_and_remedy() -> None:
+    async def check(name: str, value: Any, fault: str) -> None:
+        script = Script(page())
+        field, prefix, call = ID_CALLS[name]
+        value, fault = (prefix, f"got only the prefix '{prefix}'; ") if value == "prefix alone" else (value, fault)
+        with pytest.raises(InvalidRequest, match=rf"^{field}: expected a string starting with '{prefix}', {fault}.+") as caught:
+            await call(client(script), value)
+        assert script.requests == []
+        assert "secret" not in str(caught.value)
+        assert (caught.value.maybe_sent, caught.value.attempts) == (False, 0)
+
+    await check_rows_async(
+        ((name, value, fault) for name in ID_CALLS for value, fault in [*WRONG_IDS, ("prefix alone", "")]), check
+    )
 
 
 @pytest.mark.parametrize(("field", "prefix", "call"), ID_CALLS.values(), ids=ID_CALLS)
@@ -347,29 +350,31 @@ CREATIONS: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("row", "options", "message"), CREATIONS, ids=[message for *_, message in CREATIONS])
-async def test_an_invalid_creation_is_refused(row: Any, options: dict[str, Any], message: str) -> None:
-    script = Script(added())
-    with pytest.raises(InvalidRequest, match=f"^{message}$") as caught:
-        await client(script).contacts.create(row, **options)
-    assert script.requests == []
-    assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 0)
+async def test_an_invalid_creation_is_refused() -> None:
+    async def check(row: Any, options: dict[str, Any], message: str) -> None:
+        script = Script(added())
+        with pytest.raises(InvalidRequest, match=f"^{message}$") as caught:
+            await client(script).contacts.create(row, **options)
+        assert script.requests == []
+        assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 0)
+
+    await check_rows_async(CREATIONS, check)
 
 
-@pytest.mark.parametrize(("row", "options", "message"), CREATIONS, ids=[message for *_, message in CREATIONS])
-async def test_create_many_refuses_an_invalid_option_at_once_and_an_invalid_row_alone(
-    row: Any, options: dict[str, Any], message: str
-) -> None:
-    script = Script(added())
-    contacts = client(script).contacts
-    if options:
-        with pytest.raises(InvalidRequest, match=f"^{message}$"):
-            contacts.create_many([row], **options)
-    else:
-        async with contacts.create_many([row, CONTACT], order="input") as outcomes:
-            statuses = [(outcome.status, outcome.index) async for outcome in outcomes]
-        assert statuses == [("rejected", 0), ("added", 1)]
-    assert len(script.requests) == (0 if options else 1)
+async def test_create_many_refuses_an_invalid_option_at_once_and_an_invalid_row_alone() -> None:
+    async def check(row: Any, options: dict[str, Any], message: str) -> None:
+        script = Script(added())
+        contacts = client(script).contacts
+        if options:
+            with pytest.raises(InvalidRequest, match=f"^{message}$"):
+                contacts.create_many([row], **options)
+        else:
+            async with contacts.create_many([row, CONTACT], order="input") as outcomes:
+                statuses = [(outcome.status, outcome.index) async for outcome in outcomes]
+            assert statuses == [("rejected", 0), ("added", 1)]
+        assert len(script.requests) == (0 if options else 1)
+
+    await check_rows_async(CREATIONS, check)
 
 
 LISTS: list[tuple[dict[str, Any], str]] = [

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import check_rows
 
 from outreach_async.errors import (
     BulkStopped,
@@ -77,10 +78,11 @@ WEIGHED: list[tuple[str, OutreachError, FailureKind]] = [
 ]
 
 
-@pytest.mark.parametrize("repeat", Idempotency)
-@pytest.mark.parametrize(("error", "evidence"), [row[1:] for row in WEIGHED], ids=[row[0] for row in WEIGHED])
-def test_a_failure_is_classified_by_what_it_proves(error: OutreachError, evidence: FailureKind, repeat: Idempotency) -> None:
-    assert classify(error, repeat) is evidence
+def test_a_failure_is_classified_by_what_it_proves() -> None:
+    def check(_name: str, error: OutreachError, evidence: FailureKind, repeat: Idempotency) -> None:
+        assert classify(error, repeat) is evidence
+
+    check_rows(((*row, repeat) for row in WEIGHED for repeat in Idempotency), check)
 
 
 @pytest.mark.parametrize(("repeat", "evidence"), [(FREELY, FINAL), (KNOWINGLY, AMBIGUOUS), (UNSENT, FINAL)])

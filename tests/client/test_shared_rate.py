@@ -184,6 +184,7 @@ async def test_a_shared_rate_uses_the_clock_of_the_event_loop() -> None:
 # Whole clients at a simulated service
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("clients", [2, 8])
 @pytest.mark.parametrize(("retry_after", "goodput"), [(None, 0.93), (1.0, 0.87)], ids=["429", "retry-after"])
 def test_clients_share_a_learned_rate_fairly_and_use_it(clients: int, retry_after: float | None, goodput: float) -> None:
@@ -193,6 +194,7 @@ def test_clients_share_a_learned_rate_fairly_and_use_it(clients: int, retry_afte
     assert shares.fairness() >= 0.9
 
 
+@pytest.mark.thorough
 def test_the_share_of_a_killed_client_goes_to_the_others_in_seconds() -> None:
     async def run() -> Shares:
         scene = Scenario(seconds=40, limits=[(0, 50.0)])

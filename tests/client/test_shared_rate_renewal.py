@@ -191,9 +191,13 @@ async def test_an_object_that_is_no_share_is_logged_and_not_used(service: FakeSe
     async with open_client(service, scripted(5.0), deadline=3.0) as client:
         with pytest.raises(DeadlineExceeded):
             await client.workspaces.fields()
-    assert "(TypeError: renew() returned float instead of RateShare)" in rate_records(caplog)[0][1]
+    failure = "TypeError: renew() returned float instead of RateShare"
+    assert (
+        rate_records(caplog)[0][1] == f"rate: renewing the share failed ({failure}); nothing is sent after the last share expires"
+    )
 
 
+@pytest.mark.thorough
 async def test_a_rate_that_hangs_delays_no_request_and_no_exit(service: FakeService) -> None:
     class Hanging:
         reports = 0

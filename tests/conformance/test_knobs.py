@@ -48,6 +48,8 @@ SINGLE = list(single_readings())
 BY_ROWS = {"over_max", "campaign_max_display"}
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 @pytest.mark.parametrize(("knob", "behaviour"), SINGLE, ids=[f"{knob}-{place}" for place, (knob, _) in enumerate(SINGLE)])
 def test_every_value_of_every_knob_is_measured_where_it_shows(knob: str, behaviour: Behaviour) -> None:
     boxes = MANY if knob in BY_ROWS else 30

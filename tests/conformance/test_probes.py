@@ -468,6 +468,7 @@ anything = st.builds(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=scaled(30))
 @given(st.lists(anything, min_size=1, max_size=12))
 def test_a_run_ends_whatever_the_service_responds(answers: list[Response]) -> None:

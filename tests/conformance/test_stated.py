@@ -24,11 +24,13 @@ def broken(change: Callable[[Request, Response], Response], *rules: str) -> list
     return [breach for rule in rules or BY_ID for breach in find_breaches(BY_ID[rule], found) or ()]
 
 
+@pytest.mark.thorough
 def test_every_documented_rule_holds_in_a_large_workspace() -> None:
     found = measure(snapshot=world(MANY, 120))
     assert {rule.id: find_breaches(rule, found) for rule in RULES} == {rule: [] for rule in BY_ID}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("connect", LEVELS)
 async def test_every_documented_rule_holds_over_every_transport(connect: Connect) -> None:
     async with connect(service()) as transport:

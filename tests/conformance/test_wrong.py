@@ -11,6 +11,7 @@ import pytest
 from support.calibration import DRAFT, SPACE, WRITER, service
 from support.fake import document as said_by
 from support.fake import page
+from support.transports import LOOPS
 from support.wrong import Answered, Wrong, WrongTransport, document, put, refused
 
 from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
@@ -289,6 +290,12 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
 ]
 
 
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """Run on asyncio only: the services are in memory, and other tests of the conformance checks run on both event loops."""
+    return LOOPS["asyncio"]
+
+
 @pytest.mark.parametrize(
     ("rule", "wrong", "others"), [row[:1] + row[2:] for row in WRONG], ids=[f"{row[0]}: {row[1]}" for row in WRONG]
 )
@@ -320,6 +327,7 @@ ALSO: Final = {
 """Further rules that a missing or invalid field may break."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("value", [KeyError, {"a": [1]}], ids=["missing", "an object"])
 @pytest.mark.parametrize(("kind", "path", "name"), FIELDS, ids=[f"{kind} {name}" for kind, _, name in FIELDS])
 async def test_a_missing_field_or_one_of_another_type_is_found(kind: str, path: str, name: str, value: Any) -> None:
@@ -383,6 +391,7 @@ async def test_in_a_list_by_activity_only_a_repeated_whole_page_is_a_breach(answ
     assert {breach.rule for breach in found} == broken, [str(breach) for breach in found]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("days", [0, 8])
 @pytest.mark.parametrize("workspace", WORKSPACES)
 async def test_the_embedded_service_keeps_every_rule_as_time_passes(workspace: str, days: int) -> None:

@@ -66,6 +66,7 @@ def emails(fake: FakeService, workspace: str) -> list[str]:
     return sorted(contact["email"] for contact in fake.contacts(workspace))
 
 
+@pytest.mark.thorough
 def test_the_fastapi_app_shares_one_client_between_requests(fake: FakeService, workspace: str) -> None:
     fake.add_mailbox(workspace, email="ada@north.example")
     with TestClient(example("fastapi_app").app) as site:
@@ -81,6 +82,7 @@ def test_the_fastapi_app_shares_one_client_between_requests(fake: FakeService, w
     assert emails(fake, workspace) == ["ann@company.example", "bob@company.example"]
 
 
+@pytest.mark.thorough
 def test_the_django_site_shares_one_client_between_requests(fake: FakeService, workspace: str) -> None:
     module = example("django_app")
     site = DjangoClient()
@@ -98,6 +100,7 @@ def test_the_django_site_shares_one_client_between_requests(fake: FakeService, w
     assert emails(fake, workspace) == ["ann@company.example", "bob@company.example"]
 
 
+@pytest.mark.nightly
 def test_the_worker_empties_its_outbox_and_ends_on_sigterm(fake: FakeService, workspace: str, tmp_path: Path) -> None:
     path = tmp_path / "outbox.db"
     people = [(f"user{number}@company.example", "Ann") for number in range(1500)] + [(" ", "Nobody")]

@@ -4,6 +4,7 @@ from typing import Any
 
 import attrs
 import pytest
+from support.tables import check_rows
 
 from outreach_async.fake import Behaviour, HeaderAuth, RateLimit
 from outreach_async.fake.behaviour import KNOB_VALUES
@@ -23,18 +24,21 @@ def test_every_knob_with_a_fixed_set_of_values_lists_them() -> None:
     assert {field.name for field in attrs.fields(Behaviour)} - set(KNOB_VALUES) == {"auth", "rate_limit", "max_in_flight"}
 
 
-@pytest.mark.parametrize(("knob", "reading"), KNOBS)
-def test_every_value_of_every_knob_is_accepted(knob: str, reading: Any) -> None:
-    assert getattr(Behaviour(**{knob: reading}), knob) == reading
+def test_every_value_of_every_knob_is_accepted() -> None:
+    def check(knob: str, reading: Any) -> None:
+        assert getattr(Behaviour(**{knob: reading}), knob) == reading
+
+    check_rows(KNOBS, check)
 
 
-@pytest.mark.parametrize("knob", KNOB_VALUES)
-@pytest.mark.parametrize("reading", ["no such reading", -1, 1.5, ["all", 3.0]])
-def test_an_invalid_value_is_refused_by_name(knob: str, reading: Any) -> None:
-    if knob == "strict_fields" and isinstance(reading, list):
-        return
-    with pytest.raises((ValueError, TypeError), match=rf"{knob}:|not iterable"):
-        Behaviour(**{knob: reading})
+def test_an_invalid_value_is_refused_by_name() -> None:
+    def check(reading: Any, knob: str) -> None:
+        if knob == "strict_fields" and isinstance(reading, list):
+            return
+        with pytest.raises((ValueError, TypeError), match=rf"{knob}:|not iterable"):
+            Behaviour(**{knob: reading})
+
+    check_rows(((reading, knob) for reading in ["no such reading", -1, 1.5, ["all", 3.0]] for knob in KNOB_VALUES), check)
 
 
 def test_true_is_not_1() -> None:

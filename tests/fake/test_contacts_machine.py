@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -203,7 +204,7 @@ class Contacts(RuleBasedStateMachine):
 
 
 Contacts.TestCase.settings = settings(max_examples=scaled(40), stateful_step_count=25, deadline=None)
-TestContacts = Contacts.TestCase
+TestContacts = pytest.mark.thorough(Contacts.TestCase)
 
 
 def test_the_oracle_uses_the_same_field_names() -> None:

@@ -77,6 +77,7 @@ async def test_a_rebound_dns_name_is_refused(url: str) -> None:
         assert (await client.post("/_fake/reset", headers={"origin": "https://evil.example"})).status_code == 403
 
 
+@pytest.mark.thorough
 async def test_a_large_world_can_be_imported(url: str) -> None:
     big = FakeService()
     big.add_workspace("space_big")
@@ -107,6 +108,7 @@ async def test_a_mounted_fake_has_it_only_if_asked() -> None:
 # The documents.
 
 
+@pytest.mark.thorough
 async def test_the_openapi_document_of_the_service_has_its_own_address(url: str) -> None:
     async with httpx.AsyncClient() as client:
         document = (await client.get(f"{url}/_fake/openapi.json")).json()
@@ -117,6 +119,7 @@ async def test_the_openapi_document_of_the_service_has_its_own_address(url: str)
 CONTROL: dict[str, Any] = PlaneClient()("GET", "/control.json")
 
 
+@pytest.mark.thorough
 def test_the_control_plane_is_documented_completely() -> None:
     openapi_spec_validator.validate(CONTROL)
     assert CONTROL["servers"] == [{"url": "http://127.0.0.1:80/_fake"}]
@@ -178,6 +181,7 @@ def serving(*arguments: str) -> Any:
     return [answer.json() if answer.status_code == 200 else None for answer in answers]
 
 
+@pytest.mark.thorough
 def test_serve_accepts_a_seed_and_a_behaviour_from_a_preset_or_a_file() -> None:
     with tempfile.TemporaryDirectory() as folder:
         world, behaviour = Path(folder, "world.json"), Path(folder, "behaviour.toml")
@@ -189,6 +193,7 @@ def test_serve_accepts_a_seed_and_a_behaviour_from_a_preset_or_a_file() -> None:
     assert [space["id"] for space in dump["workspaces"]] == [FakeService(3).add_workspace()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("hosts", "expected_plane"), [((), False), (("--control-host", "fake"), True)])
 def test_beyond_loopback_the_control_plane_must_be_requested(hosts: tuple[str, ...], expected_plane: bool) -> None:
     (state, knobs, _) = serving("--host", "0.0.0.0", "--behaviour", "strict", *hosts)  # noqa: S104 - the address is what is tested

@@ -32,6 +32,7 @@ conversations = st.lists(REQUESTS, min_size=1, max_size=12)
 # 15. Refusals and skips change nothing.
 
 
+@pytest.mark.thorough
 @settings(max_examples=scaled(60), deadline=None)
 @given(BEHAVIOURS, conversations)
 def test_refused_and_skipped_requests_leave_the_state_unchanged(behaviour: Behaviour, requests: list[Request]) -> None:
@@ -80,6 +81,7 @@ def by_turns() -> Iterator[None]:
         sys.setswitchinterval(usual)
 
 
+@pytest.mark.thorough
 @settings(max_examples=scaled(30), deadline=None)
 @given(BEHAVIOURS, st.lists(conversations, min_size=2, max_size=4))
 def test_replaying_the_request_log_gives_the_same_responses_and_state(
@@ -172,6 +174,7 @@ KINDS: dict[str, Any] = {
 }
 
 
+@pytest.mark.thorough
 @settings(max_examples=scaled(60), deadline=None)
 @given(BEHAVIOURS, conversations)
 def test_every_successful_response_survives_decoding_and_encoding(behaviour: Behaviour, requests: list[Request]) -> None:

@@ -68,6 +68,7 @@ def test_generated_mailboxes_are_healthy_and_warmed_up() -> None:
     assert len({box["email"] for box in found}) == len(found)
 
 
+@pytest.mark.thorough
 def test_emails_stay_unique_when_names_run_out() -> None:
     emails = [box["email"] for box in generated_mailboxes(2000, domain="acme.example")]
     fake = FakeService()

@@ -152,6 +152,7 @@ async def test_read(outreach_client):
 # The marker.
 
 
+@pytest.mark.thorough
 def test_the_marker_sets_seed_world_behaviour_and_faults(suite: Suite) -> None:
     world = {
         "workspaces": [{"id": "space_w", "campaigns": [{"id": "camp_1"}]}, {"id": "space_v"}],
@@ -203,6 +204,8 @@ def test_an_invalid_behaviour_on_the_command_line_is_a_usage_error(suite: Suite)
     result.stderr.fnmatch_lines(["*--outreach-behaviour: behaviour: expected 'documented', *, got 'loose'*"])
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("marker", "complaint"),
     [
@@ -285,6 +288,8 @@ def test_passing_tests_add_nothing_to_the_output(suite: Suite) -> None:
     assert "outreach behaviours" not in output
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_a_failing_test_shows_its_last_requests_and_no_key(suite: Suite) -> None:
     output = suite.output_of(
         """
@@ -501,6 +506,7 @@ def test_a_real_port_and_virtual_time_cannot_be_combined(suite: Suite) -> None:
 # Import time, and other plugins.
 
 
+@pytest.mark.thorough
 def test_a_suite_that_does_not_use_it_imports_only_the_plugin(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other plugins import more
     pytester.makepyfile("""
@@ -514,6 +520,7 @@ def test_loaded(request):
     pytester.runpytest_subprocess("-p", "outreach_async.pytest_plugin").assert_outcomes(passed=1)
 
 
+@pytest.mark.thorough
 def test_with_xdist_rows_reports_and_summaries_are_complete(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each worker would load every installed plugin
     pytester.makepyfile("""

@@ -237,6 +237,7 @@ async def test_a_response_that_cannot_be_sent_becomes_a_500(response: Response, 
     assert "the service raised" in caplog.text
 
 
+@pytest.mark.thorough
 async def test_many_connections_are_served_at_once() -> None:
     service = TinyService()
     endings: list[tuple[bytes, str]] = []

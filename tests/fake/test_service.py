@@ -54,6 +54,7 @@ def test_the_same_seed_and_calls_give_the_same_bytes(behaviour: Behaviour) -> No
     assert session(3, behaviour) == session(3, behaviour) != session(4, behaviour)
 
 
+@pytest.mark.thorough
 def test_another_process_produces_the_same_bytes() -> None:
     script = "from fake.test_service import *; print(ascii(session(3, Behaviour(numbers='mixed'))))"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
@@ -127,6 +128,7 @@ def test_reset_restores_the_initial_state() -> None:
 NASTY = st.one_of(st.none(), st.booleans(), st.integers(-1, 1), st.text(max_size=3), st.lists(st.none(), max_size=1), st.just({}))
 
 
+@pytest.mark.thorough
 @settings(max_examples=scaled(150), deadline=None)
 @given(
     st.dictionaries(st.sampled_from([*creation(), "first_name", "custom_1", "custom_9", "country", "zzz"]), NASTY, max_size=2),

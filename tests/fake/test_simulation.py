@@ -408,6 +408,7 @@ def test_p10_lists_by_last_activity_follow_the_simulation() -> None:
 # Templates.
 
 
+@pytest.mark.thorough
 def test_t7_letters_alternate_and_a_random_share_is_personalised() -> None:
     fake = quiet_world(3000, limit=10**6, steps=["A|B|PER|C", "PER", {"templates": ["A", {"test_letter": "PER"}, "PER"]}])
     fake.advance(days=10)
@@ -430,6 +431,7 @@ def test_t7_letters_continue_from_the_seeded_counts() -> None:
 # Responses of contacts.
 
 
+@pytest.mark.thorough
 def test_contacts_respond_at_the_configured_rates() -> None:
     fake = quiet_world(6000, limit=10**6, steps=["A"])
     fake.set_campaign(

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -147,6 +148,7 @@ class Mailing(RuleBasedStateMachine):
             self.totals["runs that sent"] += bool(self.reader.of_kind("sent"))
 
 
+@pytest.mark.nightly
 def test_invariants_1_to_8_and_10_to_14_hold() -> None:
     Mailing.totals.clear()
     run_state_machine_as_test(
@@ -173,6 +175,7 @@ ALONE = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=scaled(100), deadline=None)
 @given(ALONE)
 def test_invariant_9_days_left_never_rise_and_are_accurate_to_a_day(alone: dict[str, Any]) -> None:

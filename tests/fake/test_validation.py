@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake import SPACE, create, creation, post, refusal, small_world
+from support.tables import check_rows
 
 from outreach_async.fake.arguments import read_table
 from outreach_async.fake.create_contact import FIELD_CHECKS, find_country_code, find_failures, is_date, is_email, load_timezones
@@ -100,14 +101,18 @@ def cases(table: list[tuple[list[str], list[str]]]) -> list[tuple[str, str]]:
     return [(code, value) for codes, values in table for code in codes for value in values]
 
 
-@pytest.mark.parametrize(("code", "value"), cases(GOOD))
-def test_c27_a_valid_value_is_accepted(code: str, value: str) -> None:
-    assert find_failures("a@b.co", {code: value}, "all") == {}
+def test_c27_a_valid_value_is_accepted() -> None:
+    def check(code: str, value: str) -> None:
+        assert find_failures("a@b.co", {code: value}, "all") == {}
+
+    check_rows(cases(GOOD), check)
 
 
-@pytest.mark.parametrize(("code", "value"), cases(BAD))
-def test_c27_an_invalid_value_is_refused_with_its_field(code: str, value: str) -> None:
-    assert list(find_failures("a@b.co", {code: value}, "all")) == [code]
+def test_c27_an_invalid_value_is_refused_with_its_field() -> None:
+    def check(code: str, value: str) -> None:
+        assert list(find_failures("a@b.co", {code: value}, "all")) == [code]
+
+    check_rows(cases(BAD), check)
 
 
 EMAILS = [
@@ -180,10 +185,11 @@ def test_c27_a_state_is_validated_by_the_country_beside_it(state: str, country: 
     assert ("state" not in find_failures("a@b.co", {"state": state, "country": country}, "all")) == passes
 
 
-@pytest.mark.parametrize("value", [None, "", " ", "\t\n"])
-@pytest.mark.parametrize("code", STANDARD_FIELDS)
-def test_c27_null_and_blank_values_are_not_validated(code: str, value: str | None) -> None:
-    assert find_failures("a@b.co", {code: value}, "all") == {}
+def test_c27_null_and_blank_values_are_not_validated() -> None:
+    def check(code: str, value: str | None) -> None:
+        assert find_failures("a@b.co", {code: value}, "all") == {}
+
+    check_rows(((code, value) for code in STANDARD_FIELDS for value in [None, "", " ", "\t\n"]), check)
 
 
 def test_c27_custom_and_unknown_fields_are_not_validated() -> None:

@@ -130,6 +130,8 @@ def dialled(text: str, region: str | None) -> bool:
         return False
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_a_number_accepted_without_the_library_is_accepted_by_the_library() -> None:
     quick = 0
     for region, text in examples():

@@ -161,6 +161,8 @@ def test_a_cell_that_is_too_long_rejects_its_row_or_the_file_if_quoted() -> None
             rows_of(content)
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_a_line_of_megabytes_is_read_and_an_endless_one_refused(tmp_path: Path) -> None:
     assert len(rows_of("email\n" + "," * 1_100_000 + "x\na@b.example\n")) == 2
     with (path := tmp_path / "endless.csv").open("w") as file:

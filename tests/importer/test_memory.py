@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.thorough
 
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kind", "rows"), [("csv", ("500", "10000")), ("jsonl", ("500", "10000")), ("parquet", ("20000", "60000"))]
 )

@@ -164,6 +164,7 @@ def test_a_damaged_page_is_found_before_the_first_contact_is_sent() -> None:
         file.count()
 
 
+@pytest.mark.thorough
 def test_without_the_extra_the_error_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert "pyarrow is not installed; run: pip install 'outreach_async[parquet]'" in done.stderr

@@ -113,6 +113,7 @@ def refusal_here(content: bytes) -> str:
 # Limits
 
 
+@pytest.mark.nightly
 @LINUX_ONLY
 def test_workbooks_that_would_fill_the_memory_are_refused_within_500_mb(tmp_path: Path) -> None:
     paths = [tmp_path / f"{at}.bin" for at in range(len(BOMBS))]
@@ -124,18 +125,22 @@ def test_workbooks_that_would_fill_the_memory_are_refused_within_500_mb(tmp_path
     assert found["kilobytes"] * 1024 < 500e6
 
 
+@pytest.mark.thorough
 @LINUX_ONLY
 @pytest.mark.parametrize("name", ["xlsx, last cell", "xls, last cell", "ods, repeated cells"])
 def test_a_sheet_that_is_too_large_is_refused_with_a_remedy(name: str) -> None:
     assert refusal(BOMBS[name]()) == f"the stream: {TOO_LARGE}"
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused() -> None:
     message = refusal_here(a_cell_of(100))
     assert message.startswith("the stream: the archive unpacks to 100,00")
     assert message.endswith(" times its size; save the sheet as CSV")
 
 
+@pytest.mark.thorough
 def test_an_archive_that_unpacks_to_more_than_it_declares_is_refused() -> None:
     # python-calamine 0.9.0 unpacks the archive, but zipfile finds a wrong checksum; later versions refuse it.
     assert re.search("declared uncompressed size|Bad CRC-32", refusal_here(understated_archive(a_cell_of(100), 1000)))
@@ -190,6 +195,7 @@ def test_the_output_of_the_process_is_limited(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_the_process_is_killed_when_loading_takes_too_long(tmp_path: Path) -> None:
     assert loading(tmp_path, "[0 for _ in iter(int, 1)]").returncode == -signal.SIGPROF
 
@@ -247,6 +253,7 @@ def test_a_process_that_cannot_start_is_a_refusal() -> None:
     assert "cannot start the workbook reader ([Errno 2]" in refusal(b"", "/no/such/python")
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_the_process_too() -> None:
     assert python(INTERRUPTED).stdout == b"interrupted, and nobody is left\n"
 
@@ -284,6 +291,7 @@ def test_a_refusal_quotes_little_of_the_file() -> None:
 # Its environment
 
 
+@pytest.mark.thorough
 def test_standard_input_is_read_and_standard_output_not_touched() -> None:
     code = "from outreach_async.importer import open_file; file = open_file('-'); print(file.count(), [*file.records()])"
     done = python(code, sent=PEOPLE)
@@ -318,6 +326,7 @@ def test_names_of_sheets_reach_the_process_unchanged() -> None:
         open_file(io.BytesIO(PEOPLE), sheet='é\0\n"')
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sample", SAMPLES, ids=["xlsx", "xls", "ods"])
 @settings(max_examples=scaled(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
@@ -330,6 +339,7 @@ def read_or_refused(content: bytes) -> None:
         read(content, format="xlsx")
 
 
+@pytest.mark.thorough
 @LINUX_ONLY
 def test_peak_memory_is_that_of_the_process_and_not_of_its_parent() -> None:
     """On Linux, the peak that getrusage reports starts at the peak of the parent process."""

@@ -279,6 +279,7 @@ async def test_a_call_checks_1_to_50_rows(assistant: Assistant, rows: list[Any])
     assert error.endswith("correct the arguments and call the tool again")
 
 
+@pytest.mark.thorough
 async def test_hostile_names_stay_data_in_short_answers(service: FakeService, assistant: Assistant) -> None:
     for name in HOSTILE:
         await require_short_answers(service, assistant, name)

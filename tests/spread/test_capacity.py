@@ -26,6 +26,7 @@ def test_the_table_in_the_guide_is_the_computed_one() -> None:
     assert textwrap.indent("\n".join(make_table()), "    ") in (spread.__doc__ or "")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rows", "rate"), [(100, 1.0), (500, 10.0), (2_000, 100.0)])
 def test_a_journal_has_about_as_many_objects_and_bytes_as_the_model_says(rows: int, rate: float) -> None:
     objects, size = simulate_objects(rows, rate)

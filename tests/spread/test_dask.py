@@ -19,6 +19,7 @@ import anyio
 import attrs
 import pytest
 from distributed import Client, LocalCluster, Status
+from distributed.diagnostics.plugin import SchedulerPlugin
 from support.spread import KEY, ROW, KillingService, QuotingConnection, write_people
 
 from outreach_async import OutreachClient
@@ -28,6 +29,8 @@ from outreach_async.fake import faults
 from outreach_async.shared_rate import Rate, RateUsage
 from outreach_async.spread import Connection, ImportPlan, plan
 from outreach_async.spread.dask import DaskImport, LeasedRate, RatePlugin, create_many
+
+pytestmark = pytest.mark.covers
 
 USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, succeeded=10, refused=0)
 
@@ -45,6 +48,7 @@ def planned(folder: Path, files: int = 3, rows: int = 20) -> ImportPlan:
     return plan(paths, overrides={"Note": ROW})
 
 
+@pytest.mark.thorough
 def test_parts_report_as_they_finish_and_again_without_a_request(
     cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
 ) -> None:
@@ -60,6 +64,7 @@ def test_parts_report_as_they_finish_and_again_without_a_request(
     assert (service.requests, sorted(service.effects)) == (sent, list(range(60)))
 
 
+@pytest.mark.thorough
 def test_leaving_the_block_cancels_and_the_plan_resumes(
     cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
 ) -> None:
@@ -109,6 +114,7 @@ class ScaleLater(logging.Handler):
         self.records.append(f"{record.levelname} {record.getMessage()}")
 
 
+@pytest.mark.thorough
 def test_without_workers_an_import_warns_once_and_waits(connection: Connection, tmp_path: Path) -> None:
     logger = logging.getLogger("outreach_async")
     with (
@@ -144,6 +150,7 @@ def test_the_cause_of_an_error_does_not_reach_the_scheduler(cluster: Any, connec
     assert KEY.encode() not in pickle.dumps(caught.value)  # includes the causes, because Dask makes pickle include them
 
 
+@pytest.mark.thorough
 def test_a_part_is_submitted_at_most_50_times(cluster: Any, connection: Connection, tmp_path: Path) -> None:
     lost = LostConnection(**attrs.asdict(connection))
     with (
@@ -165,6 +172,7 @@ def test_an_error_of_the_service_reaches_the_caller(
         list(run)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the client that could not connect
 def test_a_scheduler_out_of_reach_suspends_the_import(connection: Connection, tmp_path: Path) -> None:
     import dask
@@ -179,24 +187,39 @@ def test_a_scheduler_out_of_reach_suspends_the_import(connection: Connection, tm
     gc.collect()
 
 
+@pytest.mark.thorough
+class Recorder(SchedulerPlugin):
+    """Records what the scheduler knows of each task, while it knows the task."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self.specs: dict[str, bytes] = {}
+        self.failures: list[bytes] = []
+
+    def transition(self, key: Any, start: str, finish: str, *args: object, **kwargs: object) -> None:
+        del start, args, kwargs
+        if (task := self._scheduler.tasks.get(key)) is not None:
+            self.specs[str(key)] = pickle.dumps(task.run_spec)
+            if finish == "erred":
+                self.failures += [pickle.dumps(task.exception), str(task.exception_text).encode()]
+
+
 def test_the_key_is_in_no_task_log_page_or_result(
     cluster: Any, service: KillingService, connection: Connection, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scanned: list[bytes] = []
+    scheduler, parts = cluster.scheduler, planned(tmp_path)
+    recorder = Recorder(scheduler)
+    scheduler.add_plugin(recorder)
     with (
         caplog.at_level(logging.DEBUG),
         Client(cluster) as client,
-        create_many(client, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals") as run,
+        create_many(client, parts, connection, journal=f"file://{tmp_path}/journals") as run,
     ):
-        scheduler = cluster.scheduler
-        scanned += [pickle.dumps(task.run_spec) for task in scheduler.tasks.values()]
-        scanned += map(pickle.dumps, run)
+        scanned = [pickle.dumps(report) for report in run]
         service.fake.faults.add(faults.status(401, body=f'{{"message": "unknown key {KEY}"}}'))
-        with create_many(client, planned(tmp_path), connection, journal=f"file://{tmp_path}/others") as failing:
-            with pytest.raises(BulkStopped) as caught:
-                list(failing)
-            scanned += [pickle.dumps(task.exception) for task in scheduler.tasks.values()]
-            scanned += [str(task.exception_text).encode() for task in scheduler.tasks.values()]
+        failing = create_many(client, parts, connection, journal=f"file://{tmp_path}/others")
+        with failing, pytest.raises(BulkStopped) as caught:
+            list(failing)
         scanned += [
             pickle.dumps(caught.value),
             repr(client.get_worker_logs()).encode(),
@@ -207,7 +230,9 @@ def test_the_key_is_in_no_task_log_page_or_result(
         for page in ("json/counts.json", "health"):
             with urllib.request.urlopen(f"{base}/{page}") as response:  # noqa: S310 - on loopback
                 scanned.append(response.read())
-    assert len(scanned) > 10
+    assert len(recorder.specs) >= len(parts.parts)
+    assert recorder.failures
+    scanned += [*recorder.specs.values(), *recorder.failures]
     assert [content for content in scanned if KEY.encode() in content] == []
 
 
@@ -347,6 +372,7 @@ def test_an_asynchronous_client_is_refused(connection: Connection, tmp_path: Pat
     anyio.run(enter)
 
 
+@pytest.mark.thorough
 def test_without_the_extra_the_error_names_it() -> None:
     code = "import sys; sys.modules['distributed'] = None; import outreach_async.spread.dask"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

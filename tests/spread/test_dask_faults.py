@@ -23,6 +23,8 @@ from outreach_async.spread import Connection, ImportPlan
 from outreach_async.spread.dask import create_many
 from outreach_async.vocabulary import DuplicatePolicy
 
+pytestmark = [pytest.mark.thorough, pytest.mark.covers]
+
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[dict[str, str]]:
@@ -55,6 +57,7 @@ def planned(folder: Path, duplicates: DuplicatePolicy = "skip") -> ImportPlan:
     return write_parts(folder, [f"U{number}@x.example" for number in numbers], files=4, duplicates=duplicates)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("duplicates", "kills"), [("skip", {20, 61, 98, 141, 190}), ("overwrite", {5, 70, 110, 152, 230})])
 def test_killed_workers_lose_and_mislabel_no_row(  # noqa: PLR0917 - fixtures
     duplicates: DuplicatePolicy, kills: set[int], cluster: Any, service: ClusterService, connection: Connection, tmp_path: Path
@@ -74,6 +77,7 @@ def test_killed_workers_lose_and_mislabel_no_row(  # noqa: PLR0917 - fixtures
     assert service.requests == sent, "a finished part sent something"
 
 
+@pytest.mark.nightly
 def test_a_killed_part_sends_at_most_its_unrecorded_rows_again(
     cluster: Any, service: ClusterService, connection: Connection, tmp_path: Path
 ) -> None:
@@ -122,6 +126,7 @@ def test_killed_workers_leave_journals_on_an_object_store(  # noqa: PLR0917 - fi
     assert (again.report, service.requests) == (run.report, sent), "a finished part sent something"
 
 
+@pytest.mark.thorough
 def test_a_plan_resumes_after_the_scheduler_was_killed(
     cluster: Any, service: ClusterService, connection: Connection, tmp_path: Path
 ) -> None:
@@ -138,6 +143,7 @@ def test_a_plan_resumes_after_the_scheduler_was_killed(
     assert list(find_violations(service, made, journal)) == []
 
 
+@pytest.mark.nightly
 def test_two_workers_share_one_rate(cluster: Any, service: ClusterService, connection: Connection, tmp_path: Path) -> None:
     made = planned(tmp_path)
     with create_many(cluster, made, connection, journal=f"file://{tmp_path}/journals", rate=50.0) as run:

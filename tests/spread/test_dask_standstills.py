@@ -26,6 +26,8 @@ from outreach_async.shared_rate import LIFETIME
 from outreach_async.spread import Connection, ImportPlan
 from outreach_async.spread.dask import create_many
 
+pytestmark = pytest.mark.thorough
+
 IN_FLIGHT = 8
 ROWS = 240
 EMAILS = 24
@@ -113,6 +115,7 @@ class Standstill:
         return [sent for sent in self._service.sent if sent.process == self.process and sent.at > moment]
 
 
+@pytest.mark.nightly
 def test_a_stopped_worker_that_returns_sends_only_rows_it_had_marked(
     service: ClusterService, connection: Connection, made: ImportPlan, tmp_path: Path
 ) -> None:
@@ -132,6 +135,7 @@ def test_a_stopped_worker_that_returns_sends_only_rows_it_had_marked(
     assert list(find_violations(service, made, journals)) == []
 
 
+@pytest.mark.nightly
 def test_a_worker_cut_off_from_the_scheduler_is_replaced_and_stops(
     service: ClusterService, connection: Connection, made: ImportPlan, tmp_path: Path
 ) -> None:
@@ -147,6 +151,7 @@ def test_a_worker_cut_off_from_the_scheduler_is_replaced_and_stops(
     assert list(find_violations(service, made, journals)) == []
 
 
+@pytest.mark.nightly
 def test_a_worker_cut_off_for_a_short_time_continues_its_part(
     service: ClusterService, connection: Connection, made: ImportPlan, tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 
 def measure(action: str, kind: str, rows: int) -> tuple[float, float]:
     """Return the ratio of the peak memories with `4 * rows` and `rows` rows, and the growth in bytes per row."""
@@ -18,12 +20,14 @@ def measure(action: str, kind: str, rows: int) -> tuple[float, float]:
     return float(found[1]), float(found[2])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "rows"), [("csv", 50_000), ("parquet", 100_000)])  # whole row groups of 100,000
 def test_a_plan_of_a_file_takes_at_most_32_bytes_per_row(kind: str, rows: int) -> None:
     _, slope = measure("plan", kind, rows)
     assert slope <= 32
 
 
+@pytest.mark.nightly
 def test_sending_four_times_the_rows_takes_little_more_memory() -> None:
     ratio, _ = measure("send", "csv", 1_000)
     assert ratio <= 1.1

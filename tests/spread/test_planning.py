@@ -95,6 +95,8 @@ def all_rows(paths: Sequence[Path]) -> Iterator[tuple[str, int, str, str]]:
             yield str(path), line, cells[-1], cells[email]
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 @settings(max_examples=scaled(90))
 @given(st.lists(tables, min_size=1, max_size=4))
 def test_each_row_is_in_one_part_and_rows_of_one_email_are_in_order(written: list[Table]) -> None:
@@ -139,6 +141,7 @@ def test_a_hash_collision_only_adds_repeated_rows(keys: list[str], hash_size: in
     assert hash_size == 1 or marked == repeated
 
 
+@pytest.mark.thorough
 def test_planning_takes_at_most_32_bytes_per_row() -> None:
     index, rows = KeyIndex(), 200_000
     tracemalloc.start()

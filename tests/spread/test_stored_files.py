@@ -101,6 +101,8 @@ def test_every_format_is_read_from_an_object_store(name: str, data: bytes, rows:
     assert made.files[0].location == f"memory://formats/{name}"
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_an_object_that_is_replaced_while_it_is_read_is_refused() -> None:
     url = put("memory://changes/a.csv", b"E-mail\n" + b"".join(b"u%d@x.example\n" % at for at in range(30_000)))
     (part,) = plan([url]).parts
@@ -179,6 +181,7 @@ def test_an_object_that_may_not_be_read_is_an_error_without_secrets() -> None:
     assert "hidden" not in str(caught.value).lower()
 
 
+@pytest.mark.thorough
 def test_without_the_extra_the_error_names_it() -> None:
     code = """
 import sys

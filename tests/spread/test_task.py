@@ -271,6 +271,7 @@ part_reports = st.lists(
 )
 
 
+@pytest.mark.thorough
 @given(part_reports, st.randoms(use_true_random=False), st.integers(0, 5))
 def test_merging_ignores_order_and_duplicates(reports: list[PartReport], chance: random.Random, copies: int) -> None:
     several = reports + reports[:copies]
@@ -310,6 +311,7 @@ def test_a_journal_names_the_input_of_its_part(made: ImportPlan, connection: Con
     assert Journal(tmp_path / "00000.db").report().source == f"{made.files[0].location}, piece 0"
 
 
+@pytest.mark.thorough
 def test_the_cause_of_an_error_is_not_printed_by_a_process_pool(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
     quoting = QuotingConnection(**attrs.asdict(connection))
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

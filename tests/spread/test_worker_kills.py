@@ -12,6 +12,8 @@ from outreach_async.bulk.journal import Journal
 from outreach_async.spread import import_part, merge_reports, plan
 from outreach_async.vocabulary import DuplicatePolicy, Outcome
 
+pytestmark = pytest.mark.thorough
+
 FILES, ROWS = 4, 60
 
 

@@ -139,6 +139,7 @@ async def test_bursts_of_cancellations_leave_the_pool_usable_and_no_connection(m
     assert tally.faults == {}
 
 
+@pytest.mark.nightly
 @over(*ALL)
 async def test_random_faults_and_cancellations_never_deny_a_delivered_request(make: Make) -> None:
     tally = await storm(make, calls=160, seed=7)
@@ -146,6 +147,7 @@ async def test_random_faults_and_cancellations_never_deny_a_delivered_request(ma
     assert tally.faults == {}
 
 
+@pytest.mark.nightly
 @over(*OWN)
 async def test_after_a_cancellation_at_any_point_labels_are_true_and_slots_free(make: Make) -> None:
     tally = await points(make, count=60, seed=3)

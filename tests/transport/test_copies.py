@@ -12,6 +12,8 @@ from support.transports import ALL, Make, over
 
 from outreach_async import OutreachClient, Progress, Request, Response, RetryPolicy, Transport
 
+pytestmark = pytest.mark.thorough
+
 ROWS: Final = 200
 PATIENCE: Final = 60.0
 
@@ -32,6 +34,7 @@ class Idling:
         await self._inner.aclose()
 
 
+@pytest.mark.nightly
 @over(*ALL)
 @pytest.mark.parametrize("timing", TIMINGS)
 async def test_a_run_over_copied_responses_has_no_certain_but_wrong_row(make: Make, timing: Timing) -> None:

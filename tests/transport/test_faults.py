@@ -158,6 +158,7 @@ def in_turn() -> Iterator[Cell]:
             yield fault, name, loops[(turn + ALL.index(name)) % len(loops)]
 
 
+@pytest.mark.thorough
 @matrix(in_turn())
 async def test_after_a_retryable_fault_labels_are_true_and_the_client_stays_usable(name: str, fault: str) -> None:
     async with anyio.create_task_group() as group:

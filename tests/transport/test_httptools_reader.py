@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 from support.fuzz import grows_by_at_most, mutated
+from support.tables import check_rows
 
 from outreach_async.errors import TransportError
 from outreach_async.transport.httptools_reader import MAX_HEAD, ResponseReader
@@ -100,6 +101,7 @@ streams = st.builds(bytes.__add__, st.sampled_from(RESPONSES) | mutated(RESPONSE
 methods = st.sampled_from(["POST", "GET", "HEAD"])
 
 
+@pytest.mark.thorough
 @settings(max_examples=scaled(400))
 @given(streams, methods, st.data())
 def test_a_response_is_the_same_in_any_pieces(raw: bytes, method: str, data: st.DataObject) -> None:
@@ -108,12 +110,14 @@ def test_a_response_is_the_same_in_any_pieces(raw: bytes, method: str, data: st.
     assert read(*pieces, method=method) == read(raw, method=method)
 
 
-@pytest.mark.parametrize("after", AFTER)
-@pytest.mark.parametrize("raw", RESPONSES)
-def test_a_response_is_the_same_byte_by_byte(raw: bytes, after: bytes) -> None:
-    assert read(*(bytes([byte]) for byte in raw + after)) == read(raw + after)
+def test_a_response_is_the_same_byte_by_byte() -> None:
+    def check(raw: bytes, after: bytes) -> None:
+        assert read(*(bytes([byte]) for byte in raw + after)) == read(raw + after)
+
+    check_rows(((raw, after) for raw in RESPONSES for after in AFTER), check)
 
 
+@pytest.mark.thorough
 @settings(max_examples=scaled(400))
 @given(streams, methods)
 def test_a_response_that_h11_accepts_as_well_is_the_same(raw: bytes, method: str) -> None:

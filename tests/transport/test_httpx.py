@@ -39,6 +39,7 @@ def test_neither_importing_nor_creating_one_imports_a_library() -> None:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "other"), [("httpx", "httpx2"), ("httpx2", "httpx")])
 def test_the_other_library_is_never_imported(family: str, other: str) -> None:
     run(

@@ -13,6 +13,8 @@ from support.certificates import certificates
 from support.listener import Listener, Peer
 from support.transports import LOOPS
 
+pytestmark = pytest.mark.thorough
+
 PRELUDE: Final = """
 import gc, os, signal, ssl, sys, traceback
 import anyio
@@ -110,6 +112,7 @@ gc.collect()
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_process_that_closes_with_requests_in_flight_ends_without_warnings(loop: str, authority: Path) -> None:
     with Listener(answer_or_hang) as plain, Listener(answer_or_hang, tls=certificates().server) as tls:
@@ -183,6 +186,7 @@ anyio.run(main, backend=loop, backend_options=options)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="on Windows no process is forked")
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_forked_child_must_create_a_new_client_and_does_no_harm(loop: str, authority: Path) -> None:

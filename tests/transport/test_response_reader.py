@@ -64,12 +64,24 @@ def test_a_body_is_refused_as_soon_as_it_is_one_byte_too_large(coding: str, kind
     assert caught.value.maybe_sent
 
 
+@pytest.mark.thorough
 def test_a_small_chunk_that_inflates_is_never_decoded_as_a_whole() -> None:
     bomb = gzip.compress(b"0" * 50_000_000, mtime=0)
     intake = BodyReader({"content-encoding": "gzip"}, 1000)
     with pytest.raises(TransportError, match="too large"):
         intake.feed(bomb)
     assert sum(map(len, intake._pieces)) == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "rest"),
+    [(1001, b"no gzip"), (1000, gzip.compress(b"x" * 10, mtime=0)[:-8] + b"no check")],
+    ids=["after a member", "within a member"],
+)
+def test_nothing_is_decoded_after_the_byte_that_is_too_many(size: int, rest: bytes) -> None:
+    intake = BodyReader({"content-encoding": "gzip"}, 1000)
+    with pytest.raises(TransportError, match="too large"):
+        intake.feed(gzip.compress(b"x" * size) + rest)
 
 
 @pytest.mark.parametrize("stated", ["1001", "999999999999999999", "9" * 30])
@@ -107,6 +119,19 @@ def test_a_body_in_another_encoding_than_stated_is_refused(coding: str) -> None:
 def test_a_body_that_ends_inside_its_encoding_is_refused(coding: str, body: bytes) -> None:
     with pytest.raises(TransportError, match=f"with content-encoding '{coding}' is truncated"):
         take(BodyReader({"content-encoding": coding}, MAX_ANSWER), [body[:-1]])
+
+
+def test_an_empty_body_is_in_any_encoding() -> None:
+    assert take(BodyReader({"content-encoding": "gzip"}, 10), []) == b""
+
+
+def test_encoded_bytes_have_a_limit_too_even_if_few_are_decoded() -> None:
+    body = gzip.compress(b"ok")
+    name = b"n" * (2 * 1000 + 65_536 - len(body) - 1) + b"\0"
+    largest = body[:3] + b"\x08" + body[4:10] + name + body[10:]  # flag 8: the header contains a file name
+    assert take(BodyReader({"content-encoding": "gzip"}, 1000), [largest]) == b"ok"
+    with pytest.raises(TransportError, match="too large: its body has more"):
+        take(BodyReader({"content-encoding": "gzip"}, 1000), [body[:3] + b"\x08" + body[4:10] + b"n" + name + body[10:]])
 
 
 def test_a_decoded_body_is_accepted_unchanged() -> None:
