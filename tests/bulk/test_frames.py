@@ -324,7 +324,7 @@ def test_every_kind_of_frame_is_an_arrow_stream(name: str) -> None:
 
 @pytest.mark.thorough
 def test_a_query_of_duckdb_is_a_frame_like_every_other() -> None:
-    command = [sys.executable, "-m", "tools.duckdb_query", json.dumps(ROWS)]
+    command = [sys.executable, "-m", "support.duckdb_query", json.dumps(ROWS)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     created = {"total": 3, "statuses": ["added"] * 3, "sent": SENT}
     assert json.loads(done.stdout) == {"rows": SENT, "stream": True, "asyncio": created, "trio": created}

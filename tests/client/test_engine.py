@@ -322,6 +322,7 @@ class Judge:
         self.verdicts = list(verdicts)
         self.events: list[str] = []
         self.blamed: list[int] = []
+        self.earlier_failures: list[int] = []
         self.retry_after_values: list[float | None] = []
         self.waits: list[float] = []
         self.budget_spent = 0
@@ -347,6 +348,7 @@ class Judge:
         assert attempt.can_retry is (attempt.kind is not FailureKind.FINAL)
         self.events.append(attempt.kind.name)
         self.blamed.append(attempt.counted_failures)
+        self.earlier_failures.append(attempt.earlier_failures)
         self.retry_after_values.append(attempt.retry_after)
         return self.verdicts.pop(0) if len(self.verdicts) > 1 else self.verdicts[0]
 
@@ -383,7 +385,7 @@ async def test_only_counted_failures_cost_retry_budget(verdict: RetryDecision, s
 async def test_a_failure_not_counted_uses_up_neither_attempts_nor_deadline() -> None:
     judge = Judge(RetryDecision.RETRY)
     await within(judge, *[HANG] * 9, page())
-    assert judge.blamed == [0] * 9
+    assert (judge.blamed, judge.earlier_failures) == ([0] * 9, list(range(9)))
 
 
 async def test_counted_failures_use_up_the_deadline_of_the_call() -> None:

@@ -50,6 +50,8 @@ def test_the_default_selection_of_pytest_is_the_one_that_a_named_file_lifts(pyte
 def test_a_test_over_the_limit_of_cpu_fails_unless_it_is_thorough(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import time
+        from functools import cache
+
         import pytest
 
         def work():
@@ -71,10 +73,17 @@ def test_a_test_over_the_limit_of_cpu_fails_unless_it_is_thorough(pytester: pyte
         def test_expensive():
             work()
 
+        @cache
+        def load():
+            work()
+
+        def test_expensive_at_first():
+            load()
+
         def test_last():
             pass
     """)
     limit = ("-p", "support.tiers", "--cpu-limit=0.02", "-o", "markers=thorough")
     ended = pytester.runpytest_inprocess(*limit, "-m", "not nightly", "--hypothesis-profile=outreach_async")
-    ended.assert_outcomes(passed=4, errors=1)
+    ended.assert_outcomes(passed=5, errors=1)
     ended.stdout.fnmatch_lines(["*::test_expensive used 0.4* s of CPU, and 0.* s are allowed on this machine; *"])

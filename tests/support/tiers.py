@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Final
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,14 +82,14 @@ def repeated_on_other_loops(nodeids: Iterable[str]) -> Iterator[str]:
 class CpuLimit:
     """Fails tests that use more CPU than the limit, which is scaled to the speed of the machine.
 
-    The CPU of a test includes its fixtures and its child processes, but not fixtures of a wider scope, which the first test of a
-    module would pay. The teardown of the last test of a module does not count, because it ends such fixtures.
+    The CPU of a test includes its fixtures and its child processes, but not fixtures of a wider scope. A test over the limit runs
+    again, and the lower figure counts: the first run may have paid for an import, for a child process that an earlier test left
+    behind, or for the slowest moment of a shared machine.
     """
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
-        self._started = self._used = 0.0
-        self._ends_module = False
+        self._started = 0.0
 
     def pytest_collection_finish(self) -> None:
         # The first test that needs a module would otherwise pay for its import, and the first one with a text for its characters.
@@ -99,10 +100,21 @@ class CpuLimit:
                 import_module(module.name)
         given(st.text())(lambda _text: None)()
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        self._ends_module = nextitem is None or nextitem.path != item.path
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Function, nextitem: pytest.Item | None) -> Generator[None, object, object]:
         self._started = used_cpu()
+        result = yield
+        if not is_long(item) and self._excess():
+            item._initrequest()
+            self._started = used_cpu()
+            reports = runtestprotocol(item, log=False, nextitem=nextitem)
+            if excess := self._excess():
+                reports[-1].outcome = "failed"
+                reports[-1].longrepr = f"{item.nodeid} {excess}; make it cheaper, or mark it `thorough`"
+            for report in reports:
+                if report.failed:
+                    item.ihook.pytest_runtest_logreport(report=report)
+        return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
@@ -114,22 +126,22 @@ class CpuLimit:
                 self._started += used_cpu() - before
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        report = yield
-        if call.when != "teardown" or not self._ends_module:
-            self._used = used_cpu() - self._started
-        if call.when == "teardown" and self._used > self._limit and not is_long(item):
-            # The speed of a shared machine changes within milliseconds. The test may have run in the slowest of these moments.
-            allowed = self._limit * max(1.0, *(yardstick() / YARDSTICK for _ in range(5)))
-            if self._used > allowed and report.passed:
-                report.outcome = "failed"
-                report.longrepr = (
-                    f"{item.nodeid} used {self._used:.2f} s of CPU, and {allowed:.2f} s are allowed on this machine;"
-                    " make it cheaper, or mark it `thorough`"
-                )
-        return report
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+        before = used_cpu()
+        try:
+            return (yield)
+        finally:
+            if nextitem is None or nextitem.path != item.path:  # this also ends the fixtures of the module
+                self._started += used_cpu() - before
+
+    def _excess(self) -> str:
+        """Return by how much the last run was over the limit, or nothing."""
+        used = used_cpu() - self._started
+        if used <= self._limit:
+            return ""
+        # The speed of a shared machine changes within milliseconds. The test may have run in the slowest of these moments.
+        allowed = self._limit * max(1.0, *(yardstick() / YARDSTICK for _ in range(5)))
+        return f"used {used:.2f} s of CPU, and {allowed:.2f} s are allowed on this machine" if used > allowed else ""
 
 
 def used_cpu() -> float:

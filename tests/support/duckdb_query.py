@@ -1,6 +1,6 @@
 """Read a query of DuckDB as a data frame, and print what was read and created as JSON.
 
-Run: python -m tools.duckdb_query ROWS_AS_JSON
+Run: python -m support.duckdb_query ROWS_AS_JSON
 
 It is a process of its own because a process that has imported DuckDB prints the objects that DuckDB leaks when it exits.
 """
@@ -31,7 +31,7 @@ def query(rows: list[dict[str, str | None]]) -> Any:
 
 
 async def create(rows: list[dict[str, str | None]]) -> dict[str, Any]:
-    """Create a contact for each row of a query, and return the total, the counts of the outcomes, and what was sent."""
+    """Create a contact for each row of a query, and return the total, the statuses of the outcomes, and the bodies sent."""
     fake = FakeService()
     fake.add_workspace("space_1", custom_fields=["Plan"])
     fake.add_owner_key("space_1", key="key_1")
