@@ -47,13 +47,14 @@ settings.register_profile("mutants", settings.get_profile("outreach_async"), pha
 
 
 LONG = (
+    "project/test_docs.py",
+    "spread/test_dask.py",
+    "project/test_api_pages.py",
+    "bulk/test_object_journal.py",
+    "spread/test_dask_faults.py",
     "project/test_user_project.py",
-    "project/test_house.py",
-    "project/test_packaging.py",
-    "project/test_supply.py",
-    "bulk/test_memory.py",
-    "project/test_readme.py",
-    "transport/test_copies.py",
+    "bulk/test_crashes.py",
+    "spread/test_worker_kills.py",
 )
 """The files with the slowest tests. Parallel workers start with them, so that none is left with a slow file at the end."""
 
