@@ -237,7 +237,7 @@ class TestDamage:
         writer.mark(window(0))
         flip(objects, "0000-0000000000")
         with closing(journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown")) as successor:
-            with pytest.raises(JournalError, match="another run has taken over the journal"):
+            with closing(writer), pytest.raises(JournalError, match="another run has taken over the journal"):
                 writer.record([outcome(0)])
             successor.mark(window(0))
         assert journal_in(objects).report().rows == 0
@@ -249,7 +249,7 @@ class TestDamage:
         flip(objects, "0000-0000000000")
         objects.race = lambda: writer.record([outcome(0)])
         journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown").close()
-        with pytest.raises(JournalError, match="another run has taken over the journal"):
+        with closing(writer), pytest.raises(JournalError, match="another run has taken over the journal"):
             writer.record([outcome(1)])
 
     def test_the_rows_of_a_journal_that_is_given_up_are_uncertain(self) -> None:

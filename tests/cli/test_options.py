@@ -127,7 +127,9 @@ def names_read(function: Callable[..., Any]) -> set[str]:
         codes: list[CodeType] = [function.__code__]
         for code in codes:
             codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-            found |= {str(step.argval) for step in dis.get_instructions(code) if step.opname.startswith("LOAD")}
+            for step in dis.get_instructions(code):
+                if "LOAD" in step.opname:  # since Python 3.13, one instruction may read two variables
+                    found.update(step.argval if isinstance(step.argval, tuple) else [str(step.argval)])
         if not hasattr(function, "__wrapped__"):
             return found
         function = function.__wrapped__
