@@ -302,7 +302,7 @@ def test_the_status_of_a_large_object_is_read_whatever_else_is_wrong() -> None:
 @pytest.mark.parametrize("decode", [decode_model, decode_page])
 @pytest.mark.parametrize("place", ["page", "item"])
 @pytest.mark.parametrize(("value", "count"), [(b"[]", 600_000), (b"[[[[[[[{}]]]]]]]", 150_000), (b"0", 1_100_000)])
-def test_unknown_members_with_too_many_values_are_refused_before_they_are_decoded(
+def test_too_many_values_in_unknown_members_are_refused_undecoded(
     decode: Callable[[Any, bytes], Any], place: str, value: bytes, count: int
 ) -> None:
     unknown = b',"new":[%b]}' % b",".join([value] * count)

@@ -41,7 +41,7 @@ async def take_steps() -> None:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_two_loops_in_turn_use_one_connection_each_and_closing_closes_both(name: str) -> None:
+def test_two_loops_in_turn_use_a_connection_each_and_both_are_closed(name: str) -> None:
     with Listener(serve()) as listener, two_loops() as (first, second):
         transport = first.run_until_complete(make(name, listener.url))
         for _ in range(ROUNDS):
@@ -79,7 +79,7 @@ class OtherLoop:
 
 
 @pytest.mark.parametrize("name", ["httpx", "httptools"])
-def test_closing_in_one_thread_closes_the_connections_of_the_loops_in_others(name: str) -> None:
+def test_closing_closes_the_connections_of_loops_in_other_threads(name: str) -> None:
     with Listener(serve()) as listener:
         transport = anyio.run(make, name, listener.url)
         first = OtherLoop(transport, "trio")
