@@ -33,10 +33,17 @@ _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionErro
 _LARGE_BODY: Final = 2**20
 """Body size in bytes above which only the first fault is reported."""
 
-_MIN_BYTES_PER_COMMA: Final = 16
-"""A large page is decoded item by item only if it has at least this many bytes per comma.
+_MIN_BYTES_PER_VALUE: Final = 16
+"""A large page is decoded item by item only if it has at least this many bytes per comma, and per bracket or brace.
 
 Commas separate the items, so this limits the number of items. Each item takes 64 bytes of memory.
+"""
+
+_MAX_VALUES: Final = 2**20
+"""Maximum number of commas, brackets and braces in a body with unknown fields, which is decoded a second time.
+
+The maximum limits the time that decoding takes: 16 MiB of empty lists would block the event loop for more than a second. 16 MiB
+of mailboxes have 700,000.
 """
 
 _MAX_FAULTS: Final = 10_000
@@ -272,7 +279,11 @@ def _keep_unknown_members(model: Any, body: bytes) -> None:
 
     Raises:
         MsgspecError: The value of an unknown field is not JSON. The other errors in `_DECODE_ERRORS` are possible, too.
+        DecodeError: The body has too many values.
     """
+    if len(body) > _MAX_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+        fault = f"$: expected at most {_MAX_VALUES:,} values in a body with unknown fields, got more"
+        raise DecodeError([fault], _decode_partially(body))
     if not (items := getattr(model, "data", None)):
         _store_unknown(model, msgspec.json.decode(body))
         return
@@ -327,7 +338,7 @@ def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[
     All faults and keys of an invalid item are kept if this item and the invalid items before it are together at most 1 MiB in
     size. Otherwise, only the first fault, the id and the status are kept.
     """
-    if body.count(b",") * _MIN_BYTES_PER_COMMA > len(body):
+    if max(body.count(b","), body.count(b"[") + body.count(b"{")) * _MIN_BYTES_PER_VALUE > len(body):
         return None
     try:
         raw_items = _decoder(Page[msgspec.Raw]).decode(body).data

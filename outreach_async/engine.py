@@ -238,6 +238,8 @@ class Engine:
                 return
             call.throttle.on_cancelled(now, now)  # the deadline passed just as the wait ended
         text = f"{call.operation.name}: no attempt could start within the deadline of {call.options.deadline:g} s"
+        if self.rate_poller is not None and self.rate_poller.failure is not None:
+            text += f"; renewing the share of the rate failed: {self.rate_poller.failure}"
         call.fail(DeadlineExceeded(text), call.last_error)
 
     def _on_failure(self, call: Call[Any], error: OutreachError) -> None:

@@ -180,8 +180,13 @@ local function server_clock()
   return now[1] + now[2] / 1e6
 end
 
-local stored = redis.call('GET', KEYS[1])
-local state = stored and cmsgpack.unpack(stored) or new_state()
+local NOT_A_STATE = {err = 'WRONGTYPE The value is not the state of a rate'}
+
+local stored = redis.pcall('GET', KEYS[1])
+if type(stored) == 'table' then return stored end -- the error of a value that is no string
+local is_readable, state = true, nil
+if stored then is_readable, state = pcall(cmsgpack.unpack, stored) else state = new_state() end
+if not is_readable then return NOT_A_STATE end
 local usage = {
   client = ARGV[1],
   seconds = tonumber(ARGV[2]),
@@ -190,6 +195,9 @@ local usage = {
   refused = tonumber(ARGV[5]),
   retry_after = tonumber(ARGV[6]),
 }
-local rate, expires_in, hold = step(state, usage, tonumber(ARGV[7]), tonumber(ARGV[8]) or server_clock())
+local clock = tonumber(ARGV[8]) or server_clock()
+-- A value of another program, or of another version of the script, is never overwritten.
+local is_state, rate, expires_in, hold = pcall(step, state, usage, tonumber(ARGV[7]), clock)
+if not is_state then return NOT_A_STATE end
 redis.call('SET', KEYS[1], cmsgpack.pack(state), 'PX', KEY_LIFETIME)
 return {string.format('%.17g', rate), string.format('%.17g', expires_in), string.format('%.17g', hold)}

@@ -11,6 +11,7 @@ service's limit again from the reports of the clients.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Final
 
@@ -63,9 +64,10 @@ class RedisRate:
     key expires ten minutes after the last report of any client. A `RedisRate` has one connection. It is opened on first use, and
     reopened if it is lost. A forked process opens its own connection.
 
-    While the server is unreachable, a client sends at most half of what its last share allowed. A warning is logged when the
-    server becomes unreachable, and an info record when it is reachable again. A client that has never received a share sends
-    nothing.
+    While the server is unreachable, or the key holds a value of another program, a client sends at most half of what its last
+    share allowed. A warning is logged when this begins, and an info record when it ends. A client that has never received a share
+    sends nothing. The error of a call whose deadline passes meanwhile names the server or the key. `RedisRate` never overwrites a
+    value of another program.
 
     Args:
         url: URL of the server, such as `redis://:password@host:6379/0`, `rediss://...` for TLS, or `unix:///path/of/socket`.
@@ -96,14 +98,16 @@ class RedisRate:
         self._credentials = _Credentials()
         self._pool = _build_pool(url, self._credentials, self._timeout / _ATTEMPTS)
         self._script = _load_script(self._pool)
+        self._server = _describe_server(self._pool.connection_kwargs)
         self._clients: dict[str, _LastShare] = {}
-        self._is_reachable = True
+        self._is_working = True
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
         """Record a client's usage on the server and return the client's next share; see `Rate`.
 
         Raises:
-            TransportError: The server is unreachable, and the client has not received a share before.
+            TransportError: The server is unreachable, or the key holds a value of another program, and the client has not
+                received a share before.
 
         Example:
             ```python
@@ -114,7 +118,7 @@ class RedisRate:
                 print(str(error).partition(":")[0])  # -> rate
             ```
         """
-        result: RateShare | str = f"no response within {self._timeout:g} s"
+        result: RateShare | str = self._describe_failure(f"no response within {self._timeout:g} s")
         with anyio.move_on_after(self._timeout):
             # The default limiter belongs to the program, whose own threads may use all of it. A thread that outlives the timeout,
             # for example in a name lookup, ends by itself.
@@ -153,33 +157,34 @@ class RedisRate:
                 return RateShare(rate=rate, expires_in=expires_in, hold=hold)
             except Exception as error:  # noqa: BLE001 - frames of redis-py contain the password, so no error may leave this function
                 text = mask_string(f"{type(error).__name__}: {error}", self._credentials.secrets)
+                if str(error).startswith("WRONGTYPE"):
+                    return f"the Redis key {self._key!r} holds a value of another program or version; pass another key"
                 if not isinstance(error, RedisConnectionError):
                     break
-        return text
+        return self._describe_failure(text)
+
+    def _describe_failure(self, reason: str) -> str:
+        return f"Redis server {self._server} unreachable ({reason}); check the URL and the server"
 
     def _on_share(self, client: str, share: RateShare) -> None:
         now = time.monotonic()
         self._clients = {name: last for name, last in self._clients.items() if now - last.reported_at < _REMEMBERED}
         self._clients[client] = _LastShare(share, now)
-        if not self._is_reachable:
-            self._is_reachable = True
-            LOGGER.info("rate: the Redis server is reachable again")
+        if not self._is_working:
+            self._is_working = True
+            LOGGER.info("rate: the Redis server and key work again")
 
     def _fall_back(self, usage: RateUsage, reason: str) -> RateShare:
         """Return a share with at most half of the rate of the client's last share from the server.
 
         The returned share is smaller if the outreach service refuses requests.
         """
-        if self._is_reachable:
-            self._is_reachable = False
-            LOGGER.warning("rate: Redis server unreachable (%s); clients continue with half of their last shares", reason)
+        if self._is_working:
+            self._is_working = False
+            LOGGER.warning("rate: %s; clients continue with half of their last shares", reason)
         last = self._clients.get(usage.client)
         if last is None:
-            raise TransportError(
-                f"rate: Redis server unreachable ({reason}), and this client has not received a share of the rate yet; "
-                "check the URL and the server",
-                maybe_sent=False,
-            )
+            raise TransportError(f"rate: {reason}; this client has not received a share of the rate yet", maybe_sent=False)
         if last.fallback is None:
             last.fallback = RateCoordinator(last.share.rate / 2)
         last.reported_at = time.monotonic()
@@ -230,6 +235,10 @@ def _build_pool(url: str, credentials: _Credentials, timeout: float) -> Any:
     except (AttributeError, TypeError, ValueError):
         pass  # the error may quote the password
     raise InvalidRequest("url: expected the URL of a Redis server, got an invalid value; pass a URL such as redis://host:6379/0")
+
+
+def _describe_server(options: Mapping[str, Any]) -> str:
+    return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
 
 
 def _load_script(pool: Any) -> Any:

@@ -355,13 +355,16 @@ class RatePoller:
     Args:
         rate: The `Rate` that receives the reports and returns the shares.
         limiter: The client's limiter, which counts the usage and obeys the share.
+
+    Attributes:
+        failure: Why the last report failed; `None` if it succeeded.
     """
 
     def __init__(self, rate: Rate, limiter: RateLimiter) -> None:
         self._rate = rate
         self._limiter = limiter
         self._tasks: TaskGroup | None = None
-        self._is_failing = False
+        self.failure: str | None = None
 
     def require_running(self) -> None:
         """Check that the client is open.
@@ -424,16 +427,14 @@ class RatePoller:
             if not isinstance(share, RateShare):
                 raise TypeError(f"renew() returned {type(share).__name__} instead of RateShare")  # noqa: TRY301 - logged below
         except Exception as error:  # noqa: BLE001 - a failing rate must not end the caller's tasks
-            if not self._is_failing:
-                self._is_failing = True
-                # The message of another library's error may quote a password.
-                text = (
-                    f"{type(error).__name__}: {error}" if isinstance(error, OutreachError | TypeError) else type(error).__name__
-                )
+            # The message of another library's error may quote a password.
+            text = f"{type(error).__name__}: {error}" if isinstance(error, OutreachError | TypeError) else type(error).__name__
+            if self.failure is None:
                 LOGGER.warning("rate: renewing the share failed (%s); nothing is sent after the last share expires", text)
+            self.failure = text
             return
-        if self._is_failing:
-            self._is_failing = False
+        if self.failure is not None:
+            self.failure = None
             LOGGER.info("rate: renewing the share works again")
         # The expiry counts from the report, and the hold from the reply: both choices are the cautious ones.
         self._limiter.apply_share(share.rate, now + share.expires_in, anyio.current_time() + share.hold)

@@ -47,11 +47,11 @@ AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 class AiohttpTransport:
     """Sends requests over aiohttp.
 
-    A transport made from a base URL opens a session when the first request is sent. If the event loop changes, the transport
-    opens a new session. A user and password in the URL are sent as basic authorization. The variables `HTTP_PROXY`,
-    `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE` and `SSL_CERT_DIR` have the same effect as with httpx; aiohttp itself
-    supports only some of them. They are read when the transport is made. By default, the transport trusts certifi's
-    certificates.
+    A transport made from a base URL opens a session when the first request is sent, in each event loop, also in other threads.
+    `max_in_flight` limits each session. A user and password in the URL are sent as basic authorization. The variables
+    `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE` and `SSL_CERT_DIR` have the same effect as with httpx;
+    aiohttp itself supports only some of them. They are read when the transport is made. By default, the transport trusts
+    certifi's certificates.
 
     A transport made from a session uses the session's connector, headers, proxies and traces unchanged. The session must have a
     `base_url`. The transport takes ownership of the session and closes it. The session's timeouts are disabled, redirects are not

@@ -313,6 +313,7 @@ class ProtocolPool:
         self._connections: set[ProtocolConnection] = set()
         self._connecting: set[anyio.CancelScope] = set()
         self._buffer = memoryview(bytearray(_BUFFER_SIZE))
+        self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
         self._all_ended = asyncio.Event()
 
@@ -343,6 +344,8 @@ class ProtocolPool:
                 if connection.is_reusable:
                     connection.idle_since = self._clock()
                     self._idle.append(connection)
+                    if self._expiry is None:
+                        self._expiry = self._loop.call_later(KEEPALIVE_EXPIRY, self._expire)
                 else:
                     connection.abort()
         finally:
@@ -373,10 +376,8 @@ class ProtocolPool:
             self._all_ended.set()
 
     def _take_idle(self) -> ProtocolConnection | None:
-        """Remove and return the most recent reusable connection, or `None`. Close connections that were idle for too long."""
-        horizon = self._clock() - KEEPALIVE_EXPIRY
-        while self._idle and self._idle[0].idle_since < horizon:
-            self._idle.popleft().abort()
+        """Remove and return the most recent reusable connection, or `None`."""
+        self._close_expired()  # the timer is late if the event loop was blocked, or did not run
         while self._idle:
             # The server is least likely to have closed the most recently used connection. Under a lower load, the other
             # connections expire.
@@ -385,6 +386,16 @@ class ProtocolPool:
                 return connection
             connection.abort()
         return None
+
+    def _close_expired(self) -> None:
+        horizon = self._clock() - KEEPALIVE_EXPIRY
+        while self._idle and self._idle[0].idle_since < horizon:
+            self._idle.popleft().abort()
+
+    def _expire(self) -> None:
+        """Close the connections that were idle for too long, and set the timer again if others are left."""
+        self._close_expired()
+        self._expiry = self._loop.call_later(KEEPALIVE_EXPIRY, self._expire) if self._idle else None
 
     async def _connect(self, progress: Progress) -> ProtocolConnection:
         with anyio.CancelScope() as scope:
@@ -434,6 +445,8 @@ class ProtocolPool:
     async def aclose(self) -> None:
         """Cancel every exchange and close every connection."""
         self._closed = True  # before anything is cancelled, because each release lets a waiting exchange start
+        if self._expiry is not None:
+            self._expiry.cancel()
         for scope in self._connecting:
             scope.cancel()
         for connection in tuple(self._connections):

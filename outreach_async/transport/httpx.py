@@ -63,7 +63,7 @@ class HttpxTransport:
     exchange uses a different connection. A user and password in the URL are sent as basic authorization. The environment's
     proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as
     httpx uses them, and are read when the transport is made. Transports that trust the same certificates share one SSL context.
-    If the transport is used in another event loop than before, it opens new connections.
+    Each event loop, also in other threads, has its own pool, and `max_in_flight` limits each of them.
 
     A transport made from a client uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The
     client must have a `base_url`. The transport takes ownership of the client: it closes the client, and replaces the client's

@@ -1,12 +1,14 @@
-"""Manage connections: bind them to one event loop, limit concurrent exchanges, reuse idle connections, and close everything."""
+"""Manage connections: bind them to their event loop, limit concurrent exchanges, reuse idle connections, and close everything."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, NoReturn, Protocol, Self, TypeVar
@@ -26,31 +28,36 @@ KEEPALIVE_EXPIRY: Final = 5.0
 
 _INSTANCES: Final[WeakSet[LoopLocal[Any]]] = WeakSet()
 _PARENT_VALUES: Final[list[object]] = []  # kept forever, because the garbage collection of a value may close its connections
+_CLOSING: Final[set[asyncio.Task[None]]] = set()
+
+
+def get_running_loop() -> Any:
+    """Return the running event loop: a loop of asyncio, or a token of trio."""
+    return current_token().native_token
 
 
 class LoopLocal(Generic[T]):
-    """Holds a value, such as a connection pool, for the running event loop. If the event loop changes, a new value is made.
+    """Holds a value, such as a connection pool, for each event loop, because sockets and locks work only in their own loop.
 
-    Sockets and locks work only in the event loop that made them. The previous event loop is assumed to have ended: if two event
-    loops alternate, the value is made again each time.
+    The values of ended event loops are dropped when a value is made. Garbage collection then closes their sockets.
 
     If a process makes a value and is then forked, both processes share the value's connections. The child process therefore
     neither uses nor closes this value: `get` raises InvalidRequest. If there was no value before the fork, the child makes one
     as usual.
 
     Args:
-        make: Function that makes the value.
-        get_token: Function that returns an object which identifies the running event loop.
+        make: Function that makes the value, an object with a method `aclose`.
+        get_loop: Function that returns the running event loop, or `None` if `make` raises an error there.
 
     Attributes:
         is_inherited: Whether this process inherited the `LoopLocal` through a fork.
     """
 
-    def __init__(self, make: Callable[[], T], get_token: Callable[[], object] = current_token) -> None:
+    def __init__(self, make: Callable[[], T], get_loop: Callable[[], Any] = get_running_loop) -> None:
         self._make = make
-        self._get_token = get_token
-        self._token: object = None
-        self._value: T | None = None
+        self._get_loop = get_loop
+        # No lock: each event loop, and so each thread, has its own key, and single operations of a dict are atomic.
+        self._values: dict[Any, T] = {}
         self.is_inherited = False
         _INSTANCES.add(self)
 
@@ -60,25 +67,55 @@ class LoopLocal(Generic[T]):
         Raises:
             InvalidRequest: The parent process made the value before this process was forked.
         """
-        token = self._get_token()
-        # No lock is needed: without an await, no other task of this event loop can run in between.
-        if self._value is None or token != self._token:
-            self._value = self._make()
-            self._token = token
-        return self._value
+        loop = self._get_loop()
+        value = self._values.get(loop)
+        if value is None:
+            for other in filter(_has_ended, list(self._values)):
+                self._values.pop(other, None)
+            value = self._values[loop] = self._make()
+        return value
 
     def release(self) -> T | None:
-        """Remove the value. Return the removed value; `None` if there is no value, or if it belongs to another event loop."""
-        value = self._value if self._token == self._get_token() else None
-        self._value = self._token = None
+        """Remove all values. Return the value of the running event loop, if any. Other values are closed in their own loops."""
+        values, self._values = self._values, {}
+        value = values.pop(self._get_loop(), None)
+        for loop, other in values.items():
+            _close_in(loop, other)
         return value
 
     def discard_after_fork(self) -> None:
-        """In a newly forked child process, discard the value inherited from the parent process."""
+        """In a newly forked child process, discard the values inherited from the parent process."""
         self.is_inherited = True
-        if self._value is not None:
-            _PARENT_VALUES.append(self._value)
-            self._make, self._value = _raise_forked, None
+        if self._values:
+            _PARENT_VALUES.append(self._values)
+            self._make, self._values = _raise_forked, {}
+
+
+def _has_ended(loop: Any) -> bool:
+    if isinstance(loop, asyncio.AbstractEventLoop):
+        return loop.is_closed()
+    try:
+        loop.run_sync_soon(int)  # a token of trio tells in no other way; `int` stands for a function without effect
+    except RuntimeError:
+        return True
+    return False
+
+
+def _close_in(loop: Any, value: Any) -> None:
+    """Close a value in its own event loop, which may run in another thread, without waiting for it."""
+    with suppress(RuntimeError):  # the event loop has ended
+        if isinstance(loop, asyncio.AbstractEventLoop):
+            loop.call_soon_threadsafe(_start_closing, loop, value)
+        else:
+            import trio
+
+            loop.run_sync_soon(trio.lowlevel.spawn_system_task, value.aclose)
+
+
+def _start_closing(loop: asyncio.AbstractEventLoop, value: Any) -> None:
+    task = loop.create_task(value.aclose())
+    _CLOSING.add(task)  # asyncio itself keeps only a weak reference
+    task.add_done_callback(_CLOSING.discard)
 
 
 def _raise_forked() -> NoReturn:

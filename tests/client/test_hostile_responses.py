@@ -299,6 +299,20 @@ def test_the_status_of_a_large_object_is_read_whatever_else_is_wrong() -> None:
         assert caught.value.value == value
 
 
+@pytest.mark.parametrize("decode", [decode_model, decode_page])
+@pytest.mark.parametrize("place", ["page", "item"])
+@pytest.mark.parametrize(("value", "count"), [(b"[]", 600_000), (b"[[[[[[[{}]]]]]]]", 150_000), (b"0", 1_100_000)])
+def test_too_many_values_in_unknown_members_are_refused_undecoded(
+    decode: Callable[[Any, bytes], Any], place: str, value: bytes, count: int
+) -> None:
+    unknown = b',"new":[%b]}' % b",".join([value] * count)
+    item = json.dumps(mailbox("mailbox_1")).encode()
+    body = LIST % (item[:-1] + unknown) if place == "item" else (LIST % item)[:-1] + unknown
+    with pytest.raises(DecodeError, match="expected at most 1,048,576 values in a body with unknown fields") as caught:
+        decode(Page[Mailbox], body)
+    assert caught.value.value == {"status": "ok"}  # the body was not damaged in transit
+
+
 def large_page(*items: Any, count: int = 2_600, **members: Any) -> bytes:
     """Encode a page of more than 1 MiB: valid mailboxes, then others."""
     page = {"status": "ok", "headers": [], "total_found": 1, "current_page": 1, "total_pages": 1}

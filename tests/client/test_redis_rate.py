@@ -102,11 +102,12 @@ async def test_without_the_server_a_client_gets_half_of_its_last_share(behave: A
                 break
         assert share.rate == 100
         rate.close()
+        port = service.port
     assert rate_records(caplog) == [("WARNING", "rate"), ("INFO", "rate")]
     warning = caplog.records[0].getMessage()
-    assert warning.startswith("rate: Redis server unreachable (")
-    assert warning.endswith("); clients continue with half of their last shares")
-    assert caplog.records[1].getMessage() == "rate: the Redis server is reachable again"
+    assert warning.startswith(f"rate: Redis server 127.0.0.1:{port} unreachable (")
+    assert warning.endswith("); check the URL and the server; clients continue with half of their last shares")
+    assert caplog.records[1].getMessage() == "rate: the Redis server and key work again"
 
 
 @pytest.mark.parametrize("anyio_backend", MOVABLE.values(), ids=MOVABLE)
@@ -118,6 +119,8 @@ async def test_a_server_that_hangs_counts_as_not_reached_after_the_timeout(caplo
         await rate.renew(report())
         rate.close()
 
+        port = service.port
+
         async def renew() -> None:
             shares.append(await rate.renew(report()))
 
@@ -126,7 +129,7 @@ async def test_a_server_that_hangs_counts_as_not_reached_after_the_timeout(caplo
             await anyio.to_thread.run_sync(service.wait_stuck)
             jump(PATIENCE)
     assert shares == [RateShare(rate=50.0, expires_in=LIFETIME)]
-    assert caplog.messages[0].startswith("rate: Redis server unreachable (no response within 60 s); ")
+    assert caplog.messages[0].startswith(f"rate: Redis server 127.0.0.1:{port} unreachable (no response within 60 s); ")
 
 
 async def test_refusals_lower_the_half_share_while_the_server_is_gone() -> None:
@@ -139,10 +142,10 @@ async def test_refusals_lower_the_half_share_while_the_server_is_gone() -> None:
 
 
 async def test_without_the_server_a_client_that_never_had_a_share_gets_none() -> None:
-    rate = RedisRate(f"redis://:{PASSWORD}@127.0.0.1:{refused_port()}/0", key="k", timeout=PATIENCE)
-    with pytest.raises(
-        TransportError, match=r"^rate: Redis server unreachable \(Conn.*\), and this client has not received a share"
-    ) as caught:
+    port = refused_port()
+    rate = RedisRate(f"redis://:{PASSWORD}@127.0.0.1:{port}/0", key="k", timeout=PATIENCE)
+    text = rf"^rate: Redis server 127.0.0.1:{port} unreachable \(Conn.*\); check the URL and the server; this client has not"
+    with pytest.raises(TransportError, match=text) as caught:
         await rate.renew(report())
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -227,6 +230,26 @@ async def test_a_client_sends_at_its_share_of_a_redis_rate() -> None:
     assert "EVALSHA" in stub.commands
 
 
+KEY_IN_USE = "rate: the Redis key 'k' holds a value of another program or version; pass another key; "
+
+
+async def test_a_key_in_use_is_named_and_works_again_once_it_is_free(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "outreach_async")
+    stub = StubServer(coordinator=RateCoordinator(limit=100.0))
+    in_use = answer_with(b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n")
+    with Listener(in_use, stub.behave) as service:
+        rate = RedisRate(address(service), key="k", timeout=PATIENCE)
+        with pytest.raises(TransportError, match=f"^{KEY_IN_USE}this client has not received a share of the rate yet$"):
+            await rate.renew(report())
+        rate.close()
+        assert (await rate.renew(report())).rate == 100
+        rate.close()
+    assert caplog.messages == [
+        f"{KEY_IN_USE}clients continue with half of their last shares",
+        "rate: the Redis server and key work again",
+    ]
+
+
 # Debian's server
 
 
@@ -269,6 +292,27 @@ async def test_the_key_expires_by_itself(server: RedisServer) -> None:
     rate.close()
     with Redis.from_url(server.url) as client:
         assert 0 < client.pttl("k") <= 600_000
+
+
+VALUES_OF_OTHERS = [b"", b"hello", b"\xc1", b"5", b"\x80", b"\x82\xa4time\x01\xa7clients\xc0", b"\xff" * 100, b"{}"]
+
+
+@needs_redis
+@pytest.mark.parametrize("value", [*VALUES_OF_OTHERS, None])
+async def test_a_value_of_another_program_is_left_alone_and_its_key_named(server: RedisServer, value: bytes | None) -> None:
+    rate = RedisRate(server.url, key="k", limit=100.0, timeout=PATIENCE)
+    with Redis.from_url(server.url) as client:
+        if value is None:
+            client.rpush("k", "entry")
+        else:
+            client.set("k", value)
+        before = client.dump("k")
+        with pytest.raises(TransportError, match=f"^{KEY_IN_USE}"):
+            await rate.renew(report())
+        assert client.dump("k") == before
+        client.delete("k")
+    assert (await rate.renew(report())).rate == 100
+    rate.close()
 
 
 @needs_redis

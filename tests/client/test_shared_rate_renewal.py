@@ -188,10 +188,12 @@ async def test_a_failing_rate_is_logged_once_and_once_when_it_is_back(
 
 
 async def test_an_object_that_is_no_share_is_logged_and_not_used(service: FakeService, caplog: pytest.LogCaptureFixture) -> None:
-    async with open_client(service, scripted(5.0), deadline=3.0) as client:
-        with pytest.raises(DeadlineExceeded):
-            await client.workspaces.fields()
     failure = "TypeError: renew() returned float instead of RateShare"
+    async with open_client(service, scripted(5.0), deadline=3.0) as client:
+        with pytest.raises(DeadlineExceeded) as caught:
+            await client.workspaces.fields()
+    expected = "list_fields: no attempt could start within the deadline of 3 s; renewing the share of the rate failed"
+    assert str(caught.value) == f"{expected}: {failure}"
     assert (
         rate_records(caplog)[0][1] == f"rate: renewing the share failed ({failure}); nothing is sent after the last share expires"
     )

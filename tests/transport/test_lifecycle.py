@@ -37,20 +37,6 @@ async def test_a_loop_local_value_is_created_once_and_forgotten_on_release() -> 
     assert bound.get() is created[1]
 
 
-def test_a_loop_local_value_is_created_again_in_another_event_loop() -> None:
-    bound = LoopLocal(object)
-
-    async def get() -> object:
-        return bound.get()
-
-    async def release() -> object:
-        return bound.release()
-
-    values = [anyio.run(get), anyio.run(get), anyio.run(get, backend="trio")]
-    assert len(set(map(id, values))) == 3
-    assert anyio.run(release) is None
-
-
 def test_a_forked_child_neither_uses_nor_releases_a_value_of_its_parent() -> None:
     used, unused = LoopLocal(object), LoopLocal(object)
 
@@ -67,16 +53,6 @@ def test_a_forked_child_neither_uses_nor_releases_a_value_of_its_parent() -> Non
     with pytest.raises(InvalidRequest, match="before this process was forked"):
         anyio.run(get, used)
     assert anyio.run(get, unused) is not None
-
-
-async def test_a_value_is_made_again_only_when_the_token_changes() -> None:
-    token, made = "first", iter(range(3))
-    local = LoopLocal(lambda: next(made), lambda: token)
-    assert [local.get(), local.get()] == [0, 0]
-    token = "second"
-    assert local.get() == 1
-    token = "third"
-    assert local.release() is None
 
 
 def held(started: list[int], number: int, gate: anyio.Event) -> Callable[[], Awaitable[Response]]:
