@@ -283,7 +283,9 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
     """
     attributes = _error_attributes(operation, response, secrets)
     text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"
-    error = explain_status(response.status).error_class(mask_string(text, secrets), **attributes)
+    meaning = explain_status(response.status)
+    rejected = meaning.rejects_data and operation == "create_contact"
+    error = (errors.ContactRejected if rejected else meaning.error_class)(mask_string(text, secrets), **attributes)
     if isinstance(error, errors.RateLimited):
         error.retry_after = parse_retry_after(response.headers, now=now)
     return error

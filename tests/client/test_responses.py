@@ -16,7 +16,7 @@ from support.tables import check_rows
 
 from outreach_async.codec import DecodeError, decode_model
 from outreach_async.contacts import CreateContactResponse
-from outreach_async.errors import Forbidden, NotFound, RateLimited, StatusError, Unauthorized, UnexpectedResponse
+from outreach_async.errors import ContactRejected, Forbidden, NotFound, RateLimited, StatusError, Unauthorized, UnexpectedResponse
 from outreach_async.models import Mailbox, Page
 from outreach_async.responses import build_status_error, build_unexpected_response, extract_reason, parse_retry_after
 from outreach_async.transport.wire import Response
@@ -103,6 +103,13 @@ def test_a_status_error_has_what_the_service_answered(status: int) -> None:
 @pytest.mark.parametrize(("status", "kind"), [(401, Unauthorized), (403, Forbidden), (404, NotFound), (429, RateLimited)])
 def test_frequent_statuses_have_classes_of_their_own(status: int, kind: type[StatusError]) -> None:
     assert type(refusal(status)) is kind
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_data_that_the_service_refuses_has_a_class_of_its_own_for_contacts_only(status: int) -> None:
+    response = Response(status, {}, b'{"message": "zip: too long"}')
+    assert type(build_status_error("create_contact", response, (), now=NOW)) is ContactRejected
+    assert type(build_status_error("list_campaigns", response, (), now=NOW)) is StatusError
 
 
 @pytest.mark.parametrize(("fields", "seconds"), [({}, None), ({"retry-after": "3"}, 3.0), ({"retry-after": "soon"}, None)])
