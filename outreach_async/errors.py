@@ -161,6 +161,7 @@ class UnexpectedResponse(OutreachError):
 
     Attributes:
         well_formed: Whether the body was a JSON object. If so, the response was not damaged in transit.
+        states_error: Whether the body was a JSON object with an error instead of data, such as `{"status": "error"}`.
 
     Example:
         ```python
@@ -173,6 +174,7 @@ class UnexpectedResponse(OutreachError):
     """
 
     well_formed: bool = False
+    states_error: bool = False
 
 
 class StatusError(OutreachError):

@@ -123,6 +123,22 @@ def test_a_429_is_a_rate_limit_with_its_retry_after(fields: dict[str, str], seco
 
 
 @pytest.mark.parametrize(
+    ("body", "is_error", "message"),
+    [
+        (b'{"status": "error", "error": {"message": "gone"}}', True, "with status 'error': gone"),
+        (b'{"message": "gone"}', True, "with an error: gone"),
+        (b'{"status": "error", "data": []}', False, "with status 'error'"),
+        (b'{"status": "ok", "message": "gone"}', False, "with $.id"),
+        (b'{"id": null}', False, "with $.status"),
+        (b"[]", False, "with $: expected object"),
+    ],
+)
+def test_an_error_instead_of_data_is_recognized(body: bytes, is_error: bool, message: str) -> None:
+    error = not_allowed(body)
+    assert (error.states_error, message in str(error)) == (is_error, True), str(error)
+
+
+@pytest.mark.parametrize(
     ("body", "message"),
     [
         (b'{"status": "error", "error": "no such campaign"}', "status 'error': no such campaign"),
