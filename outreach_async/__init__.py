@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from outreach_async.errors import (
         BulkStopped,
         BulkSuspended,
+        ContactRejected,
         DeadlineExceeded,
         Forbidden,
         InvalidRequest,
@@ -92,6 +93,7 @@ __all__ = [
     "CampaignSteps",
     "Collected",
     "ContactOutcome",
+    "ContactRejected",
     "CreatedContact",
     "DeadlineExceeded",
     "Forbidden",
@@ -137,6 +139,7 @@ _EXPORTS: Final = {
     "errors": (
         "BulkStopped",
         "BulkSuspended",
+        "ContactRejected",
         "DeadlineExceeded",
         "Forbidden",
         "InvalidRequest",

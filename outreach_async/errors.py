@@ -6,6 +6,7 @@
      +-- DeadlineExceeded (also TimeoutError)    the call's deadline passed
      +-- UnexpectedResponse                      a response that differs from the documentation
      +-- StatusError                             a response with a status of 300 or more
+     |    +-- ContactRejected                    400 or 422 for a contact
      |    +-- Unauthorized                       401
      |    +-- Forbidden                          403
      |    +-- NotFound                           404
@@ -160,6 +161,7 @@ class UnexpectedResponse(OutreachError):
 
     Attributes:
         well_formed: Whether the body was a JSON object. If so, the response was not damaged in transit.
+        states_error: Whether the body was a JSON object with an error instead of data, such as `{"status": "error"}`.
 
     Example:
         ```python
@@ -172,6 +174,7 @@ class UnexpectedResponse(OutreachError):
     """
 
     well_formed: bool = False
+    states_error: bool = False
 
 
 class StatusError(OutreachError):
@@ -183,6 +186,21 @@ class StatusError(OutreachError):
             await client.campaigns.steps("camp_gone")
         except StatusError as error:
             print(error.status_code, error.request_id is not None)  # -> 404 True
+        ```
+    """
+
+
+class ContactRejected(StatusError):
+    """The service returned status 400 or 422 when a contact was created: it refuses the contact's data. Nothing was stored.
+
+    The same statuses of other operations are a plain `StatusError`.
+
+    Example:
+        ```python
+        try:
+            await client.contacts.create(NewContact("ann@company.example", custom={"custom_99": "gold"}))
+        except ContactRejected as error:
+            print(error.status_code, error.maybe_applied)  # -> 400 False
         ```
     """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 import anyio
 import attrs
 
-from outreach_async.errors import OutreachError, StatusError
+from outreach_async.errors import OutreachError, StatusError, UnexpectedResponse
 from outreach_async.models import Number, Page, Undecodable
 from outreach_async.retry import explain_status
 from outreach_async.validation import require_number
@@ -74,13 +74,16 @@ class Collected(list[T]):
 class PageCursor(Generic[T]):
     """The state of a walk over the pages of a list. The cursor decides which page comes next.
 
-    A walk ends at page `total_pages`, at an empty page, and at an error status for a page that may be past the end of the list.
-    It also ends at a page that only repeats items of earlier pages, unless items inserted during the walk explain the repeats. A
-    walk does not end at a short page, because a service may silently reduce `display`.
+    A walk ends at page `total_pages`, at an empty page, and at an error for a page that may be past the end of the list. It also
+    ends at a page that only repeats items of earlier pages, unless items inserted during the walk explain the repeats. A walk
+    does not end at a short page, because a service may silently reduce `display`.
 
     The service may number its pages from 0. Page `total_pages` then does not exist: the response is an error, has no items, or
     repeats items. After such a response, a walk that started at page 1 visits page 0. If the list has grown during the walk, the
     walk then visits the pages after page 0 again, because items may have moved to them.
+
+    An error with a success status, such as `{"status": "error"}` with status 200, may have any cause. It marks the end only if
+    page 0 then proves that the service numbers its pages from 0. Otherwise, it is raised.
 
     Attributes:
         number: Number of the page to fetch next.
@@ -98,7 +101,7 @@ class PageCursor(Generic[T]):
         self._total_pages: Number = first
         self._items_left = max_items
         self._seen_ids: SeenIds = _IdSet() if met is None else met
-        self._first_error: OutreachError | None = None
+        self._end_error: OutreachError | None = None
         self._looking_back = False
         self._first_total: Number | None = None
         self._max_total: Number = 0
@@ -146,6 +149,8 @@ class PageCursor(Generic[T]):
         items: dict[Hashable, T] = {item.id: item for item in page.data}
         unread: dict[Hashable, Undecodable] = {item.id or (self.number, item.index): item for item in page.undecodable}
         new = self._seen_ids.add_new(items.keys() | unread.keys())
+        if self._looking_back and not new and page.total_found and isinstance(self._end_error, UnexpectedResponse):
+            raise self._end_error  # the service does not number its pages from 0, so the error did not mark the end
         self.undecodable += [item for name, item in unread.items() if name in new]
         repeats = len(page.data) + len(page.undecodable) - len(new)
         self._update_counts(page, repeats)
@@ -156,17 +161,24 @@ class PageCursor(Generic[T]):
 
     def add_error(self, error: OutreachError) -> list[T]:
         """Record an error that may mark the end of the list, and return no items. Raise any other error."""
-        past_end = isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
-        if not past_end or 0 < self.number < self._last_page:
+        if not _may_be_past_end(error) or 0 < self.number < self._last_page:
             raise error
+        if not self._is_end(error):
+            raise error if self.number else self._end_error or error  # if page 0 failed as well, the first error is the real one
+        if not self._looking_back:
+            self._end_error = error
         if self.total_found is None:
-            # Continue after an error for page 1, because page 0 may be the only page.
-            if self.first != 1 or self._first_error is not None:
-                raise self._first_error or error  # page 0 failed as well: the first error is the real one
-            self._first_error = error
             self._first_total = 0
         self._advance(useful=False, repeated=False)
         return []
+
+    def _is_end(self, error: OutreachError) -> bool:
+        """Return whether to continue after an error that may mark the end of the list."""
+        if self.total_found is None:  # continue after an error for page 1, because page 0 may be the only page
+            return self.first == 1 and not self._looking_back
+        if self._looking_back and self.number == 0:  # page 0 does not exist, or cannot be read
+            return not isinstance(self._end_error, UnexpectedResponse) and (isinstance(error, StatusError) or not self.missing)
+        return isinstance(error, StatusError) or (self.first == 1 and not self._looking_back)
 
     def _update_counts(self, page: Page[T], repeats: int) -> None:
         if self._first_total is None:
@@ -204,6 +216,12 @@ class PageCursor(Generic[T]):
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
         return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
+
+
+def _may_be_past_end(error: OutreachError) -> bool:
+    if isinstance(error, UnexpectedResponse):
+        return error.states_error
+    return isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
 
 
 _USAGE = "write `async for item in pager`, or `items = await pager.collect()` for a list"

@@ -29,6 +29,7 @@ _MAX_BYTES_PER_CHARACTER: Final = 64
 """Maximum size of an encoded character of a secret, in bytes: the longest HTML entity, with its ampersand escaped four times."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
 _SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
+_ERROR_MEMBERS: Final = ("error", "message", "detail", "details", "errors")
 _ESCAPE: Final = r"\\\\{0,7}"
 _AMPERSAND: Final = r"(?:&|\\\\{0,7}(?i:u0026))(?:amp;){0,3}"
 _PERCENT: Final = "%(?:25){0,3}"
@@ -283,7 +284,9 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
     """
     attributes = _error_attributes(operation, response, secrets)
     text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"
-    error = explain_status(response.status).error_class(mask_string(text, secrets), **attributes)
+    meaning = explain_status(response.status)
+    rejected = meaning.rejects_data and operation == "create_contact"
+    error = (errors.ContactRejected if rejected else meaning.error_class)(mask_string(text, secrets), **attributes)
     if isinstance(error, errors.RateLimited):
         error.retry_after = parse_retry_after(response.headers, now=now)
     return error
@@ -297,12 +300,22 @@ def build_unexpected_response(
     value = fault.value if isinstance(fault, DecodeError) else {}
     status = (value or {}).get("status")
     text = str(fault)
+    states_error = value is not None and _states_error(value)
     if isinstance(status, str) and status not in _SUCCESS_STATUSES:
         text = f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(attributes['body'])}"
+    elif states_error:
+        text = f"an error: {extract_reason(attributes['body'])}"
     text = errors.shorten(_mask_string_beginning(text, secrets), _MAX_FAULTS_LENGTH)
     error = errors.UnexpectedResponse(f"{operation}: the service answered {response.status} with {text}", **attributes)
     error.well_formed = value is not None
+    error.states_error = states_error
     return error
+
+
+def _states_error(value: Mapping[str, Any]) -> bool:
+    status = value.get("status")
+    is_error = status not in _SUCCESS_STATUSES if isinstance(status, str) else any(map(value.get, _ERROR_MEMBERS))
+    return is_error and "data" not in value
 
 
 def extract_reason(body: bytes) -> str:
@@ -318,7 +331,7 @@ def extract_reason(body: bytes) -> str:
 
 def _extract_message(value: Any) -> str:
     if isinstance(value, dict):
-        for name in ("error", "message", "detail", "details", "errors"):
+        for name in _ERROR_MEMBERS:
             if value.get(name):
                 return _extract_message(value[name])
     return value if isinstance(value, str) else json.dumps(value)

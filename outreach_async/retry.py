@@ -130,6 +130,7 @@ class StatusMeaning:
         affects_every_row: Whether every row of a bulk run would fail with this status, for example because of a wrong key,
             workspace, campaign or base URL.
         is_denied: Whether the service refuses the key or the caller.
+        rejects_data: Whether the service refuses the data of the request, such as a contact.
         may_be_past_end: Whether the status may mean that a requested page is past the end of a list. The API documentation
             does not state which status the service returns for such a page.
         error_class: The class of the error for this status.
@@ -139,12 +140,13 @@ class StatusMeaning:
     maybe_applied: bool = False
     affects_every_row: bool = False
     is_denied: bool = False
+    rejects_data: bool = False
     may_be_past_end: bool = False
     error_class: type[errors.StatusError] = errors.StatusError
 
 
 _STATUSES: Final = {
-    400: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
+    400: StatusMeaning(FailureKind.FINAL, rejects_data=True, may_be_past_end=True),
     401: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True, error_class=errors.Unauthorized),
     403: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True, error_class=errors.Forbidden),
     404: StatusMeaning(FailureKind.FINAL, affects_every_row=True, may_be_past_end=True, error_class=errors.NotFound),
@@ -152,7 +154,7 @@ _STATUSES: Final = {
     # A proxy may return 408, 425 and 499 after passing the request on.
     408: StatusMeaning(FailureKind.AMBIGUOUS, maybe_applied=True),
     416: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
-    422: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
+    422: StatusMeaning(FailureKind.FINAL, rejects_data=True, may_be_past_end=True),
     425: StatusMeaning(FailureKind.FINAL, maybe_applied=True),
     # Throttling ends a run only after it has lasted too long; until then, the request is retried.
     429: StatusMeaning(FailureKind.REFUSED, affects_every_row=True, error_class=errors.RateLimited),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import attrs
@@ -42,8 +42,8 @@ def _list_responses(measured: Measurement) -> Iterator[RuleSubject]:
 
 def _all_responses(measured: Measurement) -> Iterator[RuleSubject]:
     yield from _list_responses(measured)
-    for exchange in measured.trial.outcomes.values() if measured.trial else ():
-        yield RuleSubject(exchange, "the response", exchange)
+    for subject in _created(measured):
+        yield RuleSubject(subject.exchange, "the response", subject.exchange)
 
 
 def _pages(measured: Measurement) -> Iterator[RuleSubject]:
@@ -241,7 +241,6 @@ def _trial_creations(measured: Measurement, outcomes: Collection[str] = OUTCOMES
             yield RuleSubject(exchange, "the response", (outcome, exchange))
 
 
-_first_creation = partial(_trial_creations, outcomes=["added"])
 _duplicate_creations = partial(_trial_creations, outcomes=OUTCOMES[1:])
 _skipped_creations = partial(_trial_creations, outcomes=["skipped"])
 
@@ -249,6 +248,19 @@ _skipped_creations = partial(_trial_creations, outcomes=["skipped"])
 def _full_creations(measured: Measurement) -> Iterator[RuleSubject]:
     if measured.trial and measured.trial.fields:
         yield RuleSubject(measured.trial.fields, "the response", ("added", measured.trial.fields))
+
+
+def _new_creations(measured: Measurement) -> Iterator[RuleSubject]:
+    """Yield the requests that create a new contact, with each duplicates option."""
+    if measured.trial:
+        for exchange in (measured.trial.outcomes["added"], *measured.trial.other_new.values()):
+            yield RuleSubject(exchange, "the response", ("added", exchange))
+
+
+def _created(measured: Measurement) -> Iterator[RuleSubject]:
+    """Yield every request that the service accepted."""
+    subjects = chain(_trial_creations(measured, OUTCOMES[1:]), _new_creations(measured), _full_creations(measured))
+    return (subject for subject in subjects if subject.exchange.payload is not None)
 
 
 def _incomplete_creations(measured: Measurement) -> Iterator[RuleSubject]:
@@ -324,17 +336,17 @@ def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
 
 
 CREATION_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule("A1", "a request with the owner_key in its body creates a contact", _first_creation, _check_accepted),
+    StatedRule("A1", "a request with the owner_key in its body creates a contact", _new_creations, _check_accepted),
     StatedRule(
         "C1", "a contact with the same e-mail address in the same workspace is a duplicate", _duplicate_creations, _check_outcome
     ),
     StatedRule(
         "C2",
         "a skipped contact has a null id and a string in details; any other contact has an id and null details",
-        _trial_creations,
+        _created,
         _check_result,
     ),
-    StatedRule("C2-added", "a new contact has the status added", _first_creation, _check_outcome),
+    StatedRule("C2-added", "a new contact has the status added, whatever the duplicates option", _new_creations, _check_outcome),
     StatedRule("C2-id", "each contact has a unique id; updating the contact returns the same id", _returned_ids, _check_ids),
     StatedRule("C6", "a request must have owner_key, workspace, email and upload_options", _incomplete_creations, _check_refused),
     StatedRule(

@@ -19,7 +19,7 @@ from outreach_async import errors
 from outreach_async.conformance.calibration import Measurement
 from outreach_async.conformance.read_probes import COMPLETE, HttpExchange
 from outreach_async.conformance.target import extract_rows
-from outreach_async.fake.stored_records import CUSTOM_CODE
+from outreach_async.fake.stored_records import CUSTOM_CODE, STANDARD_FIELDS
 
 Item = Mapping[str, Any]
 ValueKind = tuple[str, Callable[[Any], bool]]
@@ -29,7 +29,9 @@ Shape = Mapping[str, ValueKind]
 
 _MAX_SHOWN: Final = 60
 _PERSONALIZED: Final = "PER"
-_STANDARD_CODES: Final = ("first_name", "middle_name", "last_name", "full_name", "nickname", "email")
+_STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
+_MAX_CODES: Final = 5
+"""Maximum number of missing codes that a message names."""
 _MAX_PERCENTAGE: Final = 100
 _FIRST_TIMESTAMP: Final = 10**9
 """Smallest plausible Unix timestamp: September 2001. Smaller numbers are probably years, or dates such as 20260131."""
@@ -44,6 +46,11 @@ _ABSOLUTE_TIME: Final = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 """Pattern of absolute times, as opposed to relative times such as `5 minutes ago`."""
+
+_LEAST_SHARE: Final = 0.02
+"""Smallest share of e-mails for which a percentage can be told from a fraction."""
+_SHARE_TOLERANCE: Final = 0.005
+"""Largest difference between a share and the same share rounded to two decimal places."""
 
 _EMAIL_PATTERN: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _LETTER_PATTERN: Final = re.compile(r"[A-Z]+")
@@ -289,13 +296,38 @@ def _campaign_pairs(measured: Measurement) -> Iterator[RuleSubject]:
             yield RuleSubject(exchange, "the response", (listed[id_], exchange.payload))
 
 
+def _campaign_totals(measured: Measurement) -> Iterator[RuleSubject]:
+    """For each campaign whose steps were read, yield its item before and after the steps, and its templates.
+
+    The item after the steps is empty if the campaign is no longer on the first page.
+    """
+    later = {str(row.get("id")): row for row in measured.survey.campaigns_after.rows}
+    for subject in _campaign_pairs(measured):
+        listed, document = subject.value
+        templates = [template for step in extract_rows(document) for template in _templates_of(step)]
+        yield attrs.evolve(subject, value=(listed, later.get(str(listed.get("id")), {}), templates))
+
+
+def _rated_items(measured: Measurement) -> Iterator[RuleSubject]:
+    """Yield templates and campaigns, each with the number of e-mails sent."""
+    for subject in _templates(measured):
+        yield attrs.evolve(subject, value=(subject.value, subject.value.get("sent")))
+    for subject in _campaign_totals(measured):
+        listed, _, templates = subject.value
+        yield attrs.evolve(subject, location="the campaign", value=(listed, _add_up(templates, "sent")))
+
+
+def _templates_of(step: Item) -> list[dict[str, Any]]:
+    return extract_rows({"data": step.get("templates")})
+
+
 def _unique_names(measured: Measurement) -> Iterator[RuleSubject]:
     """For each response, yield the strings that must be unique in it: ids of items and templates, or codes of fields."""
     survey = measured.survey
     for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
         yield RuleSubject(page.exchange, "the page", page.ids)
     for exchange in survey.steps.values():
-        templates = [template for step in exchange.rows for template in extract_rows({"data": step.get("templates")})]
+        templates = [template for step in exchange.rows for template in _templates_of(step)]
         yield RuleSubject(exchange, "the response", _collect_strings([*exchange.rows, *templates], "id"))
     yield RuleSubject(survey.fields, "the response", _collect_strings(survey.fields.rows, "code"))
 
@@ -352,6 +384,69 @@ def _check_percentages_of_zero(listed: ListedItem) -> Iterator[str]:
         comparable = name in listed.shape and listed.has_valid(name) and listed.has_valid(count)
         if comparable and listed.item[name] > 0 >= listed.item[count]:
             yield f"{name} is {shorten(listed.item[name])}, although {count} is {shorten(listed.item[count])}"
+
+
+def _check_fractions(rated: tuple[Item, Any]) -> Iterator[str]:
+    """Yield a fault for each percentage that is its count divided by the e-mails sent, and not a hundred times that."""
+    item, sent = rated
+    count: Any
+    for name, count in ((name, item.get(other)) for name, other in _PERCENTAGE_COUNTS.items() if name in item):
+        if _is_number(item[name]) and is_count(count) and is_count(sent) and sent:
+            share = count / sent
+            if share >= _LEAST_SHARE and abs(item[name] - share) <= _SHARE_TOLERANCE:
+                yield f"{name} is {shorten(item[name])}, a fraction and not a percentage: {count} of {sent} e-mails"
+
+
+def _add_up(templates: Sequence[Item], name: str) -> int | None:
+    """Return the sum of a count over templates; `None` if there are no templates, or not every template has the count."""
+    counts: list[Any] = [template.get(name) for template in templates]
+    return sum(map(int, counts)) if counts and all(map(is_count, counts)) else None
+
+
+def _check_sums(totals: tuple[Item, Item, Sequence[Item]]) -> Iterator[str]:
+    """Yield a fault for each count of a campaign that differs from the sum over its templates.
+
+    E-mails may be opened and answered while the run reads. The sum is therefore at least the count that was listed before the
+    steps, and at most the count that was listed after them.
+    """
+    before, after, templates = totals
+    for name, part in (("opens_num", "opened_num"), ("replies_num", "replied_num")):
+        total = _add_up(templates, part)
+        if total is None:
+            continue
+        if is_count(before.get(name)) and total < before[name]:
+            yield f"has {total} in {part} of all templates, although the campaign is listed with {before[name]} in {name}"
+        elif is_count(after.get(name)) and total > after[name]:
+            yield f"has {total} in {part} of all templates, although the campaign is listed with {after[name]} in {name}"
+
+
+def _check_most(template: Item) -> Iterator[str]:
+    """Yield a fault for each count that is larger than the number of e-mails sent.
+
+    Clicks are left out, because an e-mail may have several links.
+    """
+    sent = template.get("sent")
+    for name in ("opened_num", "replied_num", "unsubscribed_num"):
+        if is_count(sent) and is_count(template.get(name)) and template[name] > sent:
+            yield f"has {template[name]} in {name}, more than the {sent} e-mails sent"
+
+
+def _check_sent(listed: ListedItem) -> Iterator[str]:
+    sent, done = _add_up(_templates_of(listed.item), "sent"), listed.item.get("already_sent")
+    if sent is not None and is_count(done) and done < sent:
+        yield f"has already_sent {done}, fewer than the {sent} e-mails that its templates sent"
+
+
+def _check_letters(listed: ListedItem) -> Iterator[str]:
+    return _check_unique(_collect_strings(_templates_of(listed.item), "test_letter"))
+
+
+def _check_finished(document: Item) -> Iterator[str]:
+    steps = extract_rows(document)
+    left, done = ([step.get(name) for step in steps] for name in ("left_to_send", "already_sent"))
+    date = document.get("days_left_date")
+    if all(map(is_count, (*left, *done))) and any(done) and not any(left) and date != COMPLETE:
+        yield f"has days_left_date {shorten(date)}, not {COMPLETE!r}, although no step has contacts left to send"
 
 
 def _check_interested(listed: ListedItem) -> Iterator[str]:
@@ -432,7 +527,8 @@ def _check_unique(ids: Sequence[str]) -> Iterator[str]:
 def _check_codes(codes: Sequence[Any]) -> Iterator[str]:
     missing = [code for code in _STANDARD_CODES if code not in codes]
     if missing:
-        yield f"has no code {', '.join(missing)}"
+        more = f" and {len(missing) - _MAX_CODES} more" if len(missing) > _MAX_CODES else ""
+        yield f"has no code {', '.join(missing[:_MAX_CODES])}{more}"
     odd = [code for code in codes if isinstance(code, str) and code.startswith("custom") and not CUSTOM_CODE.fullmatch(code)]
     if odd:
         yield f"has {shorten(odd[0])}, which is not of the form custom_<n>"
@@ -473,6 +569,13 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
         _check_percentages,
     ),
     StatedRule("W4-shares", "a percentage is 0 if its count is 0", _all_items, _check_percentages_of_zero),
+    StatedRule("W4-fractions", "percentages of campaigns and templates are not fractions", _rated_items, _check_fractions),
+    StatedRule(
+        "W4-sums", "opens_num and replies_num are the counts of all templates of a campaign", _campaign_totals, _check_sums
+    ),
+    StatedRule(
+        "W4-most", "a template has at most as many opens, replies and unsubscribes as e-mails sent", _templates, _check_most
+    ),
     StatedRule("W4-interested", "interested_num is the count of interested replies", _campaigns, _check_interested),
     StatedRule(
         "W4-created",
@@ -499,6 +602,7 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
         _steps,
         _check_step_counts,
     ),
+    StatedRule("T3-sent", "already_sent includes every contact to which a template of the step was sent", _steps, _check_sent),
     StatedRule("T6", "new_thread and subject are null if test_letter is PER", _templates, _check_personalized),
     StatedRule(
         "T6-thread",
@@ -507,6 +611,7 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
         _check_thread,
     ),
     StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(LETTER, template="test_letter")),
+    StatedRule("T7-unique", "each template of a step has its own test_letter", _steps, _check_letters),
     StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_step_list),
     StatedRule("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs, _check_days_left),
     StatedRule(
@@ -515,8 +620,9 @@ ITEM_RULES: Final[tuple[StatedRule, ...]] = (
         _campaign_pairs,
         _check_date,
     ),
+    StatedRule("T14-finished", "a campaign with nothing left to send is Complete", _step_lists, _check_finished),
     StatedRule("T14-left", "a finished campaign has nothing left to send", _campaign_pairs, _check_complete_counts),
-    StatedRule("F1", "all-fields has the standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
+    StatedRule("F1", "all-fields has all standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
     StatedRule("F1-searchable", "searchable contains lower-case names", _searchables, _check_lower_case),
 )
 """The documented rules about campaigns, mailboxes, steps, templates and fields."""

@@ -138,6 +138,7 @@ class WorkspaceSurvey:
         mailbox_pages: Pages of mailboxes, requested with the maximum `display`.
         single_items: The first two pages of campaigns and of mailboxes, with one item each.
         steps: The requests for the steps of some campaigns, and their responses. The keys are campaign ids.
+        campaigns_after: The request for the first page of `campaign_pages`, repeated after the steps were read.
         first_page: The finding that states whether page numbers start at 0 or 1.
     """
 
@@ -146,6 +147,7 @@ class WorkspaceSurvey:
     mailbox_pages: PageSequence
     single_items: tuple[PageSequence, PageSequence]
     steps: Mapping[str, HttpExchange]
+    campaigns_after: HttpExchange
     first_page: KnobFinding
 
     @property
@@ -198,7 +200,8 @@ def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
     steps = {}
     for id_ in _select_campaigns(campaigns.rows):
         steps[id_] = yield from send_once(site.steps(id_))
-    return WorkspaceSurvey(fields, campaigns, mailboxes, singles, steps, first_page)
+    campaigns_after = yield from send_once(campaigns.pages[0].exchange.request)
+    return WorkspaceSurvey(fields, campaigns, mailboxes, singles, steps, campaigns_after, first_page)
 
 
 def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
@@ -247,8 +250,9 @@ def _find_total(exchange: HttpExchange) -> int | None:
 
 
 def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
-    """Return at most `_MAX_STEP_LISTS` campaign ids: a finished campaign, one campaign of each status, then others."""
+    """Return at most `_MAX_STEP_LISTS` campaign ids: finished campaigns, one campaign of each status, then others."""
     finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
+    finished += [row for row in campaigns if row.get("days_left") == 0 and row.get("contacts") and row not in finished][:1]
     informative = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
     states = {str(row.get("status")): row for row in reversed(informative)}
     ids = [row["id"] for row in (*finished, *states.values(), *informative) if isinstance(row.get("id"), str)]

@@ -63,11 +63,13 @@ class TrialCreations:
     Attributes:
         outcomes: Create requests for one contact, with their responses. The keys are the outcomes that the API documentation
             states for these requests.
+        other_new: Create requests for new contacts with the other duplicates options. The keys are the options.
         fields: A create request with every field that `all-fields` returns; `None` if it returns no field.
         incomplete: Create requests that each lack one required key, by the missing key.
     """
 
     outcomes: Mapping[str, HttpExchange]
+    other_new: Mapping[str, HttpExchange] = attrs.field(factory=dict)
     fields: HttpExchange | None = None
     incomplete: Mapping[str, HttpExchange] = attrs.field(factory=dict)
 
@@ -98,20 +100,23 @@ class MembershipCounts:
 
 
 def create_trial(site: Site, survey: WorkspaceSurvey) -> Dialogue[TrialCreations]:
-    """Create a contact, create it again with each duplicates option, then send complete and incomplete create requests."""
+    """Create contacts with each duplicates option, then send complete and incomplete create requests."""
     email = site.address("trial")
     outcomes = {}
     for outcome, policy in zip(OUTCOMES, ("skip", "skip", "overwrite", "update_missing_fields"), strict=True):
         outcomes[outcome] = yield from send_once(site.creation(email, policy, {"first_name": "Conformance"}))
     if outcomes["added"].payload is None:
         return TrialCreations(outcomes)
+    other_new = {}
+    for policy in ("overwrite", "update_missing_fields"):
+        other_new[policy] = yield from send_once(site.creation(site.address(f"new-{policy}"), policy))
     codes = [row.get("code") for row in survey.fields.rows]
     given = {code: "Conformance" for code in codes if isinstance(code, str) and code not in RESERVED_MEMBERS}
     fields = (yield from send_once(site.creation(site.address("fields"), fields=given))) if given else None
     incomplete = {}
     for member in REQUIRED_MEMBERS:
         incomplete[member] = yield from send_once(_omit_member(member, site.creation(site.address(f"without-{member}"))))
-    return TrialCreations(outcomes, fields, incomplete)
+    return TrialCreations(outcomes, other_new, fields, incomplete)
 
 
 def _omit_member(member: str, creation: Request) -> Request:

@@ -54,7 +54,15 @@ async def test_problems_are_found_despite_unreadable_items_and_workspaces(fake: 
 
 
 @pytest.mark.parametrize(
-    "reading", [{"first_page": 0}, {"past_end": "error"}, {"past_end": "clamp"}, {"order": "newest"}, {"order": "last_activity"}]
+    "reading",
+    [
+        {"first_page": 0},
+        {"past_end": "error"},
+        {"past_end": "clamp"},
+        {"order": "newest"},
+        {"order": "last_activity"},
+        {"first_page": 0, "past_end": "error", "error_renderer": "200_with_error"},
+    ],
 )
 async def test_every_mailbox_is_judged_under_every_interpretation_of_paging(reading: dict[str, Any]) -> None:
     fake = FakeService(behaviour=Behaviour(**reading))

@@ -123,7 +123,7 @@ async def test_events_cover_a_call_from_its_start_over_its_attempts_to_its_end()
 @pytest.mark.parametrize(
     ("entry", "ended", "error"),
     [
-        (status(422, b"{}", x_request_id="req_9"), (422, "req_9", None), (422, "req_9", "StatusError")),
+        (status(422, b"{}", x_request_id="req_9"), (422, "req_9", None), (422, "req_9", "ContactRejected")),
         (
             Response(200, {"x-request-id": "req_8"}, b'{"status":"odd"}'),
             (200, "req_8", None),
@@ -267,7 +267,7 @@ async def test_a_failed_row_has_its_status_and_request_id_but_not_the_contact() 
     reported = [(row.status, row.error, row.status_code, row.request_id) for row in spy.of(RowEnded)]
     assert reported == [
         (Outcome.ADDED, None, None, None),
-        (Outcome.REJECTED, "StatusError", 422, "req_7"),
+        (Outcome.REJECTED, "ContactRejected", 422, "req_7"),
         (Outcome.REJECTED, "InvalidRequest", None, None),
     ]
     assert "b.example" not in repr(spy.events)

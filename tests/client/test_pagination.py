@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import product
 from operator import itemgetter
 from typing import Any
 from urllib.parse import parse_qs
@@ -39,8 +40,12 @@ from outreach_async import (
     RetryPolicy,
     StatusError,
     TransportError,
+    UnexpectedResponse,
 )
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.fake.behaviour import KNOB_VALUES
+from outreach_async.fake.error_responses import RENDERERS
+from outreach_async.testing import pairwise
 from outreach_async.transport.wire import Transport
 
 Walker = Callable[[Pager[Campaign]], Awaitable[list[str]]]
@@ -410,6 +415,46 @@ async def test_if_pages_1_and_0_fail_the_error_of_page_1_is_raised() -> None:
     assert service.answered == [1, 0]
 
 
+class OnlyLastFails(PagingService):
+    """Answers the last page with an error and status 200, and refuses page 0 in one of several ways."""
+
+    def __init__(self, size: int, page_0: Any) -> None:
+        super().__init__(size)
+        self.page_0 = page_0
+
+    def _answer(self, page: int, display: int, item: Any) -> Response:
+        if page == 0 and isinstance(self.page_0, Response):
+            return self.page_0
+        if page * display >= len(self.ids):
+            return Response(200, {}, b'{"error":"too many requests"}')
+        return super()._answer(page or self.page_0, display, item)
+
+
+@pytest.mark.parametrize("page_0", [Response(400), Response(200, {}, b'{"error":"no page 0"}'), 1, 9])
+@pytest.mark.parametrize("walk", WALKERS)
+async def test_an_error_with_status_200_for_the_last_page_loses_no_item_silently(walk: Walker, page_0: Any) -> None:
+    service = OnlyLastFails(6, page_0)
+    with pytest.raises(UnexpectedResponse, match="too many requests"):
+        await walk(campaigns(service, display=2))
+    assert set(service.answered) == {1, 2, 3, 0}
+
+
+@pytest.mark.parametrize(("page", "failing"), [(1, 2), (0, 1), (2, 3), (0, 0)])
+async def test_an_error_with_status_200_is_raised_if_the_page_is_not_past_the_end(page: int, failing: int) -> None:
+    service = Breaks(6, failing, Response(200, {}, b'{"error":"too many requests"}'))
+    service.reading = Reading(first_page=min(page, 1))
+    with pytest.raises(UnexpectedResponse, match="too many requests"):
+        await items(campaigns(service, display=2, page=page))
+
+
+async def test_an_error_with_status_200_for_page_0_is_raised_if_items_are_missing() -> None:
+    service = Breaks(6, 0, Response(200, {}, b'{"error":"too many requests"}'))
+    service.reading = Reading(first_page=0)
+    with pytest.raises(UnexpectedResponse, match="too many requests"):
+        await items(campaigns(service, display=2))
+    assert service.answered == [1, 2, 3, 0]
+
+
 @pytest.mark.parametrize("page", [0, 3])
 async def test_an_error_of_a_page_asked_for_by_number_is_raised(page: int) -> None:
     service = Breaks(6, page, Response(404))
@@ -502,6 +547,8 @@ def paging_behaviours() -> st.SearchStrategy[Behaviour]:
         over_max=st.sampled_from(["clamp", "serve"]),
         campaign_max_display=st.sampled_from([None, 2, 100]),
         order=st.sampled_from(["oldest", "newest", "last_activity"]),
+        bad_number=st.sampled_from(["reject", "default"]),
+        error_renderer=st.sampled_from(list(RENDERERS)),
     )
 
 
@@ -515,3 +562,32 @@ async def test_every_interpretation_of_the_fake_is_paged_through_completely(
     created_ids = sorted(fake.add_campaign(space, name=f"Campaign {number}") for number in range(size))
     found = await walk(campaigns(FakeTransport(fake), display=display, page=behaviour.first_page if correct_total else 1))
     assert sorted(found) == created_ids
+
+
+PAGING_KNOBS = ("first_page", "past_end", "bad_number", "error_renderer")
+
+
+async def check_walks(behaviour: Behaviour, size: int, walks: Sequence[Walker]) -> None:
+    """Read both lists of a fake completely, from page 1 and from its first page."""
+    fake = FakeService(behaviour=behaviour)
+    space = fake.add_workspace("space_1")
+    campaign_ids = sorted(fake.add_campaign(space) for _ in range(size))
+    mailbox_ids = sorted(fake.add_mailbox(space) for _ in range(size))
+    client = OutreachClient(transport=FakeTransport(fake), workspace=space, retry=RetryPolicy(attempts=1))
+    for page in {1, behaviour.first_page}:
+        for walk in walks:
+            assert sorted(await walk(client.campaigns.list(display=2, page=page))) == campaign_ids
+            boxes: Pager[Any] = client.mailboxes.list(display=2, page=page)
+            assert sorted(await walk(boxes)) == mailbox_ids
+
+
+@pytest.mark.thorough
+async def test_every_combination_of_paging_knobs_and_every_pair_of_knobs_is_paged_through_completely() -> None:
+    combinations = product(*(KNOB_VALUES[knob] for knob in PAGING_KNOBS))
+    behaviours = [*pairwise(), *(Behaviour(**dict(zip(PAGING_KNOBS, values, strict=True))) for values in combinations)]
+    await check_rows_async(((each, size, WALKERS) for each in behaviours for size in [0, 1, 5]), check_walks)
+
+
+async def test_a_service_that_counts_from_0_may_answer_errors_with_status_200() -> None:
+    behaviour = Behaviour(first_page=0, past_end="error", error_renderer="200_with_error")
+    await check_rows_async(((behaviour, size, [items, collect(4)]) for size in [0, 1, 3]), check_walks)

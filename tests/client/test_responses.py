@@ -16,7 +16,7 @@ from support.tables import check_rows
 
 from outreach_async.codec import DecodeError, decode_model
 from outreach_async.contacts import CreateContactResponse
-from outreach_async.errors import Forbidden, NotFound, RateLimited, StatusError, Unauthorized, UnexpectedResponse
+from outreach_async.errors import ContactRejected, Forbidden, NotFound, RateLimited, StatusError, Unauthorized, UnexpectedResponse
 from outreach_async.models import Mailbox, Page
 from outreach_async.responses import build_status_error, build_unexpected_response, extract_reason, parse_retry_after
 from outreach_async.transport.wire import Response
@@ -105,6 +105,13 @@ def test_frequent_statuses_have_classes_of_their_own(status: int, kind: type[Sta
     assert type(refusal(status)) is kind
 
 
+@pytest.mark.parametrize("status", [400, 422])
+def test_data_that_the_service_refuses_has_a_class_of_its_own_for_contacts_only(status: int) -> None:
+    response = Response(status, {}, b'{"message": "zip: too long"}')
+    assert type(build_status_error("create_contact", response, (), now=NOW)) is ContactRejected
+    assert type(build_status_error("list_campaigns", response, (), now=NOW)) is StatusError
+
+
 @pytest.mark.parametrize(("fields", "seconds"), [({}, None), ({"retry-after": "3"}, 3.0), ({"retry-after": "soon"}, None)])
 def test_a_429_is_a_rate_limit_with_its_retry_after(fields: dict[str, str], seconds: float | None) -> None:
     error = refusal(429, b"slow down", fields)
@@ -113,6 +120,22 @@ def test_a_429_is_a_rate_limit_with_its_retry_after(fields: dict[str, str], seco
 
 
 # Messages of unexpected responses
+
+
+@pytest.mark.parametrize(
+    ("body", "is_error", "message"),
+    [
+        (b'{"status": "error", "error": {"message": "gone"}}', True, "with status 'error': gone"),
+        (b'{"message": "gone"}', True, "with an error: gone"),
+        (b'{"status": "error", "data": []}', False, "with status 'error'"),
+        (b'{"status": "ok", "message": "gone"}', False, "with $.id"),
+        (b'{"id": null}', False, "with $.status"),
+        (b"[]", False, "with $: expected object"),
+    ],
+)
+def test_an_error_instead_of_data_is_recognized(body: bytes, is_error: bool, message: str) -> None:
+    error = not_allowed(body)
+    assert (error.states_error, message in str(error)) == (is_error, True), str(error)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ def test_each_column_of_the_status_table() -> None:
         meaning = explain_status(status)
         assert meaning.affects_every_row is (status in every_row), status
         assert meaning.is_denied is (status in {401, 403}), status
+        assert meaning.rejects_data is (status in {400, 422}), status
         assert meaning.may_be_past_end is (status in {400, 404, 416, 422}), status
         assert meaning.error_class is classes.get(status, StatusError), status
     assert not explain_status(503, {"retry-after": "1"}).affects_every_row  # one row alone may get it

@@ -142,7 +142,7 @@ def test_at_most_the_announced_contacts_are_created_at_unused_addresses() -> Non
 
 
 def test_at_most_the_announced_contacts_are_requested() -> None:
-    assert len(INVALID_VALUES) + 20 <= MAX_CONTACTS
+    assert len(INVALID_VALUES) + 26 <= MAX_CONTACTS
 
 
 def test_the_plan_describes_what_will_be_done() -> None:

@@ -225,7 +225,9 @@ def survey(
         return PageSequence((SampledPage(exchange_with(data or []), 1, 0, 10, 10),))
 
     steps = {"c": exchange_with([{"templates": templates}])}
-    return WorkspaceSurvey(exchange_with([]), walk(campaigns), walk(mailboxes), (walk([]), walk([])), steps, observed(1, ""))
+    pages = walk(campaigns)
+    after = pages.pages[0].exchange
+    return WorkspaceSurvey(exchange_with([]), pages, walk(mailboxes), (walk([]), walk([])), steps, after, observed(1, ""))
 
 
 @pytest.mark.parametrize(

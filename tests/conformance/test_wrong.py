@@ -8,16 +8,17 @@ from typing import Any, Final
 
 import attrs
 import pytest
-from support.calibration import DRAFT, SPACE, WRITER, service
+from support.calibration import DRAFT, SPACE, WRITER, run_directly, service
 from support.fake import document as said_by
 from support.fake import page
 from support.transports import LOOPS
-from support.wrong import Answered, Wrong, WrongTransport, document, put, refused
+from support.wrong import Answered, Changed, Wrong, WrongTransport, document, put, refused
 
 from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.conformance import Site, check
 from outreach_async.conformance.interface_rules import RULES
 from outreach_async.conformance.item_rules import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
+from outreach_async.conformance.read_probes import survey_workspace
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport.wire import Progress, Request, Response
 
@@ -88,14 +89,14 @@ def steps_of(campaign: str, path: str, value: Any) -> Wrong:
     return put("steps", path, value, containing=campaign)
 
 
-def of_creation(outcome: str, **members: Any) -> Wrong:
+def of_creation(outcome: str, *, containing: str = "", **members: Any) -> Wrong:
     """Change the responses with one outcome."""
 
     def change(payload: Any) -> None:
         if payload["status"] == outcome:
             payload.update(members)
 
-    return document("contacts", change)
+    return document("contacts", change, containing=containing)
 
 
 def lacking(member: str, value: Any) -> Wrong:
@@ -112,6 +113,24 @@ def lacking(member: str, value: Any) -> Wrong:
 def campaign_as(value: str | None) -> Wrong:
     """Create every contact as if its request named this campaign, or none."""
     return Wrong(change_request=lambda body: body.get("upload_options", {}).update(campaign=value))
+
+
+def shares_of(*names: str) -> Callable[[Any], Any]:
+    """Return a change that divides percentages by 100."""
+    return lambda item: {**item, **{name: item[name] / 100 for name in names}}
+
+
+def finished(payload: Any) -> None:
+    """Call a finished campaign anything but complete, in the list and in its steps."""
+    for item in (payload, *payload["data"]):
+        if item.get("days_left_date") == "Complete":
+            item.update(days_left_date="Jan 31, 2026", days_left_display="Done")
+
+
+def in_list_and_steps(change: Changed) -> Wrong:
+    """Return a defect that changes the campaign list and the steps."""
+    listed, steps = document("campaigns", change), document("steps", change)
+    return Wrong(lambda request, response: steps.answered(request, listed.answered(request, response)))
 
 
 PER: Final = "data.1.templates.1"
@@ -164,8 +183,13 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("W3", "a personalized entry as a template", steps_of(LIVE, f"{PER}.id", "temp_1"), set()),
     ("W3-unique", "two mailboxes of one id", document("mailboxes", same_id_twice), set()),
     ("W3-unique", "two steps of one id", document("steps", first_and_second("id"), containing=LIVE), set()),
-    ("W3-unique", "two templates of one id", steps_of(LIVE, "data.0.templates", lambda both: [both[0], both[0]]), set()),
-    ("W3-unique", "two fields of one code", put("fields", "data.20.code", "custom_1"), set()),
+    (
+        "W3-unique",
+        "two templates of one id",
+        steps_of(LIVE, "data.0.templates", lambda both: [both[0], both[0]]),
+        {"T3-sent", "T7-unique", "W4-sums"},
+    ),
+    ("W3-unique", "two fields of one code", put("fields", "data.20.code", "custom_1"), {"F1"}),
     ("W4-status", "archived", put("campaigns", "data.1.status", "archived"), set()),
     ("T1-templates", "a draft's step without templates", steps_of(DRAFT, "data.0.templates", []), set()),
     ("W4-status", "Live", put("campaigns", "data.1.status", "Live"), set()),
@@ -199,12 +223,26 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
         for name in ("opened", "clicked", "replied", "unsubscribed")
     ),
     *(
-        ("W4-shares", f"{name} of nothing", put("campaigns", "data.1", of_nothing(name)), set())
-        for name in ("opens", "replies", "bounces")
+        ("W4-shares", f"{name} of nothing", put("campaigns", "data.1", of_nothing(name)), others)
+        for name, others in (("opens", set[str]()), ("replies", {"W4-sums"}), ("bounces", set[str]()))
     ),
     *(
-        ("W4-shares", f"{name} of nothing", steps_of(LIVE, FIRST, of_nothing(name)), set())
-        for name in ("opened", "clicked", "replied", "unsubscribed")
+        ("W4-shares", f"{name} of nothing", steps_of(LIVE, FIRST, of_nothing(name)), others)
+        for name, others in (
+            ("opened", {"W4-sums"}),
+            ("clicked", set[str]()),
+            ("replied", set[str]()),
+            ("unsubscribed", set[str]()),
+        )
+    ),
+    ("W4-fractions", "the rates of a template", steps_of(LIVE, FIRST, shares_of("opened", "replied")), set()),
+    ("W4-fractions", "the rates of a campaign", put("campaigns", "data.1", shares_of("opens", "replies")), set()),
+    ("W4-sums", "an open more than the templates", put("campaigns", "data.1.opens_num", lambda count: count + 1), set()),
+    ("W4-sums", "an open fewer than the templates", put("campaigns", "data.1.opens_num", lambda count: count - 1), set()),
+    ("W4-sums", "a reply more than the templates", put("campaigns", "data.1.replies_num", lambda count: count + 1), set()),
+    *(
+        ("W4-most", f"more than it sent in {name}", steps_of(LIVE, f"{FIRST}.{name}", 10**6), others)
+        for name, others in (("opened_num", {"W4-sums"}), ("replied_num", {"W4-sums"}), ("unsubscribed_num", set[str]()))
     ),
     ("W4-interested", "more interest than replies", put("campaigns", "data.1.interested_num", 10**6), set()),
     *(("W4-created", f"created {value}", put("campaigns", "data.0.created", value), set()) for value in (0, 2026, 20260131)),
@@ -228,6 +266,7 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("T1-wait", "a wait below zero", steps_of(LIVE, "data.1.wait_time", -1), set()),
     ("T1-templates", "a step without templates", steps_of(LIVE, "data.1.templates", []), set()),
     ("T3", "more contacts than there are", steps_of(LIVE, "data.0.out_of", lambda count: count - 1), set()),
+    ("T3-sent", "fewer contacts than e-mails", steps_of(LIVE, "data.0.already_sent", lambda count: count - 1), set()),
     ("T6", "a personalized entry with a thread", steps_of(LIVE, f"{PER}.new_thread", value=True), set()),
     ("T6", "a personalized entry with a subject", steps_of(LIVE, f"{PER}.subject", "Hello"), set()),
     ("T6-thread", "a follow-up with a subject", steps_of(LIVE, f"{FOLLOW_UP}.subject", "Hello"), set()),
@@ -237,6 +276,7 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
         ("T7", f"the letter {letter!r}", steps_of(LIVE, f"{FIRST}.test_letter", letter), set())
         for letter in ("a", "1", "", "Variant A")
     ),
+    ("T7-unique", "two templates of one letter", steps_of(LIVE, "data.0.templates.1.test_letter", "A"), set()),
     ("T13", "days that are text", steps_of(LIVE, "days_left", "soon"), set()),
     ("T13", "no display of days", steps_of(LIVE, "days_left_display", KeyError), set()),
     ("T13", "a date that is a number", steps_of(LIVE, "days_left_date", 1767225600), set()),
@@ -245,6 +285,7 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("T14", "complete in the list alone", put("campaigns", "data.1.days_left_date", "Complete"), set()),
     ("T14", "complete in the steps alone", put("campaigns", "data.0.days_left_date", "Feb 1, 2026"), set()),
     ("T14-left", "days left of what is complete", steps_of(DONE, "days_left", 3), set()),
+    ("T14-finished", "a finished campaign that is not complete", in_list_and_steps(finished), set()),
     (
         "T14-left",
         "a contact left in what is complete",
@@ -252,6 +293,7 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
         set(),
     ),
     ("F1", "a standard code that is not there", put("fields", "data.0", lambda field: {**field, "code": "mail"}), set()),
+    ("F1", "a field of new contacts that is not listed", document("fields", lambda payload: payload["data"].pop(20)), set()),
     ("F1", "a custom code of another form", put("fields", "data.36.code", "custom_x"), {"C19"}),
     ("F1-searchable", "a name in capitals", put("fields", "data.0.searchable", ["E-Mail"]), set()),
     ("A1", "a key that is refused", refused("contacts", 403, containing="trial-"), {"C1", "C2-added", "E1"}),
@@ -263,8 +305,18 @@ WRONG: Final[list[tuple[str, str, Wrong, set[str]]]] = [
     ("C2", "a skipped duplicate with a blank text", of_creation("skipped", details=" "), set()),
     ("C2", "a success with details", of_creation("overwriten", details="done"), set()),
     ("C2", "a success without id", of_creation("updated_missing_fields", id=None), set()),
+    ("C2", "a new contact with every field without id", of_creation("added", containing='"custom_1":', id=None), set()),
     ("C2", "a contact without prefix", of_creation("updated_missing_fields", id="c1"), {"C2-id"}),
     ("C2-added", "a new contact that is a duplicate", of_creation("added", status="overwriten"), set()),
+    *(
+        (
+            "C2-added",
+            f"a new contact with {policy} that is {status}",
+            of_creation("added", containing=policy, status=status),
+            set(),
+        )
+        for policy, status in (("overwrite", "overwriten"), ("update_missing_fields", "updated_missing_fields"))
+    ),
     ("C2-id", "an overwritten contact of another id", of_creation("overwriten", id="contact_other"), set()),
     (
         "C2-id",
@@ -322,6 +374,8 @@ ALSO: Final = {
     "subject": {"T6"},
     "order": {"T1"},
     "days_left_date": {"T14"},
+    "templates": {"W4-sums"},
+    "code": {"F1"},
     "searchable": {"F1-searchable"},
 }
 """Further rules that a missing or invalid field may break."""
@@ -335,6 +389,18 @@ async def test_a_missing_field_or_one_of_another_type_is_found(kind: str, path: 
     found = {breach.rule for breach in await check(WrongTransport(FakeTransport(service()), wrong), WRITER)}
     assert "W4" in found
     assert found <= {"W4"} | ALSO.get(name, set())
+
+
+def test_the_steps_of_a_finished_campaign_are_read_whatever_it_is_called() -> None:
+    def rename(payload: Any) -> None:
+        for item in payload["data"]:
+            if item["id"] == DONE:
+                item.update(days_left_date="Jan 31, 2026", status="live", opens_num=0)
+
+    renamed = document("campaigns", rename).answered
+    fake = service()
+    survey = run_directly(survey_workspace(WRITER), lambda request: renamed(request, fake.handle(request)))
+    assert DONE in survey.steps
 
 
 def test_every_rule_has_a_service_that_breaks_it() -> None:

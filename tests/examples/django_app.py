@@ -16,7 +16,7 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 
-from outreach_async import InvalidRequest, NewContact, OutreachError
+from outreach_async import ContactRejected, InvalidRequest, NewContact, OutreachError
 from outreach_async.sync import SyncClient
 
 
@@ -32,7 +32,7 @@ def sign_up(request: HttpRequest) -> JsonResponse:
     contact = NewContact(signup["email"], first_name=signup["first_name"])
     try:
         created = outreach().contacts.create(contact, duplicates="update_missing_fields")
-    except InvalidRequest as error:  # the visitor's data is invalid; messages of the library contain no secret
+    except (InvalidRequest, ContactRejected) as error:  # the visitor's data is invalid; messages of the library contain no secret
         return JsonResponse({"error": str(error)}, status=422)
     except OutreachError as error:
         return JsonResponse({"error": str(error)}, status=503)

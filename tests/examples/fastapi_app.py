@@ -12,7 +12,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError
+from outreach_async import ContactRejected, InvalidRequest, NewContact, OutreachClient, OutreachError
 
 
 class State(TypedDict):
@@ -53,5 +53,5 @@ async def mailboxes(client: Annotated[OutreachClient, Depends(get_outreach)]) ->
 @app.exception_handler(OutreachError)
 async def on_outreach_error(_request: Request, error: Exception) -> JSONResponse:
     """Answer 422 if the visitor's data is invalid, and 503 if the service failed. Messages of the library contain no secret."""
-    status = 422 if isinstance(error, InvalidRequest) else 503
+    status = 422 if isinstance(error, InvalidRequest | ContactRejected) else 503
     return JSONResponse({"error": str(error)}, status_code=status)

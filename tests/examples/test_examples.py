@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,48 @@ def example(name: str) -> Any:
         sys.path.remove(str(FOLDER))
 
 
+@contextmanager
+def django_site() -> Iterator[DjangoClient]:
+    """Yield a visitor of the site, whose client is opened in this environment, and closed."""
+    outreach = example("django_app").outreach
+    outreach.cache_clear()
+    with outreach():
+        yield DjangoClient()
+
+
 def emails(fake: FakeService, workspace: str) -> list[str]:
     return sorted(contact["email"] for contact in fake.contacts(workspace))
+
+
+ANSWERS = [
+    ([], " ", 422, "email: expected an address"),
+    ([faults.status(400, body="zip: too long")], "ann@company.example", 422, "400: zip: too long"),
+    ([faults.status(422, body="email: no such domain")], "ann@company.example", 422, "422: email: no such domain"),
+    ([faults.status(401)], "ann@company.example", 503, "401"),
+    ([faults.status(429, retry_after=600)], "ann@company.example", 503, "429"),
+]
+"""Faults, an e-mail, and the status and error that a site answers to a visitor."""
+
+
+@pytest.mark.thorough
+def test_the_fastapi_app_answers_422_only_if_the_visitor_s_data_was_refused(fake: FakeService, workspace: str) -> None:
+    with TestClient(example("fastapi_app").app) as site:
+        for scripted, email, status, reason in ANSWERS:
+            fake.faults.script("create_contact", *scripted)
+            answer = site.post("/signups", json={"email": email, "first_name": "Ann"})
+            assert (answer.status_code, reason in answer.json()["error"]) == (status, True), answer.json()
+    assert not fake.contacts(workspace)
+
+
+@pytest.mark.thorough
+def test_the_django_site_answers_422_only_if_the_visitor_s_data_was_refused(fake: FakeService, workspace: str) -> None:
+    with django_site() as site:
+        for scripted, email, status, reason in ANSWERS:
+            fake.faults.script("create_contact", *scripted)
+            body = json.dumps({"email": email, "first_name": "Ann"})
+            answer = site.post("/signups", body, content_type="application/json")
+            assert (answer.status_code, reason in answer.json()["error"]) == (status, True), answer.json()
+    assert not fake.contacts(workspace)
 
 
 @pytest.mark.thorough
@@ -84,14 +124,11 @@ def test_the_fastapi_app_shares_one_client_between_requests(fake: FakeService, w
 
 @pytest.mark.thorough
 def test_the_django_site_shares_one_client_between_requests(fake: FakeService, workspace: str) -> None:
-    module = example("django_app")
-    site = DjangoClient()
-
     def sign_up(email: str) -> Any:
         body = json.dumps({"email": email, "first_name": "Ann"})
         return site.post("/signups", body, content_type="application/json")
 
-    with module.outreach():
+    with django_site() as site:
         assert [sign_up(f"{name}@company.example").json()["status"] for name in ("ann", "bob")] == ["added", "added"]
         assert sign_up(" ").status_code == 422
         fake.faults.add(faults.status(500))

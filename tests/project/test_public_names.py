@@ -24,6 +24,7 @@ NAMES = [
     "CampaignSteps",
     "Collected",
     "ContactOutcome",
+    "ContactRejected",
     "CreatedContact",
     "DeadlineExceeded",
     "Forbidden",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from outreach_async import Progress, Request, Response
 
-PastEnd = Literal["empty", "clamped", "clamped as asked", 400, 404]
+PastEnd = Literal["empty", "clamped", "clamped as asked", 200, 400, 404]
 
 _NUMBERS: Final = (
     "steps contacts opens initials interested replies bounces opens_num replies_num bounces_num interested_num days_left created"
@@ -51,9 +51,9 @@ class Reading:
     """One interpretation of the paging rules, which the interface leaves open.
 
     Attributes:
-        first_page: P3. The number of the first page. Lower numbers are answered with 400.
+        first_page: P3. The number of the first page. Lower numbers are refused.
         past_end: P8. The answer to a page past the end: an empty page, the last page (with its own number or with the requested
-            one), or an error status.
+            one), or an error with this status. With 200, every refusal has this status.
         most: P6, P7. The largest `display`, to which larger ones are reduced silently; `None` for no maximum.
         pages_when_empty: P9. `total_pages` of an empty list.
         newest_first: P10. Whether new items come first in the list; otherwise they come last.
@@ -144,10 +144,10 @@ class PagingService:
         pages = [self.listed()[start : start + display] for start in range(0, len(self.ids), display)]
         place = page - reading.first_page
         if place < 0:
-            return Response(400, {}, b'{"message":"no such page"}')
+            return _refuse(200 if reading.past_end == 200 else 400)
         if place >= max(1, len(pages)):
             if isinstance(reading.past_end, int):
-                return Response(reading.past_end, {}, b'{"message":"no such page"}')
+                return _refuse(reading.past_end)
             place = place if reading.past_end == "empty" else max(0, len(pages) - 1)
         answer = {
             "status": "ok",
@@ -158,6 +158,10 @@ class PagingService:
             "total_pages": len(pages) or reading.pages_when_empty,
         }
         return Response(200, {}, json.dumps(answer).encode())
+
+
+def _refuse(status: int) -> Response:
+    return Response(status, {}, b'{"status":"error","message":"no such page"}')
 
 
 class IgnoresThePage(PagingService):
@@ -195,7 +199,7 @@ def readings(**fixed: Any) -> st.SearchStrategy[Reading]:
     """Return a strategy for interpretations, with these attributes fixed."""
     drawn: dict[str, st.SearchStrategy[Any]] = {
         "first_page": st.sampled_from([1, 0]),
-        "past_end": st.sampled_from(["empty", "clamped", "clamped as asked", 400, 404]),
+        "past_end": st.sampled_from(["empty", "clamped", "clamped as asked", 200, 400, 404]),
         "most": st.sampled_from([None, 1, 2, 3]),
         "pages_when_empty": st.sampled_from([0, 1]),
         "newest_first": st.booleans(),
