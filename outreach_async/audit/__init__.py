@@ -111,10 +111,10 @@ reading until the findings so far have been consumed. Findings about a domain or
 domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` shows the
 numbers of mailboxes and workspaces read, the estimated time left, and the reason for a pause.
 
-While the service refuses requests or is down, an audit waits. It ends after 15 minutes without a successful request. A failing
-workspace is skipped only if others can be read. `deadline=600` limits the audit to ten minutes; workspaces not read by then are
-reported as unreadable. An audit stores the totals of at most a million domains, a million types and a million servers. A million
-totals take about 250 MB. Above these limits, `report.totals` is an estimate, and `report.not_judged` says how many were left out.
+While the service refuses requests or is down, an audit waits until its `deadline`. Without one, it waits at most 15 minutes, or a
+few seconds if it never reached the service. Workspaces not read by then are unreadable. A failing workspace is skipped only if
+others can be read. The totals of at most a million domains, types and servers each are stored, about 250 MB a million.
+Above these limits, `report.totals` is an estimate, and `report.not_judged` says how many were left out.
 
 Auditing in parts
 -----------------
