@@ -30,7 +30,7 @@ also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps id
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with the relevant numbers, and a remedy.
 `confidence` is `low` if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore
-depends on the lower bound of its 95 % confidence interval. A mailbox starts with 100 points, and each rule that applies deducts
+depends on its exact lower bound with 95 % confidence. A mailbox starts with 100 points, and each rule that applies deducts
 40, 20, 8 or 0 points, depending on the severity. `report.scores` contains the mean scores by workspace and by domain, weighted
 by the e-mails sent. A critical finding limits the overall score to 40. If the finding is about a domain or one of its mailboxes,
 the domain's score is also limited to 40. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit is
