@@ -293,7 +293,7 @@ class Contacts(_Resource):
         spool: bool = False,
         total: int | None = None,
         stop_after_rejects: int | None = 50,
-        max_outage: float = 900.0,
+        max_outage: float | None = None,
         owner_key: str | None = None,
         workspace: str | None = None,
         timeout: Seconds = UNSET,
@@ -333,7 +333,9 @@ class Contacts(_Resource):
             total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.
             stop_after_rejects: Stop the run if the first `stop_after_rejects` outcomes are all rejections; `None` never stops
                 the run.
-            max_outage: Number of seconds without any success after which the run is suspended.
+            max_outage: Number of seconds without any success after which the run is suspended. If given, the run also waits this
+                long for a service that it has not reached yet. By default, such a run is suspended after a few attempts, because
+                the address may be wrong; a run that has reached the service before waits 900 seconds.
             owner_key: API key of the owner; defaults to the client's key.
             workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.

@@ -390,7 +390,7 @@ class SyncContacts(_SyncResource):
         spool: bool = False,
         total: int | None = None,
         stop_after_rejects: int | None = 50,
-        max_outage: float = 900.0,
+        max_outage: float | None = None,
         owner_key: str | None = None,
         workspace: str | None = None,
         timeout: Seconds = UNSET,

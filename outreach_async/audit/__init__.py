@@ -30,7 +30,7 @@ also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps id
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with the relevant numbers, and a remedy.
 `confidence` is `low` if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore
-depends on the lower bound of its 95 % confidence interval. A mailbox starts with 100 points, and each rule that applies deducts
+depends on its exact lower bound with 95 % confidence. A mailbox starts with 100 points, and each rule that applies deducts
 40, 20, 8 or 0 points, depending on the severity. `report.scores` contains the mean scores by workspace and by domain, weighted
 by the e-mails sent. A critical finding limits the overall score to 40. If the finding is about a domain or one of its mailboxes,
 the domain's score is also limited to 40. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit is
@@ -111,10 +111,10 @@ reading until the findings so far have been consumed. Findings about a domain or
 domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` shows the
 numbers of mailboxes and workspaces read, the estimated time left, and the reason for a pause.
 
-While the service refuses requests or is down, an audit waits. It ends after 15 minutes without a successful request. A failing
-workspace is skipped only if others can be read. `deadline=600` limits the audit to ten minutes; workspaces not read by then are
-reported as unreadable. An audit stores the totals of at most a million domains, a million types and a million servers. A million
-totals take about 250 MB. Above these limits, `report.totals` is an estimate, and `report.not_judged` says how many were left out.
+While the service refuses requests or is down, an audit waits until its `deadline`. Without one, it waits at most 15 minutes, or a
+few seconds if it never reached the service. Workspaces not read by then are unreadable. A failing workspace is skipped only if
+others can be read. The totals of at most a million domains, types and servers each are stored, about 250 MB a million.
+Above these limits, `report.totals` is an estimate, and `report.not_judged` says how many were left out.
 
 Auditing in parts
 -----------------

@@ -22,11 +22,13 @@ from outreach_async.audit.values import (
     DAY,
     Interval,
     figure_or_none,
+    format_at_least,
+    format_at_most,
     format_number,
     format_percent,
+    lower_bound,
     parse_relative_time,
-    wilson_lower,
-    wilson_upper,
+    upper_bound,
 )
 from outreach_async.audit.variants import VariantTotals, VariantVerdict, compare_variants
 from outreach_async.models import Campaign, Number, Step, Template, WorkspaceField
@@ -329,11 +331,13 @@ def check_unsubscribes(case: CampaignCase, thresholds: Thresholds) -> Sign | Non
 def _check_rate(verb: str, figure: str, events: Number | None, sent: Number | None, thresholds: Thresholds) -> Sign | None:
     if not sent or events is None or events > sent or sent < thresholds["sample"]:
         return None
-    lower = wilson_lower(events, sent)
+    if severity_of(events / sent, thresholds) is None:  # the bound, which takes longer to compute, is lower still
+        return None
+    lower = lower_bound(events, sent)
     severity = severity_of(lower, thresholds)
     if severity is None:
         return None
-    proof = f"at least {format_percent(lower)} with 95 % confidence"
+    proof = f"at least {format_at_least(lower)} with 95 % confidence"
     message = f"{format_percent(events / sent)} {verb} ({format_number(events)} of {format_number(sent)} e-mails; {proof})"
     return Sign(message, {figure: events, "sent": sent}, severity)
 
@@ -343,10 +347,12 @@ def check_replies(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
     sent, replied, age = case.sent, case.replied, case.age()
     if not sent or replied is None or replied > sent or age is None or age < thresholds["days"] * DAY:
         return None
-    upper = wilson_upper(replied, sent)
+    if not replied / sent < thresholds["warning"]:  # the bound, which takes longer to compute, is higher still
+        return None
+    upper = upper_bound(replied, sent)
     if not upper < thresholds["warning"]:
         return None
-    proof = f"at most {format_percent(upper)} with 95 % confidence"
+    proof = f"at most {format_at_most(upper)} with 95 % confidence"
     message = f"{format_percent(replied / sent)} replied ({format_number(replied)} of {format_number(sent)} e-mails; {proof})"
     return Sign(message, {"replied_num": replied, "sent": sent})
 

@@ -151,8 +151,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         id="OA210",
         title="High bounce rate of a campaign",
         severity=Severity.WARNING,
-        wording="at least {sample} e-mails were sent, and the lower 95 % confidence bound (Wilson) of bounces_num / e-mails sent "
-        "is {warning:.1%} or more; error if {error:.1%} or more, critical if {critical:.1%} or more",
+        wording="at least {sample} e-mails were sent, and the lower 95 % confidence bound (Clopper-Pearson) of bounces_num / "
+        "e-mails sent is {warning:.1%} or more; error if {error:.1%} or more, critical if {critical:.1%} or more",
         thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_campaign_bounces,
         source="Amazon SES recommends a bounce rate below 2 %, reviews accounts from 5 % and may pause them from 10 % (AWS "
@@ -163,8 +163,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         id="OA211",
         title="Low reply rate",
         severity=Severity.WARNING,
-        wording="the upper 95 % confidence bound (Wilson) of replies / e-mails sent is below {warning:.1%}, and the campaign was "
-        "created {days} days ago or earlier",
+        wording="the upper 95 % confidence bound (Clopper-Pearson) of replies / e-mails sent is below {warning:.1%}, and the "
+        "campaign was created {days} days ago or earlier",
         thresholds=MappingProxyType({"warning": 0.01, "days": 7}),
         applies=conditions.check_replies,
         source="a reply rate below 1 % indicates significant problems with targeting, message or deliverability "
@@ -176,8 +176,8 @@ CAMPAIGN_RULES: Final[tuple[CampaignRule, ...]] = (
         id="OA212",
         title="High unsubscribe rate",
         severity=Severity.WARNING,
-        wording="at least {sample} e-mails were sent, and the lower 95 % confidence bound (Wilson) of unsubscribes / e-mails "
-        "sent is {warning:.1%} or more; error if {error:.1%} or more",
+        wording="at least {sample} e-mails were sent, and the lower 95 % confidence bound (Clopper-Pearson) of unsubscribes / "
+        "e-mails sent is {warning:.1%} or more; error if {error:.1%} or more",
         thresholds=MappingProxyType({"warning": 0.01, "error": 0.02, "sample": 50}),
         applies=conditions.check_unsubscribes,
         source="for cold e-mail, an unsubscribe rate below 0.5 % is good, and a rate above 1 % is a problem (firstsales.io; "

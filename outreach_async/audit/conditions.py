@@ -20,12 +20,13 @@ from outreach_async.audit.values import (
     DAY,
     MAX_FIGURE,
     Interval,
+    format_at_least,
     format_number,
     format_percent,
+    lower_bound,
     parse_relative_time,
     valid_or_none,
     valid_or_zero,
-    wilson_lower,
 )
 from outreach_async.errors import shorten
 from outreach_async.models import Mailbox, Number
@@ -263,9 +264,9 @@ def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if not sent or not bounced / sent >= thresholds["warning"]:
         return None
-    lower = wilson_lower(bounced, sent) if sent >= thresholds["sample"] else 0.0
+    lower = lower_bound(bounced, sent) if sent >= thresholds["sample"] else 0.0
     severity = severity_of(lower, thresholds)
-    proof = f"at least {format_percent(lower)} with 95 % confidence" if severity else "too few e-mails to be certain"
+    proof = f"at least {format_at_least(lower)} with 95 % confidence" if severity else "too few e-mails to be certain"
     message = f"{format_percent(bounced / sent)} bounced in 30 days ({format_number(bounced)} of {format_number(sent)}; {proof})"
     return Sign(message, {"bounced_30days": bounced, "sent_30days": sent}, severity, sure=severity is not None)
 

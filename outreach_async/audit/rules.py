@@ -156,8 +156,8 @@ MAILBOX_RULES: Final[tuple[MailboxRule, ...]] = (
         title="High bounce rate",
         severity=Severity.INFO,
         wording="bounced_30days / sent_30days is {warning:.1%} or more; if {sample} or more e-mails were sent, the lower 95 % "
-        "confidence bound (Wilson) of this rate sets the severity: warning from {warning:.1%}, error from {error:.1%}, critical "
-        "from {critical:.1%}; in all other cases, the severity is info",
+        "confidence bound (Clopper-Pearson) of this rate sets the severity: warning from {warning:.1%}, error from {error:.1%}, "
+        "critical from {critical:.1%}; in all other cases, the severity is info",
         thresholds=_BOUNCE_THRESHOLDS,
         applies=conditions.check_bounce_rate,
         source="Amazon SES recommends a bounce rate below 2 %, reviews accounts from 5 % and may pause them from 10 % (AWS "

@@ -137,9 +137,9 @@ async def audit(
     and everything else is still checked. The audit stores the mailboxes with findings, and about 50 bytes for every
     mailbox. It also stores totals for at most a million domains, a million mailbox types and a million servers.
 
-    While the service is down or throttles requests, the audit waits. The client's deadline does not limit these waits. The audit
-    ends after 15 minutes without a successful request, or after a few failures if it never reached the service. The remaining
-    workspaces are reported as unreadable.
+    While the service is down or throttles requests, the audit waits; the client's deadline does not limit these waits. With
+    `deadline`, the audit waits until that deadline. Without it, the audit ends after 15 minutes without a successful request, or
+    after a few attempts if it never reached the service. The remaining workspaces are reported as unreadable.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
@@ -235,7 +235,8 @@ class AuditRun:
         engine = client._engine  # noqa: SLF001 - an audit uses the client's engine, like a bulk run
         # One more than requests in flight: while a failing workspace waits for a retry, another shows whether the service works.
         self._workers = engine.max_in_flight + 1
-        self._throttle = RunThrottle(engine.limiter, engine.policy)
+        # With a deadline, the deadline alone limits how long the audit waits for a service that is down.
+        self._throttle = RunThrottle(engine.limiter, engine.policy, max_outage=None if deadline is None else math.inf)
         self._client = client
         self._mailboxes = attrs.evolve(client.mailboxes, throttle=self._throttle)
         self._with_campaigns = campaigns
@@ -398,7 +399,9 @@ class AuditRun:
         if anyio.current_time() < self._deadline_at:
             with anyio.CancelScope(deadline=self._deadline_at):
                 return await call()
-        raise DeadlineExceeded(f"the deadline of {self._deadline:g} s for the audit passed")
+        cause = self._throttle.last_error
+        reason = "" if cause is None else f"; the last request failed: {cause}"
+        raise DeadlineExceeded(f"the deadline of {self._deadline:g} s for the audit passed{reason}") from cause
 
 
 class Findings(AsyncIterator[Finding]):

@@ -23,9 +23,9 @@ def to_json_values(value: Any) -> dict[str, Any]:
     return attrs.asdict(value, value_serializer=lambda _owner, _field, item: item.value if isinstance(item, Enum) else item)
 
 
-_Z_95: Final = 1.6448536269514722
-"""The one-sided 95 % quantile of the standard normal distribution."""
-
+_LOG_RISK: Final = math.log(0.05) - 1e-8
+"""Logarithm of the risk that a confidence bound is wrong: just below 5 %, so that rounding errors never raise it above 5 %."""
+_MAX_TRIALS: Final = 1_000_000
 
 MAX_FIGURE: Final = 10**15
 """The largest plausible number in a response. Floating-point numbers represent all whole numbers up to this size exactly."""
@@ -56,32 +56,67 @@ def format_percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def wilson_lower(events: Number, trials: Number) -> float:
-    """Return the lower bound of the true rate with 95 % confidence (one-sided Wilson score interval).
+def format_at_least(share: float) -> str:
+    """Format a lower bound as a percentage, rounded down: a rate above the bound is not always above the rounded bound."""
+    return format_percent(math.floor(1000 * share) / 1000)
 
-    A rule compares this bound with its threshold, because the measured rate of a small sample is inaccurate. For example, assume
-    a threshold of 2 % for the bounce rate. A mailbox with a true rate of 1 % has sent 200 e-mails: its measured rate exceeds the
-    threshold in 1 of 20 cases, but the bound does so in only 1 of 1,000 cases. Another mailbox with a true rate of 5 % has sent
-    660 e-mails: the bound exceeds the threshold in 99.5 % of the cases.
+
+def format_at_most(share: float) -> str:
+    """Format an upper bound as a percentage, rounded up."""
+    return format_percent(math.ceil(1000 * share) / 1000)
+
+
+def lower_bound(events: Number, trials: Number) -> float:
+    """Return the lower bound of the true rate with 95 % confidence (the exact one-sided bound of Clopper and Pearson).
+
+    A rule compares this bound with its threshold, because the measured rate of a small sample is inaccurate. If the true rate is
+    below the threshold, the bound reaches the threshold in at most 5 % of the cases, for every threshold and sample. For example,
+    assume a threshold of 2 % for the bounce rate. A mailbox with a true rate of 1 % has sent 200 e-mails: its measured rate
+    exceeds the threshold in 1 of 20 cases, but the bound does so in only 1 of 1,000 cases. Another mailbox with a true rate of
+    5 % has sent 660 e-mails: the bound exceeds the threshold in 99.5 % of the cases.
+
+    Args:
+        events: Number of events; a number above `trials` counts as `trials`.
+        trials: Number of trials, above 0. More than a million count as a million at the same rate.
+    """
+    # Rounding in these directions, and fewer trials at the same rate, only lower the bound.
+    count, least = math.ceil(trials), math.floor(min(events, trials))
+    if count > _MAX_TRIALS:
+        count, least = _MAX_TRIALS, least * _MAX_TRIALS // count
+    if not least:
+        return 0.0
+    # The bound is the rate at which `least` or more events have a probability of 5 %. The logarithm of this probability is a
+    # concave function of the logarithm of the rate. Newton's method therefore converges from any start, and from below.
+    combinations = math.lgamma(count + 1) - math.lgamma(least + 1) - math.lgamma(count - least + 1)
+    log_rate, step = math.log(least / (count + 1)), math.inf
+    while abs(step) > 1e-9:  # noqa: PLR2004 - relative error; the next step would be far smaller
+        rate = math.exp(log_rate)
+        log_exactly = combinations + least * log_rate + (count - least) * math.log1p(-rate)
+        ratio = _tail_ratio(least, count, rate / (1 - rate))
+        step = (log_exactly + math.log(ratio) - _LOG_RISK) * ratio / least
+        log_rate -= step
+    return math.exp(log_rate)
+
+
+def _tail_ratio(least: int, count: int, odds: float) -> float:
+    """Return the probability of `least` or more events, divided by the probability of exactly `least` events."""
+    total = term = 1.0
+    for events in range(least, count):
+        term *= (count - events) / (events + 1) * odds
+        total += term
+        if term < 1e-17 * total:
+            break
+    return total
+
+
+def upper_bound(events: Number, trials: Number) -> float:
+    """Return the upper bound of the true rate with 95 % confidence (the exact one-sided bound of Clopper and Pearson).
 
     Args:
         events: Number of events; a number above `trials` counts as `trials`.
         trials: Number of trials, above 0.
     """
-    rate = min(1.0, events / trials)
-    square = _Z_95 * _Z_95 / trials
-    margin = math.sqrt(square * (rate * (1 - rate) + square / 4))
-    return min(rate, max(0.0, (rate + square / 2 - margin) / (1 + square)))
-
-
-def wilson_upper(events: Number, trials: Number) -> float:
-    """Return the upper bound of the true rate with 95 % confidence (one-sided Wilson score interval).
-
-    Args:
-        events: Number of events; a number above `trials` counts as `trials`.
-        trials: Number of trials, above 0.
-    """
-    return 1.0 - wilson_lower(trials - min(events, trials), trials)
+    return 1.0 - lower_bound(trials - min(events, trials), trials)
 
 
 MINUTE: Final = 60.0

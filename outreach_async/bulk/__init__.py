@@ -135,8 +135,9 @@ limit from 429 responses, `Retry-After` and quota headers. Its runs, audits and 
 the run pauses and sends probes. A failure counts against a row only if other rows succeed meanwhile. `outcomes.progress` has the
 rows done, the total, the rows per second, the state, the seconds until a pause ends and the ETA. Iteration can end early:
 
-    BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds, or requested a wait over 15 min.
-                   Resume after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
+    BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds (by default 900, or a few attempts
+                   if it was never reached; an explicit `max_outage` always counts), or requested a wait over 15 minutes. Resume
+                   after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
     BulkStopped    every row is affected: the key, workspace or campaign is unknown, or the first `stop_after_rejects` rows were
                    all rejected. Fix the cause and resume
     JournalError   the journal cannot be written, so sending stops. For example, the disk is full, or another program has

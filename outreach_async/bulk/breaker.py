@@ -86,7 +86,7 @@ class FailureWindow:
 
 
 class Reachability:
-    """Tracks whether the service was ever reached. If it was not, the base URL may be wrong, and waiting would not help.
+    """Tracks whether the service was ever reached. If it was not, the base URL may be wrong, and waiting may not help.
 
     Attributes:
         reached: Whether the service was reached.
@@ -179,6 +179,11 @@ class Breaker:
         The new pause is as long as the last pause. It is not doubled, because a refusal shows that the service is up.
         """
         self.opens_at, self._probed_at = now + self._interval, math.inf
+
+    def shorten_pause(self, now: float, latest: float) -> None:
+        """End the current pause at the time `latest` or earlier, unless that time has passed or a probe is in flight."""
+        if not self.closed and now < latest and self._probed_at == math.inf:
+            self.opens_at = min(self.opens_at, latest)
 
     def close(self) -> None:
         """Close the breaker, so that attempts may start at any time."""

@@ -16,7 +16,6 @@ from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.outcomes import BulkReport, Order, RejectStreak
 from outreach_async.bulk.pipeline import Outcomes, Plan
 from outreach_async.bulk.rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser, Source
-from outreach_async.bulk.throttle import MAX_OUTAGE
 from outreach_async.call import CallOptions
 from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest, JournalError
@@ -37,7 +36,7 @@ class BulkOptions:
     spool: bool
     total: int | None
     stop_after_rejects: int | None
-    max_outage: float
+    max_outage: float | None
 
 
 def create_run(
@@ -77,7 +76,7 @@ def create_run(
         order=options.order,
         reject_streak=RejectStreak(_number_or_none("stop_after_rejects", options.stop_after_rejects, least=1)),
         parser=RowParser(contact_requests, RecentEmails() if options.repeats == "error" else None),
-        max_outage=require_seconds("max_outage", options.max_outage) or MAX_OUTAGE,
+        max_outage=require_seconds("max_outage", options.max_outage),
         total=source.total if options.total is None else _number_or_none("total", options.total, least=0),
     )
     return BulkRun(plan, journal_options)

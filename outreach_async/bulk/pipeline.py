@@ -159,7 +159,7 @@ class Plan:
         order: Order in which outcomes are returned.
         reject_streak: Stops the run if all of its first rows are rejected.
         parser: The parser of the rows.
-        max_outage: Maximum time without a successful request, in seconds. After that time, the run is suspended.
+        max_outage: Maximum time without a successful request, in seconds; `None` for the default of `RunThrottle`.
         total: Number of rows in the input; `None` if unknown.
     """
 
@@ -171,7 +171,7 @@ class Plan:
     order: outcomes.Order
     reject_streak: outcomes.RejectStreak
     parser: RowParser
-    max_outage: float
+    max_outage: float | None
     total: int | None
 
 

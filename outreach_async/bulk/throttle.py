@@ -21,6 +21,8 @@ from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision, Retr
 
 MAX_OUTAGE: Final = 900.0
 """Default of `max_outage`, in seconds. A run is suspended if no request succeeds for this long."""
+_LAST_PROBE: Final = 2.0
+"""Seconds before the end of `max_outage` by which a pause ends, so that a last probe decides whether the run continues."""
 
 _next_run: Final = count(1).__next__
 
@@ -35,28 +37,32 @@ class RunThrottle:
     Args:
         limiter: The limiter of the run's client.
         policy: The retry policy of the run's client.
-        max_outage: Maximum time without a successful request, in seconds. After that time, the run is suspended.
+        max_outage: Maximum time without a successful request, in seconds. After that time, the run is suspended. If `None`, the
+            maximum is `MAX_OUTAGE`, and a run that never reaches the service is suspended after a few attempts.
 
     Attributes:
         run: Number of the run, unique in this process.
         halted: The error that ended the run; `None` while the run continues.
         drained: The error that every waiting attempt raises once the run is drained; `None` until then.
         pause_reason: The reason for the last pause.
+        last_error: The error of the last failed attempt since the last success; `None` if no attempt has failed since.
         on_change: Callback that is called with the current time whenever the state may have changed: after each failure, and
             when an attempt has to wait.
     """
 
-    def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float = MAX_OUTAGE) -> None:
+    def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float | None = None) -> None:
         self.run = _next_run()
         self.halted: OutreachError | None = None
         self.drained: OutreachError | None = None
         self.pause_reason = ""
+        self.last_error: OutreachError | None = None
         self.on_change: Callable[[float], None] = lambda _now: None
         self._limiter = limiter
         self._policy = policy
-        self._max_outage = max_outage
+        self._max_outage = MAX_OUTAGE if max_outage is None else max_outage
         self._fast_path = True  # nothing has failed, so only the limiter decides
         self._failure_window, self._breaker, self._reachability = FailureWindow(), Breaker(), Reachability()
+        self._reachability.reached = max_outage is not None  # the caller wants to wait for the service from the first request on
         self._failing_since = math.inf  # start of the first failed attempt since the last success
         self._succeeded_at = -math.inf
         self._budget, self._paused = RetryBudget(policy.budget), FifoWaiters()
@@ -98,15 +104,18 @@ class RunThrottle:
         Raises:
             BulkStopped: The run ended or was drained, before or during the wait.
         """
-        self._raise_if_over()
-        with anyio.CancelScope() as scope:
-            self._waits[scope] = None
-            try:
-                await self._wait_and_start(not_before)
-            finally:
-                del self._waits[scope]
-        if scope.cancelled_caught:
+        while True:
             self._raise_if_over()
+            # A pause or a `Retry-After` may end long after `max_outage`. The run then ends here, not at the next failure.
+            with anyio.CancelScope(deadline=self._failing_since + self._max_outage) as scope:
+                self._waits[scope] = None
+                try:
+                    await self._wait_and_start(not_before)
+                finally:
+                    del self._waits[scope]
+            if not scope.cancelled_caught:
+                return
+            self._suspend_if_down(anyio.current_time())  # unless a success has ended the outage since the wait began
 
     async def _wait_and_start(self, not_before: float) -> None:
         # A retry sleeps outside the queues until its backoff ends: at the head of a queue, it would block rows that may start.
@@ -177,6 +186,7 @@ class RunThrottle:
         """Record a failed attempt and decide what to do next; see `Throttle`."""
         now = attempt.ended
         self._fast_path = False
+        self.last_error = attempt.error
         if attempt.kind is FailureKind.FINAL:  # the row is rejected permanently, but the service works: a success for the run
             self.on_success(now, attempt.started, attempt.error.headers)
             decision = RetryDecision.GIVE_UP
@@ -197,7 +207,7 @@ class RunThrottle:
             The time at which the pause began, if this success ends a pause; otherwise `None`.
         """
         self._reachability.reached = True
-        self._failing_since = math.inf
+        self._failing_since, self.last_error = math.inf, None
         self._budget.refund(1)
         if not self._breaker.is_probe(started):
             return None
@@ -296,10 +306,16 @@ class RunThrottle:
             self.pause_reason = attempt.description
 
     def _check_outage(self, attempt: FailedAttempt) -> None:
-        """Suspend the run if no attempt has succeeded for `max_outage` seconds."""
+        """Suspend the run if no attempt has succeeded for `max_outage` seconds; a pause ends before that time."""
         self._failing_since = min(self._failing_since, attempt.started)  # failures may not arrive in the order of their starts
-        if (duration := attempt.ended - self._failing_since) >= self._max_outage:
-            self._suspend(f"no request has succeeded for {duration:.0f} s", attempt.error)
+        self._breaker.shorten_pause(attempt.ended, self._failing_since + self._max_outage - _LAST_PROBE)
+        self._suspend_if_down(attempt.ended)
+
+    def _suspend_if_down(self, now: float) -> None:
+        if self.last_error is not None and now >= self._failing_since + self._max_outage:
+            wait = self.gate.opens_at - now
+            text = f"no request has succeeded for {now - self._failing_since:.0f} s"
+            self._suspend(text, self.last_error, wait if wait > 0 else None)
 
     def _charge_budget(self, attempt: FailedAttempt) -> None:
         """Charge the retry budget for a retry. If the budget is exhausted, open the breaker, which pauses the run.

@@ -62,7 +62,8 @@ _deadline_option: Final = click.option(
     "--deadline",
     type=float,
     metavar="SECONDS",
-    help="Time limit of the audit; workspaces not read by then are reported as unreadable.  [default: none]",
+    help="Time limit of the audit, which waits this long for a service that is down; workspaces not read by then are reported as "
+    "unreadable.  [default: none]",
 )
 
 

@@ -162,17 +162,17 @@ def test_one_blacklist_is_an_error_and_three_are_critical(lists: int, expected: 
     assert verdicts(mailbox(blacklists=lists)) == expected
 
 
-# The bound reaches t when the rate reaches t + 1.645 * sqrt(t * (1 - t) / 1000): 2, 5 and 10 % at 27.3, 61.3 and 115.6 bounces.
+# The bound reaches 2, 5 and 10 % of 1,000 at 29, 63 and 117 bounces.
 @pytest.mark.parametrize(
     ("bounced", "severity", "confidence"),
     [
         (20, "info", "low"),
-        (27, "info", "low"),
-        (28, "warning", "high"),
-        (61, "warning", "high"),
-        (62, "error", "high"),
-        (115, "error", "high"),
-        (116, "critical", "high"),
+        (28, "info", "low"),
+        (29, "warning", "high"),
+        (62, "warning", "high"),
+        (63, "error", "high"),
+        (116, "error", "high"),
+        (117, "critical", "high"),
     ],
 )
 def test_a_bounce_rate_is_judged_by_its_lower_bound(bounced: int, severity: str, confidence: str) -> None:

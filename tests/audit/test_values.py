@@ -1,12 +1,23 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.audit.values import format_number, format_percent, valid_or_none, valid_or_zero, wilson_lower
+from outreach_async.audit.values import (
+    format_at_least,
+    format_at_most,
+    format_number,
+    format_percent,
+    lower_bound,
+    upper_bound,
+    valid_or_none,
+    valid_or_zero,
+)
 
 SAMPLES = st.integers(1, 100_000).flatmap(lambda sent: st.tuples(st.integers(0, sent), st.just(sent)))
 
@@ -15,51 +26,95 @@ SAMPLES = st.integers(1, 100_000).flatmap(lambda sent: st.tuples(st.integers(0, 
 def test_the_lower_bound_is_a_share_no_greater_than_the_naive_rate(sample: tuple[int, int]) -> None:
     bounced, sent = sample
 
-    assert 0 <= wilson_lower(bounced, sent) <= bounced / sent
+    assert 0 <= lower_bound(bounced, sent) <= bounced / sent
 
 
 @given(SAMPLES, st.integers(0, 1000))
 def test_the_lower_bound_never_falls_with_more_bounces(sample: tuple[int, int], more: int) -> None:
     bounced, sent = sample
 
-    assert wilson_lower(min(sent, bounced + more), sent) >= wilson_lower(bounced, sent) - 1e-12
+    assert lower_bound(min(sent, bounced + more), sent) >= lower_bound(bounced, sent) - 1e-12
 
 
 @given(SAMPLES, st.integers(2, 50))
 def test_the_lower_bound_never_falls_with_more_e_mails_at_the_same_rate(sample: tuple[int, int], times: int) -> None:
     bounced, sent = sample
 
-    assert wilson_lower(times * bounced, times * sent) >= wilson_lower(bounced, sent) - 1e-12
+    assert lower_bound(times * bounced, times * sent) >= lower_bound(bounced, sent) - 1e-12
 
 
-@given(SAMPLES)
-def test_the_lower_bound_is_1_645_standard_errors_below_the_naive_rate(sample: tuple[int, int]) -> None:
-    bounced, sent = sample
-    bound = wilson_lower(bounced, sent)
-
-    standard_error = math.sqrt(bound * (1 - bound) / sent)
-
-    assert math.isclose(bounced / sent - bound, 1.6448536 * standard_error, rel_tol=1e-6, abs_tol=1e-9)
+def _tail(trials: int, rate: Fraction, least: int) -> Fraction:
+    """Return the exact probability of `least` or more events."""
+    part, whole = rate.as_integer_ratio()
+    below = sum(math.comb(trials, n) * part**n * (whole - part) ** (trials - n) for n in range(least))
+    return 1 - Fraction(below, whole**trials)
 
 
-def _tail(trials: int, rate: float, least: int) -> float:
-    below = sum(math.comb(trials, n) * rate**n * (1 - rate) ** (trials - n) for n in range(least))
-    return 1 - below
+def _first_alarm(trials: int, threshold: float) -> int:
+    """Return the smallest number of events whose bound reaches the threshold."""
+    return bisect_left(range(trials + 1), threshold, key=lambda events: lower_bound(events, trials))
 
 
-def _alarms(trials: int, rate: float) -> float:
-    """Return how often the bound reaches 2 % at this true rate."""
-    return _tail(trials, rate, next(n for n in range(trials) if wilson_lower(n, trials) >= 0.02))
+def assert_at_most_5_percent_false_alarms(trials: int) -> None:
+    """Prove for every threshold that at most 5 % of the samples are false alarms, if the true rate is at most the threshold.
+
+    The bound reaches a threshold from some number of events on. The probability of that many events grows with the true rate, so
+    it is largest if the true rate, the threshold and the bound are equal.
+    """
+    for events in range(1, trials + 1):
+        lower, upper = lower_bound(events, trials), upper_bound(trials - events, trials)
+        assert 0.0499999 < _tail(trials, Fraction(lower), events) <= Fraction(1, 20)
+        assert 0.0499999 < 1 - _tail(trials, Fraction(upper), trials - events + 1) <= Fraction(1, 20)
+
+
+@pytest.mark.parametrize("trials", [1, 2, 7, 23])
+def test_at_most_5_percent_are_false_alarms_at_every_threshold(trials: int) -> None:
+    assert_at_most_5_percent_false_alarms(trials)
+
+
+@pytest.mark.thorough
+def test_at_most_5_percent_are_false_alarms_in_every_small_sample() -> None:
+    for trials in range(1, 71):
+        assert_at_most_5_percent_false_alarms(trials)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("percent", [1, 2, 5, 10])
+def test_at_most_5_percent_are_false_alarms_at_the_default_thresholds(percent: int) -> None:
+    for trials in (*range(50, 500), 997, 2000, 5000):
+        first = _first_alarm(trials, percent / 100)
+        assert _tail(trials, Fraction(percent, 100), first) <= Fraction(1, 20)
+
+
+def test_two_events_in_66_do_not_prove_a_rate_of_one_percent() -> None:
+    assert _tail(66, Fraction(1, 100), 2) > Fraction(14, 100)
+    assert _first_alarm(66, 0.01) == 3
+
+
+def test_the_alarms_of_an_exact_test_are_all_raised() -> None:
+    for trials, threshold in (66, Fraction(1, 100)), (200, Fraction(1, 50)), (1000, Fraction(1, 20)):
+        first = _first_alarm(trials, float(threshold))
+        assert _tail(trials, threshold, first) <= Fraction(1, 20) < _tail(trials, threshold, first - 1)
+
+
+def test_more_than_a_million_trials_count_as_a_million_at_the_same_rate() -> None:
+    assert lower_bound(10**13, 5 * 10**14) == lower_bound(20_000, 10**6) < 0.02
+    assert upper_bound(10**13, 5 * 10**14) == upper_bound(20_000, 10**6) > 0.02
+    assert lower_bound(3, 10**15) == 0
+
+
+def test_parts_of_an_event_do_not_count() -> None:
+    assert lower_bound(2.9, 49.1) == lower_bound(2, 50)
 
 
 def test_a_healthy_mailbox_is_misjudged_at_most_once_in_a_thousand() -> None:
-    assert _tail(200, 0.01, 5) > 0.05  # how often a naive rate would exceed 2 %
-    assert _alarms(200, 0.01) == pytest.approx(0.001, abs=0.0001)
-    assert _alarms(660, 0.05) == pytest.approx(0.995, abs=0.001)
+    assert _tail(200, Fraction(1, 100), 5) > 0.05  # how often a naive rate would exceed 2 %
+    assert float(_tail(200, Fraction(1, 100), _first_alarm(200, 0.02))) == pytest.approx(0.001, abs=0.0001)
+    assert float(_tail(660, Fraction(1, 20), _first_alarm(660, 0.02))) == pytest.approx(0.995, abs=0.001)
 
 
 def test_more_bounces_than_e_mails_count_as_all_of_them() -> None:
-    assert wilson_lower(80, 50) == wilson_lower(50, 50)
+    assert lower_bound(80, 50) == lower_bound(50, 50)
 
 
 @given(st.one_of(st.integers(), st.floats(), st.just(10**400)))
@@ -77,3 +132,7 @@ def test_whole_numbers_are_written_without_decimals(value: float, text: str) -> 
 
 def test_shares_are_written_as_percentages() -> None:
     assert format_percent(0.0625) == "6.2 %"
+
+
+def test_a_bound_is_rounded_so_that_its_sentence_stays_true() -> None:
+    assert (format_at_least(0.0199), format_at_most(0.0191)) == ("1.9 %", "2.0 %")

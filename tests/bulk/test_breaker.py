@@ -115,6 +115,13 @@ class Breakers(RuleBasedStateMachine):
         self.probe = None
         assert self.breaker.closed is (end == "close")
 
+    @rule(latest=st.floats(-10, 100))
+    def shorten(self, latest: float) -> None:
+        before, latest = self.breaker.opens_at, self.now + latest
+        self.breaker.shorten_pause(self.now, latest)
+        is_due = not self.breaker.closed and self.probe is None and latest > self.now
+        assert self.breaker.opens_at == (min(before, latest) if is_due else before)
+
     @invariant()
     def a_pause_has_an_end_and_what_began_before_the_probe_is_not_it(self) -> None:
         assert self.breaker.opens_at <= self.now + max(breaker.MAX_PAUSE, breaker.PROBE_LEASE)

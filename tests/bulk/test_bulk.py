@@ -183,6 +183,12 @@ async def test_a_run_that_never_reaches_the_service_is_suspended_with_no_row_app
     assert anyio.current_time() - began < 5
 
 
+async def test_an_explicit_max_outage_waits_for_a_service_never_reached() -> None:
+    service = Script(*[unsent()] * 40, added())
+    report = await client(service).contacts.create_many(rows(1), max_outage=3600)
+    assert report.outcomes[Outcome.ADDED] == 1
+
+
 async def test_a_row_rejected_after_a_lost_response_may_have_been_applied() -> None:
     (outcome,) = await outcomes_of(client(Script(lost(), status(422))).contacts.create_many(rows(1), duplicates="overwrite"))
     assert outcome.status is Outcome.REJECTED

@@ -113,9 +113,24 @@ def test_a_service_that_refuses_everything_is_asked_less_and_less_often(play: An
 def test_a_run_is_suspended_during_an_endless_outage(play: Any) -> None:
     run: Run = play(Scenario(seconds=4000, limits=[(0, 100)], outages=[(5, 4000, "503")]), max_outage=600)
     assert isinstance(run.flow.halted, BulkSuspended)
-    assert 605 <= run.ended <= 605 + 61
+    assert run.ended == pytest.approx(605, abs=0.2)
     assert run.fates == {RetryDecision.STOP_RUN: 64}
-    assert "no request has succeeded for 6" in str(run.flow.halted)
+    assert "no request has succeeded for 600 s" in str(run.flow.halted)
+
+
+@pytest.mark.parametrize("kind", ["503", "refused", "429"])
+@pytest.mark.parametrize("workers", [1, 8])
+def test_an_explicit_max_outage_counts_from_the_first_request_to_the_second(play: Any, kind: Trouble, workers: int) -> None:
+    run: Run = play(Scenario(seconds=900, limits=[(0, 100)], outages=[(0, 900, kind)], workers=workers), max_outage=100)
+    assert isinstance(run.flow.halted, BulkSuspended)
+    assert run.ended == pytest.approx(100, abs=0.1)
+
+
+@on("trio")
+def test_a_last_probe_finds_a_service_that_returns_just_before_the_end(play: Any) -> None:
+    run: Run = play(Scenario(seconds=120, limits=[(0, 100)], outages=[(0, 97, "refused")], workers=8), max_outage=100)
+    assert run.flow.halted is None
+    assert run.service.succeeded[0] == pytest.approx(98, abs=0.2)
 
 
 def test_a_run_that_never_reaches_the_service_is_suspended_in_seconds(play: Any) -> None:
@@ -152,7 +167,7 @@ LOST = TransportError("lost", maybe_sent=True)
 UNSENT = TransportError("nobody listens", maybe_sent=False)
 
 
-def flow(max_outage: float = 900.0, **options: Any) -> RunThrottle:
+def flow(max_outage: float | None = None, **options: Any) -> RunThrottle:
     policy = RetryPolicy(jitter=lambda: 1.0, **options)
     limiter = RateLimiter(policy, max_in_flight=1000, wall_clock=lambda: 0.0)
     return RunThrottle(limiter, policy, max_outage=max_outage)
@@ -527,6 +542,27 @@ async def test_rows_of_a_run_paused_meanwhile_leave_the_queue_of_the_client() ->
         other.on_success(anyio.current_time(), began, {})
     assert [name for name, _ in started] == ["other", "row"]
     assert started[1][1] == pytest.approx(0.5, abs=0.01)
+
+
+@virtual_time
+async def test_a_retry_after_beyond_the_outage_limit_ends_the_run_at_the_limit() -> None:
+    run, began = flow(max_outage=60.0), anyio.current_time()
+    down = StatusError("503", status_code=503)
+    assert fail(run, down, FailureKind.REFUSED, began, retry_after=90.0) is RetryDecision.RETRY
+    with pytest.raises(BulkSuspended, match="no request has succeeded for 60 s: 503") as ended:
+        await run.wait_and_start(-math.inf)
+    assert anyio.current_time() - began == pytest.approx(60)
+    assert ended.value.retry_after == pytest.approx(30, abs=2)
+
+
+@virtual_time
+async def test_a_success_during_a_wait_ends_the_outage_and_not_the_run() -> None:
+    run, began = flow(max_outage=60.0), anyio.current_time()
+    start(run, began)
+    fail(run, StatusError("503", status_code=503), FailureKind.REFUSED, began, retry_after=90.0)
+    run.on_success(began, began, {})
+    await run.wait_and_start(-math.inf)
+    assert anyio.current_time() - began >= 90
 
 
 @virtual_time

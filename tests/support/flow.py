@@ -290,7 +290,7 @@ def judged(flow: RunThrottle, error: OutreachError, started: float, **known: Any
     return flow.on_failure(attempt), evidence
 
 
-async def play(scene: Scenario, max_outage: float = 900.0) -> Run:
+async def play(scene: Scenario, max_outage: float | None = None) -> Run:
     """Run a scenario until its duration is over or the run stops."""
     jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
     policy = RetryPolicy(jitter=jitter)
@@ -323,7 +323,7 @@ async def play(scene: Scenario, max_outage: float = 900.0) -> Run:
     return run
 
 
-def simulate(scene: Scenario, backend: str, max_outage: float = 900.0) -> Run:
+def simulate(scene: Scenario, backend: str, max_outage: float | None = None) -> Run:
     """Run a scenario in virtual time."""
     return anyio.run(partial(play, scene, max_outage), backend=backend, backend_options=VirtualTime().options(backend))
 
