@@ -303,6 +303,7 @@ class Contacts(_Resource):
 
         Use the result as `async with client.contacts.create_many(rows) as outcomes: async for outcome in outcomes: ...`, or await
         the result for a `BulkReport`. Rows are read on demand. A row that fails is reported as an outcome, never as an exception.
+        A dict is copied when it is read, so a generator may fill one dict again and again.
 
         With a journal, you can resume the run after a crash or a suspension. Make the same call with `resume=True`: it continues
         with the remaining rows, and every row gets exactly one outcome.

@@ -6,10 +6,11 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -290,6 +291,7 @@ _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
 _MAX_DOMAIN_LENGTH: Final = 253
 """Maximum length of a domain whose Punycode labels are decoded, in characters."""
+_CHANGEABLE: Final = (MutableMapping, MappingProxyType)
 END: Final = object()
 """The value that `Source.pull` returns when there are no more rows."""
 
@@ -299,7 +301,7 @@ class Source:
 
     Attributes:
         total: Number of rows; `None` if the input has no length.
-        iterator: Iterator over the rows; empty for an async iterable.
+        iterator: Iterator over the rows; empty for an async iterable. A row that the caller may change later is copied.
         ready: Whether rows are available without waiting; false for an async iterable.
 
     Raises:
@@ -317,18 +319,31 @@ class Source:
         if not isinstance(rows, AsyncIterable | Iterable):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
         self._stream: AsyncIterator[Any] | None = aiter(rows) if isinstance(rows, AsyncIterable) else None
-        self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else iter(rows)
+        self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else map(_freeze, rows)
 
     async def pull(self) -> Any:
         """Return the next row; `END` after the last row. Exceptions of the iterable propagate unchanged."""
         if self._stream is None:
             return next(self.iterator, END)
         async with self._lock:  # an async generator raises if two tasks advance it at the same time
-            return await anext(self._stream, END)
+            return _freeze(await anext(self._stream, END))
 
     async def pull_batch(self, limit: int) -> list[Any]:
         """Return the next `limit` rows of an iterable, or all remaining rows if there are fewer."""
         return list(islice(self.iterator, limit))
+
+
+def _freeze(row: Any) -> Any:
+    """Return a copy of the row if the caller can change it, otherwise the row itself."""
+    # A generator may fill one dict again and again. A row is parsed, compared and reported long after it was pulled, so it must
+    # keep the values that it had then. `NewContact` and the rows of files cannot change.
+    if not isinstance(row, _CHANGEABLE):
+        return row
+    copy = dict(row)
+    for name in ("custom", "extra"):
+        if name in copy and isinstance(copy[name], Mapping):
+            copy[name] = dict(copy[name])
+    return copy
 
 
 def _length_or_none(rows: object) -> int | None:

@@ -6,10 +6,11 @@ import json
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -581,3 +582,43 @@ async def test_the_journal_may_be_a_path(tmp_path: Path) -> None:
     report = await client(Script(added())).contacts.create_many(rows(3), journal=tmp_path / "run.db")
     assert report.rows == Journal(tmp_path / "run.db").report().rows == 3
     assert emails(Script(added())) == []
+
+
+def reused(count: int) -> Iterator[dict[str, Any]]:
+    """Yield one dict again and again, each time with the values of another contact."""
+    row: dict[str, Any] = {"custom": {}}
+    for number in range(count):
+        row["email"] = f"user{number}@a.example"
+        row["custom"]["custom_1"] = str(number)
+        yield row
+
+
+async def reused_async(count: int) -> AsyncIterator[dict[str, Any]]:
+    for row in reused(count):
+        yield row
+
+
+REUSED: dict[str, Callable[[int], Any]] = {
+    "generator": reused,
+    "async generator": reused_async,
+    "views": lambda count: map(MappingProxyType, reused(count)),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"journal": True}, {"journal": True, "spool": True}], ids=["plain", "journal", "spool"])
+@pytest.mark.parametrize("make", REUSED.values(), ids=REUSED)
+async def test_rows_that_reuse_one_dict_are_each_sent(journal: Journal, make: Any, options: Any) -> None:
+    script = Script(added())
+    found = await take_outcomes(
+        client(script).contacts.create_many(make(60), concurrency=8, **options | {"journal": journal if options else None})
+    )
+    bodies = [json.loads(request.body) for request in script.requests]
+    assert sorted((body["email"], body["custom_1"]) for body in bodies) == sorted(
+        (f"user{number}@a.example", str(number)) for number in range(60)
+    )
+    for outcome in found:
+        contact: Any = outcome.contact
+        assert (contact["email"], contact.get("custom", contact)["custom_1"]) == (
+            f"user{outcome.index}@a.example",
+            str(outcome.index),
+        )
