@@ -109,8 +109,10 @@ Repeated e-mails
 `repeats` is the policy for e-mails that occur more than once in the input; `duplicates` is for contacts that the service already
 has. `"serial"` sends every row, but sends rows with equivalent addresses one at a time. Equivalent addresses differ only in case,
 compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot or Gmail's dots. `"error"` rejects a row
-with the e-mail of one of the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send one row per e-mail. They need a journal,
-because they read the whole input first. The other rows are `not_applied`; `outcome.repeats` is the index of the row sent instead.
+with the e-mail of one of the last 10,000 rows, regardless of case and of spaces around it. `"first"`, `"last"` and `"coalesce"`
+send one row per e-mail; here e-mails that differ in case are not repeats, because a row that is not sent could be lost. They need
+a journal, because they read the whole input first. The other rows are `not_applied`; `outcome.repeats` is the index of the row
+sent instead.
 
 ```python
 import anyio

@@ -222,9 +222,9 @@ def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
 # Other libraries call repeated rows duplicates. Here, `duplicates` is the option for contacts that the service already has.
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
-a row whose e-mail occurs in one of the previous 10,000 rows. `first` and `last` send only the first or last row with
-each e-mail. `coalesce` merges all rows with the same e-mail. `first`, `last` and `coalesce` store the whole input in the journal
-before the first row is sent.
+a row whose e-mail occurs in one of the previous 10,000 rows, regardless of case. `first` and `last` send only the first or last
+row with each e-mail. `coalesce` merges all rows with the same e-mail. `first`, `last` and `coalesce` compare e-mails exactly, and
+store the whole input in the journal before the first row is sent.
 
 Example:
     ```python
@@ -259,21 +259,22 @@ def rejection_message(position: str) -> str:
 
 
 class RecentEmails:
-    """Detects rows that have the same e-mail as a recent row.
+    """Detects rows that have the same e-mail as a recent row, regardless of case and of spaces around it."""
 
-    Only identical addresses count as repeated: rejecting rows with merely similar addresses could lose a contact.
-    """
-
+    # A rejected row is reported, so the comparison can be as broad as services probably make it. The policies in `WHOLE_INPUT`
+    # drop a row, so they compare identical e-mails only: dropping a row with a merely similar e-mail could lose a contact.
     def __init__(self, size: int = _HISTORY_SIZE) -> None:
         self._size = size
-        self._rows: OrderedDict[str, int] = OrderedDict()
+        self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()  # the first and the latest row, in the order of the latest
 
     def find_earlier(self, index: int, email: str) -> int | None:
-        """Return the index of an earlier row with the same e-mail; if there is none, store this row and return `None`."""
-        while self._rows and next(iter(self._rows.values())) < index - self._size:
+        """Store this row, and return the index of the first of the rows that it repeats; `None` if it repeats none."""
+        while self._rows and next(iter(self._rows.values()))[1] < index - self._size:
             self._rows.popitem(last=False)
-        earlier = self._rows.setdefault(email, index)
-        return None if earlier == index else earlier
+        key = email.strip().casefold()
+        first, _ = self._rows.pop(key, (index, index))
+        self._rows[key] = first, index  # also if this row is rejected: a later row may repeat this one
+        return None if first == index else first
 
 
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
