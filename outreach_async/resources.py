@@ -325,12 +325,12 @@ class Contacts(_Resource):
             journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
-            resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
-                is an error.
+            resume: Resume the run of an existing journal, with the same rows, options and address of the service. Without
+                `resume`, an existing journal is an error.
             earlier: `"known"` if the journal contains every row that an earlier run may have sent. With `"unknown"`, the journal
                 may be incomplete, so every row without an outcome counts as possibly sent. `"unknown"` implies `resume`, and
                 continues even if the journal is damaged, empty or lost.
-            spool: Save all rows in the journal before the first row is sent. A resumed run then does not read `rows`.
+            spool: Save all rows in the journal before the first row is sent. To resume the run, pass the same rows or none.
             total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.
             stop_after_rejects: Stop the run if the first `stop_after_rejects` outcomes are all rejections; `None` never stops
                 the run.

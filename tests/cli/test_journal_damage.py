@@ -102,15 +102,29 @@ def test_a_finished_journal_of_another_file_is_refused(
     assert (refused.code, "fingerprint" in refused.err, posts(service)) == (2, True, 1)
 
 
-def test_other_rows_on_stdin_are_refused_for_a_finished_run_of_a_file(shell: Shell, tmp_path: Path, journal: Path) -> None:
-    service = small_service()
-    with serve_in_thread(service) as url:
-        server_options = ("--journal", str(journal), *connection_options(url))
-        assert shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *server_options).code == 0
-        refused = shell.piped("email\nb@a.example\n", "import", "-", *server_options, "--resume")
-        assert (refused.code, "the input changed" in refused.err) == (2, True)
-        assert shell.piped("email\na@a.example\n", "import", "-", *server_options, "--resume").code == 0
-    assert posts(service) == 1
+def test_a_run_of_a_file_is_not_resumed_from_stdin_nor_the_reverse(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
+) -> None:
+    people = "email\na@a.example\n"
+    path, options = save_contacts(tmp_path, people), ("--journal", str(journal), "--resume", *server_options)
+    assert shell("import", path, *options).code == 0
+    refused = shell.piped(people, "import", "-", *options)
+    assert (refused.code, "FILE was a file, and is now standard input or a pipe;" in refused.err) == (2, True)
+    journal.unlink()
+    assert shell.piped(people, "import", "-", *options).code == 0
+    refused = shell("import", path, *options)
+    assert (refused.code, "FILE was standard input or a pipe, and is now a file;" in refused.err) == (2, True)
+    assert posts(service) == 2
+
+
+def test_a_run_is_not_resumed_at_another_address(shell: Shell, tmp_path: Path, journal: Path) -> None:
+    path, other = save_contacts(tmp_path, "email\na@a.example\nb@a.example\n"), small_service()
+    with serve_in_thread(service := small_service()) as url, serve_in_thread(other) as other_url:
+        suspend(service, 1)
+        assert shell("import", path, "--journal", str(journal), "--concurrency", "1", *connection_options(url)).code == 75
+        refused = shell("import", path, "--journal", str(journal), "--resume", *connection_options(other_url))
+    assert (refused.code, f"--base-url was '{url}' and is now '{other_url}';" in refused.err) == (2, True)
+    assert posts(other) == 0
 
 
 @pytest.mark.parametrize("done", [2, 6], ids=["suspended", "finished"])
