@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
-from support.cli import Shell, connection_options, save_contacts, serve_in_thread, small_service
+from support.cli import COMMAND, Shell, connection_options, on_terminal, save_contacts, serve_in_thread, small_service
 
 from outreach_async import Journal
 from outreach_async.fake import FakeService
@@ -151,9 +153,44 @@ def test_a_spooled_run_is_resumed_only_with_its_mapping(
         before = posts(service)
         resumed = shell.piped("", "import", "-", *maps, *server_options, "--resume")
         assert (resumed.code, "the input changed: the field of column" in resumed.err) == (code, code == 2)
+        assert f"{journal} contains the 6 rows of this run, which resumes with them; standard input must be" in resumed.err
         assert posts(service) == (before if code else before + 6 - done)
         if not code:
             assert Journal(journal).report().rows == 6
+
+
+@pytest.mark.parametrize("done", [2, 6], ids=["suspended", "finished"])
+def test_a_spooled_run_takes_only_its_own_rows_from_stdin(shell: Shell, journal: Path, done: int) -> None:
+    service = small_service()
+    with serve_in_thread(service) as url:
+        options = (*TOWN, "--journal", str(journal), "--concurrency", "1", *connection_options(url))
+        if done < 6:
+            suspend(service, done)
+        assert shell.piped(TOWNS, "import", "-", *options).code == (75 if done < 6 else 0)
+        refused = shell.piped(TOWNS.replace("p1@", "q1@"), "import", "-", *options, "--resume")
+        assert refused.code == 2
+        said, _, error = refused.err.partition("FILE: the input changed: ")
+        assert f"{journal} contains the 6 rows of this run" in said
+        assert "got other rows; run the import with --resume and an empty standard input (</dev/null)" in error
+        assert posts(service) == done + (done < 6)
+        assert shell.piped(TOWNS, "import", "-", *options, "--resume").code == 0
+    assert (Journal(journal).report().rows, len(service.contacts("space_1"))) == (6, 6)
+
+
+@pytest.mark.thorough
+def test_a_spooled_run_resumes_on_a_terminal_or_with_standard_input_closed(shell: Shell, journal: Path) -> None:
+    service = small_service()
+    with serve_in_thread(service) as url:
+        options = (*TOWN, "--journal", str(journal), "--concurrency", "1", *connection_options(url))
+        for done in (2, 1):
+            suspend(service, done)
+            assert shell.piped("" if journal.exists() else TOWNS, "import", "-", *options, "--resume").code == 75
+        assert on_terminal("import", "-", *options, "--resume").code == 0
+        closed = subprocess.run(
+            ["/bin/sh", "-c", f"exec {shlex.join([*COMMAND, 'import', '-', *options, '--resume'])} <&-"], check=False
+        )
+    assert closed.returncode == 0
+    assert (Journal(journal).report().rows, len(service.contacts("space_1"))) == (6, 6)
 
 
 def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(shell: Shell, tmp_path: Path, journal: Path) -> None:

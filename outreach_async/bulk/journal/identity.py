@@ -87,6 +87,7 @@ class JournalReport(BulkReport):
         source: Name of the input; `None` if unknown.
         fingerprint: Fingerprint of the whole input; `None` if unknown.
         mapping: Field codes by column name; `None` if the input had no columns.
+        spooled: Number of rows of the input, if the journal stores all of them; otherwise `None`.
     """
 
     state: JournalState
@@ -98,6 +99,7 @@ class JournalReport(BulkReport):
     source: str | None
     fingerprint: str | None
     mapping: Mapping[str, str] | None = None
+    spooled: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values: first the values of `BulkReport`, then the additional values of the journal."""
