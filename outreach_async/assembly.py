@@ -135,6 +135,7 @@ def _build_engine(
     observer = None
     if hooks != ():
         from outreach_async.observer import Observer
+        from outreach_async.transport.urls import service_address
 
-        observer = Observer(hooks, getattr(transport, "base_url", None))
+        observer = Observer(hooks, service_address(transport))
     return Engine(transport, max_in_flight=limit, policy=policy, rate=rate, observer=observer)

@@ -16,7 +16,6 @@ from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.logs import LOGGER, masked_request_id
 from outreach_async.responses import mask_string
 from outreach_async.retry import FailureKind
-from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Response
 
 if TYPE_CHECKING:
@@ -39,13 +38,13 @@ class Observer:
 
     Args:
         hooks: Callables to invoke with each event, in the given order.
-        base_url: Address that the transport sends to; `None` if it is unknown.
+        base_url: Address that the transport sends to, without user and password; `None` if it is unknown.
 
     Raises:
         InvalidRequest: `hooks` is not an iterable of synchronous callables.
     """
 
-    def __init__(self, hooks: Iterable[events.Hook], base_url: object) -> None:
+    def __init__(self, hooks: Iterable[events.Hook], base_url: str | None) -> None:
         if not isinstance(hooks, Iterable):
             raise InvalidRequest(f"hooks: expected a list of callables, got {type(hooks).__name__}; pass hooks=[hook]")
         self._hooks = tuple(hooks)
@@ -58,10 +57,7 @@ class Observer:
                     "hooks: expected synchronous functions, got an async function; hooks run inside the call, "
                     "so pass a synchronous function, such as the put_nowait of a queue"
                 )
-        try:  # the URL without user and password; `None` also if the transport's `base_url` is invalid
-            self._base_url = None if base_url is None else str(parse_base_url(str(base_url)))
-        except InvalidRequest:
-            self._base_url = None
+        self._base_url = base_url
         self._calls: dict[Call[Any], _ObservedCall] = {}
 
     def _emit(self, event: events.Event) -> None:

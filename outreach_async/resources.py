@@ -303,6 +303,7 @@ class Contacts(_Resource):
 
         Use the result as `async with client.contacts.create_many(rows) as outcomes: async for outcome in outcomes: ...`, or await
         the result for a `BulkReport`. Rows are read on demand. A row that fails is reported as an outcome, never as an exception.
+        A dict is copied when it is read, so a generator may fill one dict again and again.
 
         With a journal, you can resume the run after a crash or a suspension. Make the same call with `resume=True`: it continues
         with the remaining rows, and every row gets exactly one outcome.
@@ -317,19 +318,19 @@ class Contacts(_Resource):
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
             order: Order of the outcomes: as the rows complete (`"completion"`), or in the order of the rows (`"input"`).
             repeats: Policy for rows with the same e-mail. `"serial"` sends each of these rows, one after the other.
-                `"error"` rejects a row whose e-mail occurred in the last 10,000 rows. `"first"` and `"last"` send only the first
-                or last row with each e-mail. `"coalesce"` sends the first row, and merges the others into it as `duplicates`
-                specifies. With `"first"`, `"last"` and `"coalesce"`, the run needs a journal, and reads all rows before it
-                sends the first one.
+                `"error"` rejects a row whose e-mail occurred in the last 10,000 rows, regardless of case. `"first"` and
+                `"last"` send only the first or last row with each e-mail. `"coalesce"` sends the first row, and merges the
+                others into it as `duplicates` specifies. `"first"`, `"last"` and `"coalesce"` compare e-mails exactly. With
+                them, the run needs a journal, and reads all rows before it sends the first one.
             journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
-            resume: Resume the run of an existing journal, with the same rows and options. Without `resume`, an existing journal
-                is an error.
+            resume: Resume the run of an existing journal, with the same rows, options and address of the service. Without
+                `resume`, an existing journal is an error.
             earlier: `"known"` if the journal contains every row that an earlier run may have sent. With `"unknown"`, the journal
                 may be incomplete, so every row without an outcome counts as possibly sent. `"unknown"` implies `resume`, and
                 continues even if the journal is damaged, empty or lost.
-            spool: Save all rows in the journal before the first row is sent. A resumed run then does not read `rows`.
+            spool: Save all rows in the journal before the first row is sent. To resume the run, pass the same rows or none.
             total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.
             stop_after_rejects: Stop the run if the first `stop_after_rejects` outcomes are all rejections; `None` never stops
                 the run.

@@ -62,12 +62,13 @@ Journal and resume
 `journal="run.db"` records the run in one SQLite file, about 45 bytes per row. A row is marked there before it is sent. Its
 outcome is committed there before you receive it. If the process is killed at any moment, the same call with `resume=True`
 continues: every remaining row gets exactly one outcome. A row that may have been sent is sent again, and its `possible` takes the
-earlier attempt into account. The workspace, the options and the rows must be the same, or the call is refused. If the journal
+earlier attempt into account. Address, workspace, options and rows must be the same, or the call is refused. If the journal
 does not exist, `resume=True` starts a new run. Rows with an outcome are compared as JSON: `date(2026, 1, 1)` equals "2026-01-01".
 
 A journal belongs to one input, so name it after the input. Once its run is finished, a call with the same rows returns the
-recorded report without a request; other or additional rows are refused. This comparison reads the rows again, except in two
-cases: the journal contains them (`spool=True`), or both calls pass a fingerprint of the input (`Journal(path, fingerprint=...)`).
+recorded report without a request; other or additional rows are refused. This comparison reads the rows again, unless both calls
+pass a fingerprint of the input (`Journal(path, fingerprint=...)`). If the rows can be read only once, pass `spool=True`: the
+journal first stores all rows, and a resumed run needs none (`rows=[]`). If you do pass rows, they must be the stored ones.
 
 ```python
 import anyio
@@ -102,15 +103,14 @@ outcome then counts as possibly sent, so `skipped` is never certain, not even wh
 and its log are renamed to `run.db.damaged` (or `run.db.damaged-1`, ...). A new journal starts without the old outcomes; its event
 `damaged` contains the reason and the new name. An intact journal is resumed with its outcomes. Any other file is refused.
 
-If the rows can be read only once, pass `spool=True`: the journal first stores all rows, and a resumed run needs no input.
-
 Repeated e-mails
 ----------------
 `repeats` is the policy for e-mails that occur more than once in the input; `duplicates` is for contacts that the service already
 has. `"serial"` sends every row, but sends rows with equivalent addresses one at a time. Equivalent addresses differ only in case,
 compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot or Gmail's dots. `"error"` rejects a row
-with the e-mail of one of the last 10,000 rows. `"first"`, `"last"` and `"coalesce"` send one row per e-mail. They need a journal,
-because they read the whole input first. The other rows are `not_applied`; `outcome.repeats` is the index of the row sent instead.
+with the e-mail of one of the last 10,000 rows, regardless of case and outer spaces. `"first"`, `"last"` and `"coalesce"` send one
+row per e-mail, compared exactly, and need a journal, because they read the whole input first. The other rows are `not_applied`;
+`outcome.repeats` is the index of the row sent instead.
 
 ```python
 import anyio

@@ -20,6 +20,7 @@ from outreach_async.call import CallOptions
 from outreach_async.engine import Engine
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.operations import ContactRequests
+from outreach_async.transport.urls import service_address
 from outreach_async.validation import require_choice, require_number, require_seconds, type_name
 
 
@@ -65,7 +66,7 @@ def create_run(
     require_choice("order", options.order, get_args(Order))
     require_choice("repeats", options.repeats, get_args(Repeats))
     require_choice("earlier", options.earlier, get_args(Earlier))
-    journal_options = _create_journal_options(options, identity)
+    journal_options = _create_journal_options(options, identity, service_address(engine.transport))
     source = Source(rows)
     plan = Plan(
         engine=engine,
@@ -86,7 +87,7 @@ def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
     return None if value is None else require_number(name, value, least=least)
 
 
-def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any]) -> JournalOptions | None:
+def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any], address: str | None) -> JournalOptions | None:
     journal = options.journal
     if journal is None:
         _require_journal(options)
@@ -95,8 +96,8 @@ def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any]) -
         journal = journal_at(journal)
     elif not isinstance(journal, JournalStore):
         raise InvalidRequest(f"journal: expected a path, URL or Journal, got {type_name(journal)}; pass the path of a file")
-    request_options = {**identity["options"], "repeats": options.repeats}
-    known = Identity(identity["workspace"], request_options, journal.source, journal.fingerprint, journal.mapping)
+    recorded = {**identity["options"], "repeats": options.repeats, "spool": options.spool}
+    known = Identity(identity["workspace"], recorded, journal.source, journal.fingerprint, journal.mapping, address)
     return JournalOptions(journal, known, options.resume, options.spool, options.repeats, options.earlier)
 
 

@@ -6,10 +6,11 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -221,9 +222,9 @@ def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
 # Other libraries call repeated rows duplicates. Here, `duplicates` is the option for contacts that the service already has.
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
-a row whose e-mail occurs in one of the previous 10,000 rows. `first` and `last` send only the first or last row with
-each e-mail. `coalesce` merges all rows with the same e-mail. `first`, `last` and `coalesce` store the whole input in the journal
-before the first row is sent.
+a row whose e-mail occurs in one of the previous 10,000 rows, regardless of case. `first` and `last` send only the first or last
+row with each e-mail. `coalesce` merges all rows with the same e-mail. `first`, `last` and `coalesce` compare e-mails exactly, and
+store the whole input in the journal before the first row is sent.
 
 Example:
     ```python
@@ -258,21 +259,22 @@ def rejection_message(position: str) -> str:
 
 
 class RecentEmails:
-    """Detects rows that have the same e-mail as a recent row.
+    """Detects rows that have the same e-mail as a recent row, regardless of case and of spaces around it."""
 
-    Only identical addresses count as repeated: rejecting rows with merely similar addresses could lose a contact.
-    """
-
+    # A rejected row is reported, so the comparison can be as broad as services probably make it. The policies in `WHOLE_INPUT`
+    # drop a row, so they compare identical e-mails only: dropping a row with a merely similar e-mail could lose a contact.
     def __init__(self, size: int = _HISTORY_SIZE) -> None:
         self._size = size
-        self._rows: OrderedDict[str, int] = OrderedDict()
+        self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()  # the first and the latest row, in the order of the latest
 
     def find_earlier(self, index: int, email: str) -> int | None:
-        """Return the index of an earlier row with the same e-mail; if there is none, store this row and return `None`."""
-        while self._rows and next(iter(self._rows.values())) < index - self._size:
+        """Store this row, and return the index of the first of the rows that it repeats; `None` if it repeats none."""
+        while self._rows and next(iter(self._rows.values()))[1] < index - self._size:
             self._rows.popitem(last=False)
-        earlier = self._rows.setdefault(email, index)
-        return None if earlier == index else earlier
+        key = email.strip().casefold()
+        first, _ = self._rows.pop(key, (index, index))
+        self._rows[key] = first, index  # also if this row is rejected: a later row may repeat this one
+        return None if first == index else first
 
 
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
@@ -290,6 +292,7 @@ _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
 _MAX_DOMAIN_LENGTH: Final = 253
 """Maximum length of a domain whose Punycode labels are decoded, in characters."""
+_CHANGEABLE: Final = (MutableMapping, MappingProxyType)
 END: Final = object()
 """The value that `Source.pull` returns when there are no more rows."""
 
@@ -299,7 +302,7 @@ class Source:
 
     Attributes:
         total: Number of rows; `None` if the input has no length.
-        iterator: Iterator over the rows; empty for an async iterable.
+        iterator: Iterator over the rows; empty for an async iterable. A row that the caller may change later is copied.
         ready: Whether rows are available without waiting; false for an async iterable.
 
     Raises:
@@ -317,18 +320,31 @@ class Source:
         if not isinstance(rows, AsyncIterable | Iterable):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
         self._stream: AsyncIterator[Any] | None = aiter(rows) if isinstance(rows, AsyncIterable) else None
-        self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else iter(rows)
+        self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else map(_freeze, rows)
 
     async def pull(self) -> Any:
         """Return the next row; `END` after the last row. Exceptions of the iterable propagate unchanged."""
         if self._stream is None:
             return next(self.iterator, END)
         async with self._lock:  # an async generator raises if two tasks advance it at the same time
-            return await anext(self._stream, END)
+            return _freeze(await anext(self._stream, END))
 
     async def pull_batch(self, limit: int) -> list[Any]:
         """Return the next `limit` rows of an iterable, or all remaining rows if there are fewer."""
         return list(islice(self.iterator, limit))
+
+
+def _freeze(row: Any) -> Any:
+    """Return a copy of the row if the caller can change it, otherwise the row itself."""
+    # A generator may fill one dict again and again. A row is parsed, compared and reported long after it was pulled, so it must
+    # keep the values that it had then. `NewContact` and the rows of files cannot change.
+    if not isinstance(row, _CHANGEABLE):
+        return row
+    copy = dict(row)
+    for name in ("custom", "extra"):
+        if name in copy and isinstance(copy[name], Mapping):
+            copy[name] = dict(copy[name])
+    return copy
 
 
 def _length_or_none(rows: object) -> int | None:

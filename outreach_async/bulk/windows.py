@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal.identity import MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source, SpooledRow
+from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source
 from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000
@@ -105,7 +105,7 @@ class WindowedFeed:
         self._writer = writer
         self._thread = journal.thread
         self._repeats = options.repeats
-        self._spools = (options.spool or options.repeats in WHOLE_INPUT) and not writer.finished
+        self._spools = options.spool or options.repeats in WHOLE_INPUT
         self._window_size = window_size
         self._marked_before = writer.hwm
         self._possibly_sent = writer.possibly_sent
@@ -156,9 +156,12 @@ class WindowedFeed:
         return self._possibly_sent.starting_at(self._rows[0].index if self._rows else self._first)
 
     async def _run(self) -> None:
-        """Fill windows until the input ends. If the run is already finished, only compare the input with the marked rows."""
+        """Fill windows until the input ends. If the run is already finished, only compare the input with the journal."""
         try:
-            while not self._ended and not self._writer.is_settled and await self._fill_window():
+            is_settled = self._writer.finished and (self._spools or self._writer.has_same_input)
+            if self._spools:
+                await self._prepare_spool()
+            while not self._ended and not is_settled and await self._fill_window():
                 if not self._rows:  # every row has an outcome, so continue before the workers request the next window
                     continue
                 # The event is replaced only after the wait, so that a request that arrives while a window is filled is not lost.
@@ -241,7 +244,9 @@ class WindowedFeed:
         """Read at most `size` rows. If `whole` is false, wait for the first row only, then return the rows that have arrived."""
         # Rows of a slow stream must not wait until a window is full. A window that is already marked must be read as a whole,
         # because its digest is compared.
-        source = Source(await self._read_spool(size)) if self._spools else self._source
+        source = self._source
+        if self._spools:
+            source = Source(await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats))
         rows: list[Any] = []
         while len(rows) < size and (whole or not rows or source.ready):
             if not (batch := await source.pull_batch(min(size - len(rows), _CHECKPOINT_INTERVAL))):
@@ -263,11 +268,12 @@ class WindowedFeed:
                 await checkpoint()
         return rows
 
-    async def _read_spool(self, size: int) -> list[SpooledRow]:
-        """Return the rows of the next window from the journal's spool. First store the whole input in the spool if necessary."""
+    async def _prepare_spool(self) -> None:
+        """Store the whole input in the journal's spool. If an earlier process did that, compare the input with the spool."""
         if self._writer.spooled is None:
             await self._store_input()
-        return await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats)
+        elif not self._writer.has_same_input:
+            await self._compare_input(self._writer.spooled)
 
     async def _store_input(self) -> None:
         """Store the whole input in the spool, starting at the first row. No row is sent before the spool is complete."""
@@ -280,8 +286,32 @@ class WindowedFeed:
                 await self._thread.run(self._writer.spool, batch)
                 batch = []
             await checkpoint()
+        if self._writer.resumed and not count:  # finishing without rows would drop those that the earlier process has read
+            raise InvalidRequest(
+                "rows: expected the whole input, because the earlier process ended before the journal contained it, got no rows;"
+                " pass the input again, or delete the journal: no row was sent"
+            )
         await self._thread.run(self._writer.spool, batch)
         await self._thread.run(self._writer.end_spool, count)
+
+    async def _compare_input(self, spooled: int) -> None:
+        """Compare the input with the spool, which contains `spooled` rows. The input may also be empty.
+
+        Raises:
+            InvalidRequest: The input has rows, and these are not the rows of the spool.
+        """
+        # All rows are compared before the first one is sent. Otherwise, other rows would be ignored without notice.
+        count = 0
+        while rows := await self._source.pull_batch(_CHECKPOINT_INTERVAL):
+            stored = await self._thread.run(self._writer.spooled_rows, count, len(rows), "serial")
+            if [row.payload for row in stored] != [self._parser.encode_for_spool(row)[1] for row in rows]:
+                break
+            count += len(rows)
+        if rows or 0 < count < spooled:
+            raise InvalidRequest(
+                f"rows: the input changed: expected no rows, or the {spooled} rows that the journal contains, got other rows;"
+                " resume without rows (rows=[]), and pass other rows with another journal path"
+            )
 
 
 def _digest(contents: Iterable[bytes]) -> bytes:

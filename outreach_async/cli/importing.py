@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
@@ -23,6 +24,7 @@ from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
 from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_report
+from outreach_async.cli.messages import count_noun
 from outreach_async.cli.options import WRITING, Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, format_progress, show_progress
 from outreach_async.cli.process import (
@@ -74,7 +76,7 @@ class ImportJob:
         save_mapping: File to write the column mapping to.
         rate: Maximum number of requests per second, to estimate the duration; `None` if unknown.
         notes: Remarks to print before the run.
-        spooled: Whether the rows are read from the journal. An earlier import from standard input stored them there.
+        spooled: Whether the rows are read from the journal, because standard input is empty. An earlier import stored them there.
     """
 
     file: File
@@ -150,13 +152,14 @@ class ImportJob:
         return self.spooled or (report.fingerprint is not None and self.file.path is not None)
 
 
-def is_spooled(report: JournalReport | None) -> bool:
-    """Return whether the journal contains all rows of a run from standard input, so that the run can resume without the input."""
-    # The journal of a file has a fingerprint. A journal without a source was not written by this command.
-    if report is None or report.source is None or report.fingerprint is not None:
+def _needs_no_input(job: ImportJob, report: JournalReport) -> bool:
+    """Return whether an import from standard input resumes with the rows of its journal. If the journal has them, say so."""
+    if report.spooled is None:
         return False
-    # Rows are marked as about to be sent only after the whole input is in the journal.
-    return report.marked > 0 or report.state == "finished"
+    text = f"{job.journal} contains the {count_noun(report.spooled, 'row')} of this run, which resumes with them"
+    # Said before the next line, which waits until standard input has data or ends.
+    Screen.of(as_json=True).warn(f"{text}; standard input must be empty or contain the same rows")
+    return sys.stdin is None or sys.stdin.isatty() or not cast("io.BufferedReader", sys.stdin.buffer).peek(1)
 
 
 async def prepare(
@@ -534,8 +537,9 @@ def _create_job(
     policy, overrides, saved = CheckPolicy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
     # The job begins with an empty file. Its input is opened below, unless the rows are already in the journal.
     job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), **settings)
-    if str(path) == STDIN and job.earlier == "known" and is_spooled(report := job.read_earlier_report()):
-        applicable, _ = apply_mapping(saved, [*(report.mapping or ())] if report else ())
+    report = job.read_earlier_report() if str(path) == STDIN and job.earlier == "known" else None
+    if report is not None and _needs_no_input(job, report):
+        applicable, _ = apply_mapping(saved, [*(report.mapping or ())])
         return attrs.evolve(job, overrides={**applicable, **overrides}, spooled=True)
     file = open_input(path)
     applicable, lacking = apply_mapping(saved, file.headers)

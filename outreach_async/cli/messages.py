@@ -32,6 +32,7 @@ _FLAGS: Final = {
 """Maps each argument of the library to the corresponding option or argument of the command."""
 
 _LEADING_FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
+_CHANGED: Final = re.compile(rf"\b({'|'.join(_FLAGS)}) (?=was .* and is now )")
 _ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b)?(?=[\s;,.)]|\Z)")
 _REPLACEMENTS: Final = (
     # A remedy for library and command, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
@@ -42,6 +43,13 @@ _REPLACEMENTS: Final = (
     (re.compile(r"; encode it with urllib\.parse\.quote"), "; percent-encode it"),
     # Workbooks are read in another process, so only the text of a python-calamine exception is known.
     (re.compile(r"\b(workbook(?: that can be read)?) \([A-Z][^()]*\)(?=[,:])"), r"\1"),
+    (
+        re.compile(r"\bresume without rows \(rows=\[\]\), and pass other rows with another journal path"),
+        "run the import with --resume and an empty standard input (</dev/null), and import other rows with another --journal",
+    ),
+    # The command stores the rows in the journal if, and only if, it reads them from a stream.
+    (re.compile(r"\bspool was true and is now false\b"), "FILE was standard input or a pipe, and is now a file"),
+    (re.compile(r"\bspool was false and is now true\b"), "FILE was a file, and is now standard input or a pipe"),
     # Remedies that name an argument in plain words.
     (re.compile(r"\bpass a (workspace|campaign) id\b"), r"pass --\1"),
     (re.compile(r"\bpass an owner key\b"), "pass --owner-key"),
@@ -175,6 +183,7 @@ def _count_unit(count: float, unit: str) -> str:
 def translate_arguments(text: str) -> str:
     """Replace the names of Python arguments in a message of the library with options of the command."""
     text = _LEADING_FIELD.sub(lambda found: _FLAGS[found[1]], text)
+    text = _CHANGED.sub(lambda found: f"{_FLAGS[found[1]]} ", text)
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
     return _ARGUMENT.sub(lambda found: f"{_FLAGS[found[1]]} {found[3] or ''}".rstrip(), text)

@@ -71,6 +71,15 @@ def parse_base_url(text: str) -> BaseUrl:
     return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), authorization, url_secrets(text))
 
 
+def service_address(transport: object) -> str | None:
+    """Return the `base_url` of a transport without user and password; `None` if it has none, or an invalid one."""
+    base_url = getattr(transport, "base_url", None)
+    try:
+        return None if base_url is None else str(parse_base_url(str(base_url)))
+    except InvalidRequest:
+        return None
+
+
 def encode_host(host: str) -> str:
     """Return a host name in ASCII, as httpx sends it.
 

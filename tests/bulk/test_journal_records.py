@@ -247,14 +247,19 @@ def test_a_file_is_classified_by_its_header() -> None:
 
 options = st.dictionaries(st.sampled_from("abc"), st.none() | st.booleans() | st.text(max_size=2), max_size=3)
 identities = st.builds(
-    Identity, st.sampled_from(["space_1", "space_2"]), options, st.none() | st.text(max_size=2), st.sampled_from([None, "f", "g"])
+    Identity,
+    st.sampled_from(["space_1", "space_2"]),
+    options,
+    st.none() | st.text(max_size=2),
+    st.sampled_from([None, "f", "g"]),
+    address=st.sampled_from([None, "https://a.example", "https://b.example"]),
 )
 
 
 @given(identities, identities)
 def test_only_the_same_run_can_be_resumed(recorded: Identity, passed: Identity) -> None:
     same = (
-        recorded.workspace == passed.workspace
+        (recorded.workspace, recorded.address) == (passed.workspace, passed.address)
         and all(recorded.options.get(name) == passed.options.get(name) for name in "abc")
         and (None in (recorded.fingerprint, passed.fingerprint) or recorded.fingerprint == passed.fingerprint)
     )
@@ -266,14 +271,16 @@ def test_only_the_same_run_can_be_resumed(recorded: Identity, passed: Identity) 
 
 
 def test_the_refusal_of_another_run_names_what_changed_but_no_key() -> None:
-    recorded = identity.encode_identity(Identity("space_1", {"campaign": None, "strict_validation": True}, fingerprint="f"))
-    passed = Identity("space_2", {"campaign": "key_secret", "strict_validation": True}, fingerprint="g")
+    before = Identity("space_1", {"campaign": None, "spool": True}, fingerprint="f", address="https://a.example")
+    recorded = identity.encode_identity(before)
+    passed = Identity("space_2", {"campaign": "key_secret", "spool": True}, fingerprint="g", address="https://b.example")
     with pytest.raises(InvalidRequest) as caught:
         identity.require_same_run("run.db", passed, recorded)
     message = str(caught.value)
-    assert "workspace was 'space_1' and is now 'space_2'; campaign was null and is now 'key_...'" in message
+    assert "base_url was 'https://a.example' and is now 'https://b.example'; workspace was 'space_1' and is now" in message
+    assert "is now 'space_2'; campaign was null and is now 'key_...'" in message
     assert "its fingerprint differs" in message
-    assert "strict_validation" not in message
+    assert "spool" not in message
     assert "secret" not in message
 
 
@@ -288,9 +295,16 @@ def test_options_are_compared_as_json() -> None:
 
 def test_an_identity_is_stored_with_its_values_in_this_order() -> None:
     mapping = MappingProxyType({"Mail": "email"})
-    stored = identity.encode_identity(Identity("space_1", {"b": 1, "a": 2}, "rows.csv", mapping=mapping))
-    options = {"b": 1, "a": 2}
-    expected = {"workspace": "space_1", "options": options, "source": "rows.csv", "fingerprint": None, "mapping": {**mapping}}
+    passed = Identity("space_1", {"b": 1, "a": 2}, "rows.csv", mapping=mapping, address="https://a.example")
+    stored = identity.encode_identity(passed)
+    expected = {
+        "workspace": "space_1",
+        "options": {"b": 1, "a": 2},
+        "source": "rows.csv",
+        "fingerprint": None,
+        "mapping": {**mapping},
+        "address": "https://a.example",
+    }
     assert msgspec.json.encode(stored) == msgspec.json.encode(expected)
 
 

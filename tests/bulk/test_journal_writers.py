@@ -57,7 +57,7 @@ def test_a_new_journal_is_empty_and_not_resumed(place: Place) -> None:
     with closing(place.open(resume=True)) as writer:
         assert place.journal().exists()
         assert (writer.resumed, writer.hwm, writer.state, writer.finished) == (False, 0, "running", False)
-        assert (writer.spooled, writer.possibly_sent, writer.is_settled) == (None, PossiblySent(), False)
+        assert (writer.spooled, writer.possibly_sent, writer.has_same_input) == (None, PossiblySent(), False)
         assert writer.window_at(0) is None
         assert writer.completed_rows(0, 10) == frozenset()
         assert writer.create_counts().report(0).rows == 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -164,13 +166,6 @@ async def test_one_fingerprint_alone_does_not_decide(journal: Journal, fingerpri
         await client(Script(added())).contacts.create_many([], journal=journal, resume=True)
 
 
-async def test_a_finished_run_that_was_spooled_ignores_the_rows(journal: Journal) -> None:
-    await finish_run(journal, spool=True)
-    for spool in (False, True):
-        report = await client(Script(added())).contacts.create_many([{"email": "x"}], journal=journal, resume=True, spool=spool)
-        assert report.rows == 20
-
-
 async def unread() -> AsyncIterator[NewContact]:
     for row in rows(3000):
         await anyio.lowlevel.checkpoint()
@@ -178,19 +173,66 @@ async def unread() -> AsyncIterator[NewContact]:
     await anyio.sleep_forever()
 
 
-@pytest.mark.parametrize("options", [{"spool": True}, {"repeats": "last"}, {"repeats": "coalesce"}], ids=str)
-async def test_a_finished_run_does_not_wait_for_rows_that_it_does_not_need(journal: Journal, options: Any) -> None:
-    await finish_run(journal, **options)
+SPOOLED: list[dict[str, Any]] = [{"spool": True}, {"repeats": "last"}, {"repeats": "coalesce", "duplicates": "overwrite"}]
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["unfinished", "finished"])
+@pytest.mark.parametrize("options", SPOOLED, ids=str)
+async def test_a_spooled_run_is_resumed_with_its_rows_or_with_none(journal: Journal, options: Any, finished: bool) -> None:
+    passed_rows = [*rows(60), NewContact(" "), *rows(60)]
+    run = client(Steady(0.1)).contacts.create_many(passed_rows, journal=journal, concurrency=5, **options)
+    await take_outcomes(run, None if finished else 10)
+    for again in [passed_rows, iter(passed_rows), []] if finished else [passed_rows]:
+        report = await client(Script(added())).contacts.create_many(again, journal=journal, resume=True, **options)
+        assert (report.rows, journal.report().state) == (121, "finished")
+
+
+OTHER_ROWS: dict[str, Callable[[], Any]] = {
+    "fewer": lambda: rows(59),
+    "more": lambda: rows(61),
+    "another last row": lambda: [*rows(59), NewContact("tuesday@a.example")],
+    "another field": lambda: [NewContact("user0@a.example", city="x"), *[*rows(60)][1:]],
+    "in another order": lambda: reversed([*rows(60)]),
+    "an invalid row": lambda: [*rows(59), 3],
+    "a stream that stays open": unread,
+}
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["unfinished", "finished"])
+@pytest.mark.parametrize("make", OTHER_ROWS.values(), ids=OTHER_ROWS)
+async def test_other_rows_than_those_of_the_spool_are_refused_before_any_is_sent(
+    journal: Journal, make: Any, finished: bool
+) -> None:
+    run = client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=5, spool=True)
+    before = len(await take_outcomes(run, None if finished else 10))
+    script = Script(added())
+    with anyio.fail_after(3600), pytest.raises(InvalidRequest, match="expected no rows, or the 60 rows"):
+        await client(script).contacts.create_many(make(), journal=journal, resume=True, spool=True)
+    assert not script.requests
+    assert journal.report().rows >= before
+
+
+async def test_a_spooled_run_with_the_same_fingerprint_does_not_read_its_rows(journal: Journal) -> None:
+    journal.fingerprint = "f1"
+    run = client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=5, spool=True)
+    await take_outcomes(run, 10)
     with anyio.fail_after(3600):
-        report = await client(Script(added())).contacts.create_many(unread(), journal=journal, resume=True, **options)
-    assert report.rows == 20
+        report = await client(Script(added())).contacts.create_many(unread(), journal=journal, resume=True, spool=True)
+    assert report.rows == 60
 
 
-async def test_a_finished_run_is_not_spooled_afterwards(journal: Journal) -> None:
-    await finish_run(journal)
-    report = await client(Script(added())).contacts.create_many(rows(20), journal=journal, resume=True, spool=True)
-    assert report.rows == 20
-    assert next(journal.outcomes()).contact is None
+async def test_a_run_that_ended_before_its_rows_were_spooled_needs_them_again(journal: Journal) -> None:
+    async def interrupted() -> AsyncIterator[NewContact]:
+        for row in rows(600):
+            yield row
+        raise ValueError("the stream broke")
+
+    with pytest.raises(ValueError, match="the stream broke"):
+        await client(Script(added())).contacts.create_many(interrupted(), journal=journal, spool=True)
+    with pytest.raises(InvalidRequest, match=r"expected the whole input, .*, got no rows"):
+        await client(Script(added())).contacts.create_many([], journal=journal, spool=True, resume=True)
+    report = await client(Script(added())).contacts.create_many(rows(5), journal=journal, spool=True, resume=True)
+    assert report.rows == 5
 
 
 async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_not(journal: Journal) -> None:
@@ -221,12 +263,63 @@ async def test_another_input_is_refused_before_any_of_its_rows_is_sent(journal: 
 
 
 @pytest.mark.parametrize(
-    "options", [{"duplicates": "overwrite"}, {"strict_validation": False}, {"campaign": "camp_2"}, {"workspace": "space_2"}]
+    "options",
+    [
+        {"duplicates": "overwrite"},
+        {"strict_validation": False},
+        {"campaign": "camp_2"},
+        {"workspace": "space_2"},
+        {"spool": True},
+        {"repeats": "error"},
+    ],
 )
 async def test_other_options_are_refused(journal: Journal, options: Any) -> None:
     await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal), 20)
     with pytest.raises(InvalidRequest, match=next(iter(options))):
         await client(Script(added())).contacts.create_many(rows(40), journal=journal, resume=True, **options)
+
+
+class Addressed(Script):
+    """A service at an address."""
+
+    def __init__(self, base_url: str) -> None:
+        super().__init__(added(), HANG)
+        self.base_url = base_url
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "shown"),
+    [
+        ("https://a.example", "https://b.example", "'https://a.example' and is now 'https://b.example'"),
+        ("https://user:word@a.example", "http://a.example", "'https://a.example' and is now 'http://a.example'"),
+        ("https://a.example", "https://a.example/v2", "'https://a.example' and is now 'https://a.example/v2'"),
+        ("https://a.example", "https://a.example:444", "'https://a.example' and is now 'https://a.example:444'"),
+        ("https://a.example", "", "'https://a.example' and is now null"),
+    ],
+)
+async def test_another_address_is_refused_and_both_are_shown(journal: Journal, before: str, now: str, shown: str) -> None:
+    await take_outcomes(client(Addressed(before)).contacts.create_many(rows(40), journal=journal, concurrency=4), 1)
+    script = Addressed(now)
+    with pytest.raises(InvalidRequest, match=re.escape(f"base_url was {shown}")) as caught:
+        await client(script).contacts.create_many(rows(40), journal=journal, resume=True)
+    assert not script.requests
+    assert "word" not in str(caught.value)
+
+
+async def test_the_same_address_may_be_written_differently(journal: Journal) -> None:
+    first = Addressed("https://a.example")
+    await take_outcomes(client(first).contacts.create_many(rows(5), journal=journal, concurrency=4), 1)
+    again = Addressed("https://user:word@A.example:443/")
+    again.entries = [added()]
+    assert (await client(again).contacts.create_many(rows(5), journal=journal, resume=True)).rows == 4 + 1
+
+
+async def test_a_spooled_run_is_not_resumed_without_its_spool(journal: Journal) -> None:
+    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(50), journal=journal, spool=True, concurrency=5), 10)
+    script = Script(added())
+    with pytest.raises(InvalidRequest, match="spool was true and is now false"):
+        await client(script).contacts.create_many(rows(60), journal=journal, resume=True)
+    assert (script.requests, len([*journal.outcomes()])) == ([], journal.report().rows)
 
 
 async def test_an_existing_journal_is_not_used_for_a_new_run(journal: Journal) -> None:
@@ -581,3 +674,43 @@ async def test_the_journal_may_be_a_path(tmp_path: Path) -> None:
     report = await client(Script(added())).contacts.create_many(rows(3), journal=tmp_path / "run.db")
     assert report.rows == Journal(tmp_path / "run.db").report().rows == 3
     assert emails(Script(added())) == []
+
+
+def reused(count: int) -> Iterator[dict[str, Any]]:
+    """Yield one dict again and again, each time with the values of another contact."""
+    row: dict[str, Any] = {"custom": {}}
+    for number in range(count):
+        row["email"] = f"user{number}@a.example"
+        row["custom"]["custom_1"] = str(number)
+        yield row
+
+
+async def reused_async(count: int) -> AsyncIterator[dict[str, Any]]:
+    for row in reused(count):
+        yield row
+
+
+REUSED: dict[str, Callable[[int], Any]] = {
+    "generator": reused,
+    "async generator": reused_async,
+    "views": lambda count: map(MappingProxyType, reused(count)),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"journal": True}, {"journal": True, "spool": True}], ids=["plain", "journal", "spool"])
+@pytest.mark.parametrize("make", REUSED.values(), ids=REUSED)
+async def test_rows_that_reuse_one_dict_are_each_sent(journal: Journal, make: Any, options: Any) -> None:
+    script = Script(added())
+    found = await take_outcomes(
+        client(script).contacts.create_many(make(60), concurrency=8, **options | {"journal": journal if options else None})
+    )
+    bodies = [json.loads(request.body) for request in script.requests]
+    assert sorted((body["email"], body["custom_1"]) for body in bodies) == sorted(
+        (f"user{number}@a.example", str(number)) for number in range(60)
+    )
+    for outcome in found:
+        contact: Any = outcome.contact
+        assert (contact["email"], contact.get("custom", contact)["custom_1"]) == (
+            f"user{outcome.index}@a.example",
+            str(outcome.index),
+        )

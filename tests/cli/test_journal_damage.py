@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
-from support.cli import Shell, connection_options, save_contacts, serve_in_thread, small_service
+from support.cli import COMMAND, Shell, connection_options, on_terminal, save_contacts, serve_in_thread, small_service
 
 from outreach_async import Journal
 from outreach_async.fake import FakeService
@@ -102,15 +104,29 @@ def test_a_finished_journal_of_another_file_is_refused(
     assert (refused.code, "fingerprint" in refused.err, posts(service)) == (2, True, 1)
 
 
-def test_other_rows_on_stdin_are_refused_for_a_finished_run_of_a_file(shell: Shell, tmp_path: Path, journal: Path) -> None:
-    service = small_service()
-    with serve_in_thread(service) as url:
-        server_options = ("--journal", str(journal), *connection_options(url))
-        assert shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *server_options).code == 0
-        refused = shell.piped("email\nb@a.example\n", "import", "-", *server_options, "--resume")
-        assert (refused.code, "the input changed" in refused.err) == (2, True)
-        assert shell.piped("email\na@a.example\n", "import", "-", *server_options, "--resume").code == 0
-    assert posts(service) == 1
+def test_a_run_of_a_file_is_not_resumed_from_stdin_nor_the_reverse(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
+) -> None:
+    people = "email\na@a.example\n"
+    path, options = save_contacts(tmp_path, people), ("--journal", str(journal), "--resume", *server_options)
+    assert shell("import", path, *options).code == 0
+    refused = shell.piped(people, "import", "-", *options)
+    assert (refused.code, "FILE was a file, and is now standard input or a pipe;" in refused.err) == (2, True)
+    journal.unlink()
+    assert shell.piped(people, "import", "-", *options).code == 0
+    refused = shell("import", path, *options)
+    assert (refused.code, "FILE was standard input or a pipe, and is now a file;" in refused.err) == (2, True)
+    assert posts(service) == 2
+
+
+def test_a_run_is_not_resumed_at_another_address(shell: Shell, tmp_path: Path, journal: Path) -> None:
+    path, other = save_contacts(tmp_path, "email\na@a.example\nb@a.example\n"), small_service()
+    with serve_in_thread(service := small_service()) as url, serve_in_thread(other) as other_url:
+        suspend(service, 1)
+        assert shell("import", path, "--journal", str(journal), "--concurrency", "1", *connection_options(url)).code == 75
+        refused = shell("import", path, "--journal", str(journal), "--resume", *connection_options(other_url))
+    assert (refused.code, f"--base-url was '{url}' and is now '{other_url}';" in refused.err) == (2, True)
+    assert posts(other) == 0
 
 
 @pytest.mark.parametrize("done", [2, 6], ids=["suspended", "finished"])
@@ -137,9 +153,44 @@ def test_a_spooled_run_is_resumed_only_with_its_mapping(
         before = posts(service)
         resumed = shell.piped("", "import", "-", *maps, *server_options, "--resume")
         assert (resumed.code, "the input changed: the field of column" in resumed.err) == (code, code == 2)
+        assert f"{journal} contains the 6 rows of this run, which resumes with them; standard input must be" in resumed.err
         assert posts(service) == (before if code else before + 6 - done)
         if not code:
             assert Journal(journal).report().rows == 6
+
+
+@pytest.mark.parametrize("done", [2, 6], ids=["suspended", "finished"])
+def test_a_spooled_run_takes_only_its_own_rows_from_stdin(shell: Shell, journal: Path, done: int) -> None:
+    service = small_service()
+    with serve_in_thread(service) as url:
+        options = (*TOWN, "--journal", str(journal), "--concurrency", "1", *connection_options(url))
+        if done < 6:
+            suspend(service, done)
+        assert shell.piped(TOWNS, "import", "-", *options).code == (75 if done < 6 else 0)
+        refused = shell.piped(TOWNS.replace("p1@", "q1@"), "import", "-", *options, "--resume")
+        assert refused.code == 2
+        said, _, error = refused.err.partition("FILE: the input changed: ")
+        assert f"{journal} contains the 6 rows of this run" in said
+        assert "got other rows; run the import with --resume and an empty standard input (</dev/null)" in error
+        assert posts(service) == done + (done < 6)
+        assert shell.piped(TOWNS, "import", "-", *options, "--resume").code == 0
+    assert (Journal(journal).report().rows, len(service.contacts("space_1"))) == (6, 6)
+
+
+@pytest.mark.thorough
+def test_a_spooled_run_resumes_on_a_terminal_or_with_standard_input_closed(shell: Shell, journal: Path) -> None:
+    service = small_service()
+    with serve_in_thread(service) as url:
+        options = (*TOWN, "--journal", str(journal), "--concurrency", "1", *connection_options(url))
+        for done in (2, 1):
+            suspend(service, done)
+            assert shell.piped("" if journal.exists() else TOWNS, "import", "-", *options, "--resume").code == 75
+        assert on_terminal("import", "-", *options, "--resume").code == 0
+        closed = subprocess.run(
+            ["/bin/sh", "-c", f"exec {shlex.join([*COMMAND, 'import', '-', *options, '--resume'])} <&-"], check=False
+        )
+    assert closed.returncode == 0
+    assert (Journal(journal).report().rows, len(service.contacts("space_1"))) == (6, 6)
 
 
 def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(shell: Shell, tmp_path: Path, journal: Path) -> None:

@@ -239,6 +239,17 @@ def test_every_row_has_one_outcome(fake: FakeService, client: SyncClient, count:
     assert outcomes.report.rows == len(fake.contacts("space_1")) == count
 
 
+def test_rows_that_reuse_one_dict_are_each_created(fake: FakeService, client: SyncClient) -> None:
+    def rows() -> Iterator[dict[str, str]]:
+        row: dict[str, str] = {}
+        for number in range(60):
+            row["email"] = f"user{number}@company.example"
+            yield row
+
+    client.contacts.create_many(rows()).wait()
+    assert {contact["email"] for contact in fake.contacts("space_1")} == {row["email"] for row in emails(60)}
+
+
 @pytest.mark.parametrize("repeats", ["serial", "last"])
 def test_a_journal_can_be_read_and_finished_runs_are_reported_again(client: SyncClient, tmp_path: Path, repeats: Any) -> None:
     options: dict[str, Any] = {"journal": tmp_path / "run.db", "repeats": repeats}

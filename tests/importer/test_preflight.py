@@ -87,8 +87,11 @@ async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
     assert found.kinds["repeat"].first == [(5, "email: same address as line 2")]
     assert (found.sent, found.superseded, found.refused) == (3, 1, 2)
     found, refused = await preflight_of(rows, repeats="error")
-    assert next((row.line, str(error).partition(";")[0]) for row, error in refused) == (5, "email: same address as line 2")
-    assert (found.sent, found.refused, found.kinds) == (3, 3, {})
+    assert [(row.line, str(error).partition(";")[0]) for row, error in refused][:2] == [
+        (4, "email: same address as line 2"),
+        (5, "email: same address as line 2"),
+    ]
+    assert (found.sent, found.refused, found.kinds) == (2, 4, {})
     assert (found.find_number(3), found.find_number(99)) == (("line", 5), None)
     assert (await preflight_of(rows, "repeat=off"))[0].kinds == {}
 

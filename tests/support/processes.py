@@ -133,12 +133,16 @@ class Process:
                 later(ending.gap, interrupt)
 
     def rows(self, rows: Sequence[Any]) -> Iterator[Any]:
-        """Yield the rows, as an iterator of the caller does."""
+        """Yield the rows, as an iterator of the caller does that fills one dict again and again."""
+        members: dict[str, Any] = {}
         for index, row in enumerate(rows):
             self.at("pull", index)
             if self.way == "rows raise":
                 raise Left
-            yield row
+            if isinstance(row, dict):
+                members.clear()
+                members.update(row)
+            yield members if isinstance(row, dict) else row
 
     async def consider(self) -> bool:
         """Spend the caller's time on an outcome, and return whether the caller leaves the run.

@@ -32,10 +32,11 @@ class Identity:
 
     Attributes:
         workspace: Workspace id.
-        options: Options that determine the requests, as JSON values: `duplicates`, `campaign` and so on.
+        options: Options that determine the requests, as JSON values: `duplicates`, `campaign`, `spool` and so on.
         source: Name of the input, such as the path of a file; reports show it. A resumed run may use another name.
         fingerprint: Fingerprint of the whole input, such as a file's digest; `None` if unknown.
         mapping: Field codes by column name, if the input has columns. A resumed run may pass only some of the columns.
+        address: Address of the service, without user and password; `None` if unknown.
     """
 
     workspace: str
@@ -43,6 +44,7 @@ class Identity:
     source: str | None = None
     fingerprint: str | None = None
     mapping: Mapping[str, str] | None = None
+    address: str | None = None
 
 
 @attrs.frozen
@@ -85,6 +87,7 @@ class JournalReport(BulkReport):
         source: Name of the input; `None` if unknown.
         fingerprint: Fingerprint of the whole input; `None` if unknown.
         mapping: Field codes by column name; `None` if the input had no columns.
+        spooled: Number of rows of the input, if the journal stores all of them; otherwise `None`.
     """
 
     state: JournalState
@@ -96,6 +99,7 @@ class JournalReport(BulkReport):
     source: str | None
     fingerprint: str | None
     mapping: Mapping[str, str] | None = None
+    spooled: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values: first the values of `BulkReport`, then the additional values of the journal."""
@@ -129,6 +133,8 @@ def require_same_run(path: str, identity: Identity, recorded: Mapping[str, Any])
 
 
 def _describe_changes(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
+    if recorded["address"] != current["address"]:
+        yield _describe_change("base_url", recorded["address"], current["address"])
     if recorded["workspace"] != current["workspace"]:
         yield _describe_change("workspace", recorded["workspace"], current["workspace"])
     before, now = recorded["options"], current["options"]

@@ -43,10 +43,10 @@ class JournalWriter(Protocol):
         """True if every row of the input has an outcome."""
 
     @property
-    def is_settled(self) -> bool:
-        """True if nothing is left to do: the run is finished, and its input does not need to be checked for changes.
+    def has_same_input(self) -> bool:
+        """True if the input and the journal both have a fingerprint, which were compared when the journal was opened.
 
-        If false, the input of a finished run is compared with the marked rows of the journal.
+        If false, the rows of the input are compared with those of the journal.
         """
 
     @property

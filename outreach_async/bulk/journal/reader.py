@@ -226,6 +226,7 @@ def read_report(db: sqlite3.Connection) -> JournalReport:
         windows=require_windows(db, hwm),
         events=dict(sorted(Counter(kind for _, kind, _ in read_events(db, metadata["events"])).items())),
         **{name: identity[name] for name in ("workspace", "source", "fingerprint", "mapping")},
+        spooled=metadata["spooled"],
     )
 
 

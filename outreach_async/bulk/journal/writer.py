@@ -110,13 +110,9 @@ class DatabaseWriter:
         return self.state == "finished"
 
     @property
-    def is_settled(self) -> bool:
-        """True if nothing is left to do: the run is finished, and the input need not be compared with the marked rows.
-
-        The comparison is not needed if the whole input is in the spool. It is also not needed if the input and the journal both
-        have a fingerprint. These fingerprints were compared when the journal was opened.
-        """
-        return self.finished and (self.spooled is not None or None not in (self._fingerprint, self._identity.fingerprint))
+    def has_same_input(self) -> bool:
+        """True if the input and the journal both have a fingerprint, which were compared when the journal was opened."""
+        return None not in (self._fingerprint, self._identity.fingerprint)
 
     def create_counts(self) -> OutcomeCounts:
         """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
