@@ -99,9 +99,13 @@ Journals
 --------
 Each part has a journal, named after the part, in the folder that you pass. The journal records which rows were sent. If a worker
 dies, run its part again, on any machine that can access the same folder: the part resumes, rows that may have been sent are sent
-again, and their outcomes are uncertain. A finished part sends nothing and returns the same report. A journal of another plan is
-rejected, so use a new folder for a new plan. If a part runs twice at the same time, the second run fails, because the journal is
-in use. Run the part again, or ignore the failure.
+again, and their outcomes are uncertain. A finished part sends nothing and returns the same report. If a part runs twice at the
+same time, the second run fails, because the journal is in use. Run the part again, or ignore the failure.
+
+The folder belongs to one plan, which its first part records in `plan.json`. A part of another plan sends nothing, and raises
+`InvalidRequest`. Use a new folder for a new plan. If the new plan contains rows that the old one may have sent, because a file
+was added or changed, also pass `earlier="unknown"`. Otherwise, contacts that the old import created are reported as certainly
+`skipped`.
 
 Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
 the same time, the later run takes over the journal, and the earlier run stops with a `JournalError`.

@@ -259,6 +259,7 @@ class DaskImport:
     def __init__(self, cluster: Any, made: ImportPlan, arguments: Mapping[str, Any], limit: float | None) -> None:
         self._cluster = cluster
         self._plan = made
+        self._parts = made.parts
         self._arguments = arguments
         self._limit = limit
         self._client: distributed.Client | None = None
@@ -273,7 +274,7 @@ class DaskImport:
     def progress(self) -> DaskProgress:
         """The progress of the import, based on the reports that the iterator has returned so far."""
         return DaskProgress(
-            parts=len(self._plan.parts),
+            parts=len(self._parts),
             finished_parts=len(self._reports),
             rows=self._plan.rows,
             finished_rows=sum(report.rows for report in self._reports),
@@ -299,7 +300,7 @@ class DaskImport:
         except OSError as error:
             self._close()
             raise _suspend(f"the Dask scheduler cannot be reached ({type(error).__name__})") from None
-        for part in self._plan.parts:
+        for part in self._parts:
             self._submit(_Submission(part, 1))
         return self
 
@@ -414,7 +415,8 @@ def create_many(
         made: The plan.
         connection: Settings for the workers' connections to the service. `connection.concurrency` applies to each part.
         journal: URL of the journals, which every worker must be able to access: `s3://bucket/prefix`, or `file:///folder` if all
-            workers share the folder. Use a new URL for each plan, and the same URL to resume.
+            workers share the folder. Use a new URL for each plan, and the same URL to resume. If a new plan contains rows that an
+            earlier plan may have sent, also pass `earlier="unknown"`.
         rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
         earlier: `"known"` if the journals show every row that an earlier run may have sent. Pass `"unknown"` if parts may have
             run before, but their journals are lost or damaged.

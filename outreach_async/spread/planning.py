@@ -11,7 +11,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import attrs
 import msgspec
@@ -119,6 +119,7 @@ class Part:
         pieces: The pieces that the part reads, in the order of the input.
         repeated: True if the part contains the rows whose e-mail occurs more than once; false if it contains the other rows.
         options: The options of the import.
+        plan: Digest of the plan.
 
     Example:
         ```python
@@ -135,6 +136,7 @@ class Part:
     pieces: tuple[Piece, ...]
     repeated: bool
     options: SpreadOptions
+    plan: str
 
     @property
     def rows(self) -> int:
@@ -201,22 +203,28 @@ class Part:
             print([row.line for _, row in part.read_rows()])  # -> [2]
             ```
         """
-        for piece in self.pieces:
-            planned = self.files[piece.file]
-            for row in _select(self._read_piece(planned, piece), piece.mask, listed=self.repeated):
-                yield planned.location, row
+        return ((planned.location, row) for planned, row in planned_rows(self))
 
-    def _read_piece(self, planned: PlannedFile, piece: Piece) -> Iterator[Row]:
-        file = self.options.open(planned.location, planned.version)
-        if file.headers != planned.headers or piece.number >= len(pieces := file.split()):
-            raise changed_error(planned.location)
-        count = 0
-        for row in pieces[piece.number].rows(Columns(planned.headers, planned.codes)):
-            count += 1
-            yield row
-        require_version(planned.location, planned.version)
-        if count != piece.rows:
-            raise changed_error(planned.location)
+
+def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
+    """Yield the rows of a part in order, each with its file; see `Part.read_rows`."""
+    for piece in part.pieces:
+        planned = part.files[piece.file]
+        for row in _select(_read_piece(part.options, planned, piece), piece.mask, listed=part.repeated):
+            yield planned, row
+
+
+def _read_piece(options: SpreadOptions, planned: PlannedFile, piece: Piece) -> Iterator[Row]:
+    file = options.open(planned.location, planned.version)
+    if file.headers != planned.headers or piece.number >= len(pieces := file.split()):
+        raise changed_error(planned.location)
+    count = 0
+    for row in pieces[piece.number].rows(Columns(planned.headers, planned.codes)):
+        count += 1
+        yield row
+    require_version(planned.location, planned.version)
+    if count != piece.rows:
+        raise changed_error(planned.location)
 
 
 def _select(rows: Iterable[Row], mask: bytes, *, listed: bool) -> Iterator[Row]:
@@ -264,15 +272,16 @@ class ImportPlan:
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts, each with at least one row. No two parts share an e-mail, so parts can run in any order and concurrently."""
+        common: dict[str, Any] = {"options": self.options, "plan": blake2b(self.to_json(), digest_size=16).hexdigest()}
         parts = [
-            Part(f"{at:05}", (self.files[piece.file],), (attrs.evolve(piece, file=0),), repeated=False, options=self.options)
+            Part(f"{at:05}", (self.files[piece.file],), (attrs.evolve(piece, file=0),), repeated=False, **common)
             for at, piece in enumerate(self.pieces)
             if piece.rows > piece.repeated
         ]
         if pieces := [piece for piece in self.pieces if piece.repeated]:
             used = {at: index for index, at in enumerate(dict.fromkeys(piece.file for piece in pieces))}
             own = tuple(attrs.evolve(piece, file=used[piece.file]) for piece in pieces)
-            parts.append(Part(REPEATS_ID, tuple(self.files[at] for at in used), own, repeated=True, options=self.options))
+            parts.append(Part(REPEATS_ID, tuple(self.files[at] for at in used), own, repeated=True, **common))
         return tuple(parts)
 
     def to_json(self) -> bytes:

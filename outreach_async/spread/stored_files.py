@@ -142,6 +142,7 @@ def changed_error(location: str) -> InvalidRequest:
     """Return the error for a file that has changed since the import was planned."""
     return InvalidRequest(
         f"{location}: the file has changed since the import was planned; restore the file, or plan again and use new journals"
+        ' with earlier="unknown", because some rows may have been sent'
     )
 
 

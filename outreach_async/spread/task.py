@@ -6,21 +6,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import anyio
 import attrs
 
-from outreach_async.bulk.journal import Journal, ObjectJournal, journal_at
+from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.journal.identity import Earlier
-from outreach_async.bulk.journal.objects import is_url
 from outreach_async.bulk.outcomes import BulkReport
 from outreach_async.bulk.pipeline import Outcomes
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer.rejects import is_reject
 from outreach_async.shared_rate import Rate
+from outreach_async.spread.folder import journal_of, located, record_part
 from outreach_async.spread.planning import Part
 from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Transport
@@ -256,7 +255,8 @@ def import_part(
     Args:
         part: The part.
         journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`). Pass the same value
-            for all parts of a plan, on every worker. A missing folder is created, and each journal is named after its part.
+            for all parts of a plan, on every worker, and another one for another plan. A missing folder is created, and each
+            journal is named after its part.
         connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
         earlier: `"known"` if the journal shows every row that an earlier run may have sent. Pass `"unknown"` if the
             part may have run before, but its journal is lost or damaged.
@@ -309,9 +309,8 @@ def run_part(
     if not os.environ.get("OUTREACH_OWNER_KEY"):
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     part.require_unchanged()
-    record = _open_journal(part, journal)
-    if isinstance(record, Journal):
-        record.path.parent.mkdir(parents=True, exist_ok=True)
+    record_part(part, journal)
+    record = journal_of(part, journal)
     run = partial(_create_contacts, rate=rate, on_start=on_start)
     try:
         anyio.run(run, part, record, connection, earlier)
@@ -355,10 +354,8 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
         print([(row.line, row.status) for row in failed_rows(part, ".")])  # -> [(2, 'rejected')]
         ```
     """
-    rows = enumerate(part.read_rows())
-    for outcome in filter(is_reject, _open_journal(part, journal).outcomes()):
-        file, row = next(found for index, found in rows if index == outcome.index)
-        yield FailedRow(file, row.line, outcome.status.value, str(outcome.error or ""))
+    for outcome, file, row in located(part, filter(is_reject, journal_of(part, journal).outcomes())):
+        yield FailedRow(file.location, row.line, outcome.status.value, str(outcome.error or ""))
 
 
 def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
@@ -396,13 +393,6 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
 
 def _count_failed(report: BulkReport) -> int:
     return sum(report.outcomes[outcome] for outcome in FAILED_OUTCOMES) - report.repeats
-
-
-def _open_journal(part: Part, journal: str | os.PathLike[str]) -> Journal | ObjectJournal:
-    """Return the journal of a part. The journal has the fingerprint of the part, so a part of another plan cannot resume it."""
-    place = os.fspath(journal)
-    location = f"{place.rstrip('/')}/{part.id}" if is_url(place) else Path(place, f"{part.id}.db")
-    return journal_at(location, source=part.describe(), fingerprint=part.fingerprint())
 
 
 async def _create_contacts(

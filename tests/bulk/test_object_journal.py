@@ -8,8 +8,9 @@ import random
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ from typing import Any, cast
 import anyio
 import attrs
 import pytest
+from obstore.store import S3Store
 from support.journal import facts, run_to_end
 from support.s3 import SECRET, Fault, Proxy, environment, serve_s3
 from support.scenarios import KEY, SPACE
@@ -26,10 +28,11 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, wind
 
 from outreach_async import Journal, ObjectJournal, OutreachClient, RetryPolicy
 from outreach_async.bulk.journal import journal_at, journals_in
-from outreach_async.bulk.journal.objects import FolderObjects, encode_object, open_objects
+from outreach_async.bulk.journal.objects import FolderObjects, ObjectLog, StoredObjects, encode_object, open_objects
 from outreach_async.bulk.recording import JournalledThrottle
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake.fault_plan import Exchange
 from outreach_async.limiter import RateLimiter
 from outreach_async.transport.wire import Progress, Request, Response
 
@@ -69,9 +72,9 @@ def require_rows(journal: ObjectJournal, rows: int) -> None:
 class _SlowObjects(DictObjects):
     """Objects that take 20 ms each to write."""
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
         jump(0.02)
-        return super().create(name, content)
+        return super().create(name, content, after=after)
 
 
 class _RandomIds:
@@ -276,11 +279,11 @@ class Racing(DictObjects):
 
     race: Callable[[], object] | None = None
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
         race, self.race = self.race, None
         if race is not None:
             race()
-        return super().create(name, content)
+        return super().create(name, content, after=after)
 
 
 class TestRaces:
@@ -335,14 +338,57 @@ class TestRaces:
             assert len(objects.contents) == 2
 
 
+class Replacing(DictObjects):
+    """Objects in a store that ignores `If-None-Match`."""
+
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
+        super().create(name, content, after=after)
+        self.contents[name] = content
+        return True
+
+
+class Conflicting(DictObjects):
+    """Objects in a store that refuses some creates, because another create of the object is under way.
+
+    Attributes:
+        conflicts: The number of the next creates that are refused.
+    """
+
+    conflicts = 0
+
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
+        self.conflicts -= 1
+        return self.conflicts < 0 and super().create(name, content, after=after)
+
+
+class TestStores:
+    @pytest.mark.parametrize("earlier", ["known", "unknown"])
+    def test_a_store_that_replaces_objects_is_refused_before_a_row_is_sent(self, earlier: Any) -> None:
+        objects = Replacing()
+        for _ in range(2):
+            with pytest.raises(JournalError, match=r"the store replaced 0000-\d+, but it must refuse .*\(If-None-Match: \*\)"):
+                journal_in(objects).writer(IDENTITY, resume=True, earlier=earlier)
+
+    def test_a_conflict_with_another_create_is_retried(self) -> None:
+        objects, pauses = Conflicting(), list[float]()
+        log = ObjectLog(objects, URL, pauses.append)
+        objects.conflicts = 3
+        log.append([])
+        assert (len(pauses), list(objects.contents)) == (3, ["0000-0000000000"])
+        objects.conflicts = 100
+        with pytest.raises(OSError, match="0000-0000000001 cannot be written: the store reports a conflict"):
+            log.append([])
+        assert sum(pauses) < 10
+
+
 class Failing(DictObjects):
     """Objects that cannot be written, read or listed."""
 
     broken = ""
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
         self._fail("create")
-        return super().create(name, content)
+        return super().create(name, content, after=after)
 
     def read(self, name: str) -> bytes:
         self._fail("read")
@@ -498,6 +544,24 @@ class TestS3:
                 with pytest.raises(JournalError, match="another run has taken over the journal"):
                     writer.mark(window(0))
 
+    def test_a_conflict_is_neither_a_takeover_nor_an_error(self, proxy: Proxy) -> None:
+        objects = open_objects("s3://journals/conflict")
+        proxy.faults.append("conflict")
+        assert not objects.create("a", b"")
+        assert list(objects.names()) == []
+
+    def test_a_store_that_ignores_the_condition_is_refused(self, proxy: Proxy) -> None:
+        proxy.ignores_conditions = True
+        with pytest.raises(JournalError, match="the store replaced 0000-0000000000"):
+            ObjectJournal("s3://journals/replaced").writer(IDENTITY, resume=False)
+
+    def test_an_object_that_a_console_creates_for_a_folder_is_ignored(self, proxy: Proxy) -> None:
+        put = urllib.request.Request(f"http://127.0.0.1:{proxy.port}/journals/folder/", method="PUT")
+        put.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=id/20260101/us-east-1/s3/aws4_request, Signature=none")
+        urllib.request.urlopen(put).close()  # noqa: S310 - loopback
+        for objects in (open_objects("s3://journals/folder"), StoredObjects(S3Store("journals"), "folder")):
+            assert list(objects.names()) == []
+
     def test_errors_hold_no_secret(self, proxy: Proxy) -> None:
         journal = ObjectJournal("s3://journals/forbidden")
         proxy.faults.append("forbid")
@@ -525,6 +589,59 @@ class TestS3:
             journals_in("s3://nobody/june")
         with pytest.raises(FileNotFoundError):
             open_objects("s3://journals/x").read("missing")
+
+
+class _MovingFolder:
+    """A service that adds every contact. At one request, it removes the folder of the journal.
+
+    Args:
+        folder: The folder.
+        request: Number of the request.
+        empty: Whether an empty folder remains at the path, like the mount point of a file system that was unmounted.
+    """
+
+    def __init__(self, folder: Path, request: int, *, empty: bool) -> None:
+        self.fake = FakeService()
+        self.fake.add_workspace(SPACE)
+        self.fake.add_owner_key(SPACE, key=KEY)
+        self._folder = folder
+        self._left = request
+        self._empty = empty
+
+    def exchange(self, request: Request, /) -> Exchange:
+        self._left -= 1
+        if not self._left:
+            self._folder.rename(self._folder.with_name("away"))
+            if self._empty:
+                self._folder.mkdir()
+        return self.fake.exchange(request)
+
+    def restore(self) -> None:
+        with suppress(FileNotFoundError):
+            self._folder.rmdir()  # fails if the run wrote to it
+        self._folder.with_name("away").rename(self._folder)
+
+
+@virtual_time
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("request_number", [1, 50, 100])
+async def test_a_run_whose_folder_is_removed_stops_and_resumes_with_true_labels(
+    tmp_path: Path, request_number: int, empty: bool
+) -> None:
+    url, rows = f"file://{tmp_path}/journal", [{"email": f"user{index}@a.example"} for index in range(100)]
+    service = _MovingFolder(tmp_path / "journal", request_number, empty=empty)
+    client = OutreachClient(transport=FakeTransport(service), owner_key=KEY, workspace=SPACE)
+
+    async def create() -> None:
+        journal = ObjectJournal(url, inline=True, linger=0.0, clock=anyio.current_time)
+        await client.contacts.create_many(rows, concurrency=2, journal=journal, resume=True)
+
+    with pytest.raises(JournalError, match="the folder was removed, renamed or unmounted during the run; fix the cause"):
+        await create()
+    service.restore()
+    await create()
+    assert [outcome.index for outcome in ObjectJournal(url).outcomes() if outcome.possible == {"skipped"}] == []
+    assert ObjectJournal(url).report().rows == 100
 
 
 class _SlowRecorder:

@@ -124,16 +124,19 @@ def test_a_part_of_several_files_is_refused_if_the_last_one_has_changed(
     assert service.requests == 0
 
 
-def test_a_journal_of_another_plan_is_refused(
-    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
+@pytest.mark.parametrize("place", ["journals", "file://{}/journals", "memory://plans/{}"])
+def test_a_folder_with_the_journals_of_another_plan_is_refused(
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, place: str
 ) -> None:
-    made = numbered(made)
-    import_part(made.parts[0], tmp_path, connection)
-    path = Path(made.files[0].location)
-    path.write_text(path.read_text(encoding="utf-8").replace("bo@", "bob@"), encoding="utf-8")
+    """Add a file to the input after the part 00000 was imported. Its rows are repeated in the new file."""
+    made, folder = numbered(made), place.format(tmp_path)
+    import_part(made.parts[0], folder if "://" in folder else tmp_path / folder, connection)
+    other = tmp_path / "july.csv"
+    other.write_text(Path(made.files[0].location).read_text(encoding="utf-8"), encoding="utf-8")
     requests = service.requests
-    with pytest.raises(InvalidRequest, match=r"00000.db belongs to another run: the input has changed since the run began"):
-        import_part(plan([path]).parts[0], tmp_path, connection)
+    for part in plan([made.files[0].location, other]).parts:
+        with pytest.raises(InvalidRequest, match=r'belongs to another plan: .* use a new folder with earlier="unknown"'):
+            import_part(part, folder if "://" in folder else tmp_path / folder, connection)
     assert service.requests == requests
 
 

@@ -149,12 +149,12 @@ class DoomedObjects:
         self._inner = inner
         self._doom = doom
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
         """Create an object; return whether it was created."""
         first = not int(name.rpartition("-")[2])
         if first:
             self._doom.passes(Point.CREATING)
-        created = self._inner.create(name, content)
+        created = self._inner.create(name, content, after=after)
         if first:
             self._doom.passes(Point.CREATED)
         return created

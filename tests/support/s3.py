@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from support.s3_server import BUCKET
 
-Fault = Literal["pass", "drop the reply", "answer 503", "refuse with 503", "forbid"]
+Fault = Literal["pass", "drop the reply", "answer 503", "refuse with 503", "conflict", "forbid"]
 
 SECRET = "s3cr3t/k3y"
 
@@ -57,12 +57,14 @@ class Proxy:
         faults: The faults of the next PUTs.
         puts: The paths of the PUTs that arrived.
         forbids_reads: Whether all requests other than PUT are refused.
+        ignores_conditions: Whether a PUT replaces an existing object despite `If-None-Match`.
     """
 
     def __init__(self, upstream: int) -> None:
         self.faults: deque[Fault] = deque()
         self.puts: list[str] = []
         self.forbids_reads = False
+        self.ignores_conditions = False
         self._upstream = upstream
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -93,11 +95,15 @@ class Proxy:
         if fault == "refuse with 503":
             _reply(handler, 503, {}, b"<Error><Code>SlowDown</Code></Error>")
             return
+        if fault == "conflict":
+            _reply(handler, 409, {}, b"<Error><Code>ConditionalRequestConflict</Code></Error>")
+            return
         if fault == "forbid":
             _reply(handler, 403, {}, f"<Error><Code>AccessDenied</Code><Message>{SECRET}</Message></Error>".encode())
             return
         upstream = http.client.HTTPConnection("127.0.0.1", self._upstream, timeout=30)
-        upstream.request(handler.command, handler.path, body, dict(handler.headers))
+        headers = {k: v for k, v in handler.headers.items() if not (self.ignores_conditions and k.lower() == "if-none-match")}
+        upstream.request(handler.command, handler.path, body, headers)
         response = upstream.getresponse()
         content = response.read()
         upstream.close()

@@ -34,8 +34,13 @@ class DictObjects:
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
 
-    def create(self, name: str, content: bytes) -> bool:
-        return self.contents.setdefault(name, content) is content
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
+        if after is not None and after not in self.contents:
+            raise OSError("the objects were removed during the run")
+        if name in self.contents:
+            return False
+        self.contents[name] = content
+        return True
 
     def read(self, name: str) -> bytes:
         if name not in self.contents:
@@ -73,12 +78,12 @@ class _PassingObjects:
         self._writes = 0
         self.read, self.names = objects.read, objects.names
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
         begun = self._takeover.clock()
         self._writes += 1
         trouble = self._takeover.puts.get(self._writes)
         self._takeover.at("create", None)
-        created = trouble != "503" and self._objects.create(name, content)
+        created = trouble != "503" and self._objects.create(name, content, after=after)
         ours = created or (trouble != "503" and self._objects.read(name) == content)
         self._takeover.at("created", None)
         self.failed = self.failed or not ours or trouble in {"503", "503 after the write"}

@@ -24,7 +24,9 @@ sends only ten rows per second. Any machine can read the log and resume the run.
 
 All but `file://` need `pip install 'outreach_async[lake]'`. Credentials and endpoints come from the environment, such as
 `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` or `AZURE_STORAGE_ACCOUNT_NAME`; a URL that contains credentials is refused. Use a
-separate prefix for each journal.
+separate prefix for each journal. A store that ignores the condition of a write would let two runs share a journal. Each run
+therefore creates its first object twice, and raises JournalError if the store replaces it. A run creates a folder only with the
+first object of its journal. If the folder is later removed, renamed or unmounted, the run stops with JournalError.
 
 ```python
 import anyio

@@ -16,16 +16,16 @@ from __future__ import annotations
 import errno
 import os
 import re
-import tempfile
+import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from secrets import token_bytes
+from secrets import token_bytes, token_hex
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -42,6 +42,8 @@ SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _RETRY_SECONDS: Final = 60
 """Seconds for which a failing request to the store is retried. Meanwhile, the run sends no further rows."""
+_CONFLICT_PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds to wait after each create that the store refuses although the object does not exist."""
 _DETAILS: Final = (
     re.compile(r"HTTP error: ([a-z ]+)"),
     re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)"),
@@ -85,11 +87,17 @@ class Objects(Protocol):
         ```
     """
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
         """Create an object unless the name is taken, and return whether the object was created. A created object is durable.
 
         The result may be `False` although this call created the object. This happens if the response of the store is lost: the
         request is then sent again, and fails because the name is taken.
+
+        Args:
+            name: Name of the object.
+            content: Content of the object.
+            after: Name of an object that the storage contains; `None` for the first object. A folder is created for the first
+                object only. A folder without the object `after` was removed, renamed or unmounted, and is not written to.
         """
 
     def read(self, name: str) -> bytes:
@@ -193,7 +201,7 @@ class StoredObjects:
         self._store = store
         self._prefix = f"{prefix}/" if prefix else ""
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:  # noqa: ARG002 - a store needs no folder
         """Create an object unless the name is taken, and return whether the object was created; see `Objects`."""
         exceptions = self._obstore.exceptions
         taken = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
@@ -220,11 +228,12 @@ class StoredObjects:
         raise OSError(f"{name} cannot be read: {problem}")
 
     def names(self) -> Iterator[str]:
-        """Iterate over the names of all objects."""
+        """Iterate over the names of all objects. An object that a console creates to show the prefix as a folder is skipped."""
         problem = None
         try:
             for page in self._obstore.list(self._store, self._prefix or None):
-                yield from (entry["path"].removeprefix(self._prefix) for entry in page)
+                paths = (entry["path"] for entry in page)
+                yield from (path.removeprefix(self._prefix) for path in paths if path and f"{path}/" != self._prefix)
         except Exception as error:  # noqa: BLE001 - see `describe_problem`
             problem = describe_problem(error)
         if problem is not None:
@@ -251,29 +260,21 @@ class FolderObjects:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
         """Create an object unless the name is taken, and return whether the object was created; see `Objects`."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The file gets its final name only when it is complete and on the disk. Unlike a rename, a link never replaces a file.
-        descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", self._folder)
+        if after is None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # All calls use one descriptor: the path may come to lead to another folder at any moment, such as an empty mount point.
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(descriptor)
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                os.link(draft, self._folder / name)
-            except FileExistsError:
-                return False
-        finally:
-            with suppress(FileNotFoundError):
-                Path(draft).unlink()
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-        return True
+                if after is not None:
+                    os.stat(after, dir_fd=folder)
+                return _link_new(folder, name, content)
+            finally:
+                os.close(folder)
+        except FileNotFoundError:
+            raise OSError("the folder was removed, renamed or unmounted during the run") from None
 
     def read(self, name: str) -> bytes:
         """Return the content of an object; see `Objects`."""
@@ -292,6 +293,50 @@ class FolderObjects:
             return [entry.name for entry in os.scandir(self._folder) if entry.is_dir()]
         except FileNotFoundError:
             return []
+
+
+def _link_new(folder: int, name: str, content: bytes) -> bool:
+    """Create a file in the folder with this descriptor unless the name is taken. Return whether it was created."""
+    # The file gets its final name only when it is complete and on the disk. Unlike a rename, a link never replaces a file.
+    draft = f".outreach-{token_hex(8)}.tmp"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileExistsError:
+        return False
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
+    os.fsync(folder)
+    return True
+
+
+def create_or_read(
+    objects: Objects,
+    name: str,
+    content: bytes,
+    *,
+    after: str | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bytes:
+    """Create an object unless its name is taken. Return the content that is stored under the name.
+
+    A request whose response was lost is retried, and the retry finds the object. Only its content shows who created it.
+
+    Raises:
+        OSError: The object cannot be created or read.
+    """
+    for pause in _CONFLICT_PAUSES:
+        if objects.create(name, content, after=after):
+            return content
+        with suppress(FileNotFoundError):
+            return objects.read(name)
+        sleep(pause)  # S3 refuses a create with 409 while another one is under way, which may still fail
+    raise OSError(f"{name} cannot be written: the store reports a conflict with another write of this object")
 
 
 class TakenOverError(JournalError):
@@ -354,18 +399,22 @@ class ObjectLog:
     Args:
         objects: Storage of the objects.
         name: Name of the journal, for messages.
+        sleep: Function that waits for a number of seconds.
 
     Attributes:
         generation: Number of the generation.
         number: Number of the next object to read or write.
     """
 
-    def __init__(self, objects: Objects, name: str) -> None:
+    def __init__(self, objects: Objects, name: str, sleep: Callable[[float], None] = time.sleep) -> None:
         self.name = name
         self.generation = self.number = 0
         self._objects = objects
         self._end = 0
         self._previous = _NO_DIGEST
+        self._last: str | None = None
+        self._is_fenced = False
+        self._sleep = sleep
         self._writer = token_bytes(8)
 
     def find(self) -> bool:
@@ -390,7 +439,10 @@ class ObjectLog:
         if last[0] > self.generation:
             self._begin_generation(last[0])
         self._end = last[1] + 1
-        return last >= (0, 0)
+        if last < (0, 0):
+            return False
+        self._last = f"{last[0]:04}-{last[1]:010}"
+        return True
 
     def read(self) -> Iterator[list[list[Any]]]:
         """Read the objects that `find` has found, and yield the changes of each.
@@ -431,18 +483,34 @@ class ObjectLog:
 
         Raises:
             TakenOverError: Another run has written this object.
+            JournalError: The store replaces objects.
             OSError: The object cannot be written.
         """
         content = encode_object(self._writer, self.number, self._previous, changes)
         if not self._create(self.number, content):
             raise self._taken_over()
+        if not self._is_fenced:
+            self._require_fence(content)
         self._advance(content)
 
     def _create(self, number: int, content: bytes) -> bool:
         """Create an object unless the name is taken. Return whether the stored object contains `content`."""
         name = self._name_of(number)
-        # A request whose response was lost is retried, and the retry finds the object. Only the content shows who created it.
-        return self._objects.create(name, content) or self._objects.read(name) == content
+        if create_or_read(self._objects, name, content, after=self._last, sleep=self._sleep) != content:
+            return False
+        self._last = name
+        return True
+
+    def _require_fence(self, content: bytes) -> None:
+        """Check with the first object of this writer that the store refuses to create an object twice."""
+        name = self._name_of(self.number)
+        if self._objects.create(name, content, after=name):
+            raise JournalError(
+                f"journal {self.name}: the store replaced {name}, but it must refuse to create an object that exists"
+                " (If-None-Match: *), because otherwise two runs could use one journal; move the journal to another store,"
+                " such as S3"
+            )
+        self._is_fenced = True
 
     def _taken_over(self) -> TakenOverError:
         return TakenOverError(
