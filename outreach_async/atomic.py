@@ -8,9 +8,11 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Final
+from secrets import token_hex
+from tempfile import TemporaryFile
+from typing import BinaryIO, Final, cast
 
 _DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/(?:fd/)?(std(?:in|out|err)|(?<=fd/)[0-9]+)")
 _STANDARD_DESCRIPTORS: Final = {"stdin": "0", "stdout": "1", "stderr": "2"}
@@ -24,31 +26,37 @@ def parse_descriptor(path: str | os.PathLike[str]) -> int | None:
 
 
 @contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path to write to. When the block ends, replace the file at `path` with the temporary file.
+def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
+    """Yield a temporary file to write to, which can also be read. When the block ends, it replaces the file at `path`.
 
     If the block raises, the temporary file is deleted and the old file is kept. A symbolic link is kept, and its target is
-    replaced. An existing file keeps its permissions; other hard links to it keep the old contents. A pipe or a device is written
-    to directly. If `path` names a descriptor of this process, such as `/dev/stdout`, the temporary file is copied to it when the
-    block ends.
+    replaced. An existing file keeps its permissions; other hard links to it keep the old contents. If `path` is a pipe or a
+    device, or names a descriptor of this process, such as `/dev/stdout`, the content is copied to it when the block ends.
+
+    Args:
+        path: Path of the file.
+        private: Whether only the owner may read a file that does not exist yet. Otherwise the umask determines who may.
 
     Raises:
         OSError: The file cannot be written; an existing file is unchanged.
     """
     destination = Path(path)
-    if (descriptor := parse_descriptor(destination)) is not None:
-        with _copy_to_descriptor(descriptor) as draft:
-            yield draft
-        return
-    if destination.exists() and not destination.is_file():
-        yield destination
+    descriptor = parse_descriptor(destination)
+    if descriptor is not None or (destination.exists() and not destination.is_file()):
+        # A path such as /dev/stdout is not opened, because that would truncate the file that the descriptor is redirected to.
+        opened = destination.open("wb") if descriptor is None else os.fdopen(os.dup(descriptor), "wb")
+        with opened as stream, TemporaryFile() as copied:
+            yield cast("BinaryIO", copied)
+            copied.seek(0)
+            sys.stdout.flush()
+            shutil.copyfileobj(copied, stream)
         return
     target = Path(os.path.realpath(destination))
+    exists = target.exists()
     draft = _draft_path(target)
     try:
-        if exists := target.exists():
-            draft.touch(0o600)  # private until the file is complete, because the old file may be private
-        yield draft
+        with _create_draft(draft, private=private or exists) as file:  # an old file may be private
+            yield file
         if exists:
             shutil.copymode(target, draft)
         draft.replace(target)
@@ -57,45 +65,35 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Check that `atomic_path` can create its temporary file next to `path`. The temporary file is deleted again.
+    """Check that `atomic_file` can create its temporary file next to `path`. The temporary file is deleted again.
 
     Raises:
         OSError: The temporary file cannot be created.
     """
     draft = _draft_path(Path(os.path.realpath(path)))
-    try:
-        draft.touch(0o600)
-    finally:
-        draft.unlink(missing_ok=True)
+    _create_draft(draft, private=True).close()
+    draft.unlink()
 
 
 def _draft_path(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    """Return a path that nobody can predict, beside the target."""
+    return target.with_name(f".{target.name}.{token_hex(8)}.tmp")
 
 
-@contextmanager
-def _copy_to_descriptor(descriptor: int) -> Iterator[Path]:
-    """Yield a temporary path to write to. When the block ends, copy the file to a descriptor.
-
-    A path such as `/dev/stdout` is not opened, because that would truncate or replace the file that the descriptor is
-    redirected to.
-    """
-    with TemporaryDirectory() as folder:
-        draft = Path(folder) / "draft"
-        yield draft
-        sys.stdout.flush()
-        with draft.open("rb") as source, os.fdopen(os.dup(descriptor), "wb") as target:
-            shutil.copyfileobj(source, target)
+def _create_draft(path: Path, *, private: bool) -> BinaryIO:
+    """Create a file, but follow no link. Unlike `tempfile`, this can leave the permissions to the umask."""
+    opener = partial(os.open, mode=0o600 if private else 0o666)
+    return cast("BinaryIO", open(path, "x+b", opener=opener))  # Path.open has no opener
 
 
 def atomic_write(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file atomically, in UTF-8, with unchanged line endings; see `atomic_path`.
+    """Write a file atomically, in UTF-8, with unchanged line endings; see `atomic_file`.
 
     Control characters other than tabs and line endings are escaped as in JSON and TOML.
 
     Raises:
         OSError: The file cannot be written; an existing file is unchanged.
     """
-    with atomic_path(path) as draft:
+    with atomic_file(path) as draft:
         escaped = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-        draft.write_bytes(escaped.encode("utf-8", errors="backslashreplace"))  # a service may send lone surrogates
+        draft.write(escaped.encode("utf-8", errors="backslashreplace"))  # a service may send lone surrogates

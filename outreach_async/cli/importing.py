@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -44,8 +44,8 @@ from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for
 from outreach_async.importer.checks import CHECKS, CheckPolicy, Checks, Level
 from outreach_async.importer.mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
 from outreach_async.importer.preflight import OnRejected, Preflight, estimate_duration, run_preflight
-from outreach_async.importer.rejects import FindNumber, export_rejects, is_rejects_file, number_record
-from outreach_async.importer.source import STDIN
+from outreach_async.importer.rejects import FindNumber, export_rejects, is_rejects_file, number_record, rejects_of
+from outreach_async.importer.source import STDIN, InputChanged
 from outreach_async.importer.table import RowUnit
 from outreach_async.validation import require_id
 from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
@@ -77,6 +77,7 @@ class ImportJob:
         rate: Maximum number of requests per second, to estimate the duration; `None` if unknown.
         notes: Remarks to print before the run.
         spooled: Whether the rows are read from the journal, because standard input is empty. An earlier import stored them there.
+        fingerprint: Digest of the input file, computed before its rows are read; `None` for standard input.
     """
 
     file: File
@@ -96,6 +97,11 @@ class ImportJob:
     rate: float | None = None
     notes: tuple[str, ...] = ()
     spooled: bool = False
+    fingerprint: str | None = attrs.field(init=False)
+
+    @fingerprint.default
+    def _compute_fingerprint(self) -> str | None:
+        return None if self.file.path is None else self.file.fingerprint()
 
     @property
     def spools(self) -> bool:
@@ -121,8 +127,22 @@ class ImportJob:
         mapping = self.overrides if mapping is None else mapping
         if self.file.path is None:
             return journal_at(self.journal, source=self.file.name, mapping=mapping)
-        source, fingerprint = str(self.file.path.resolve()), self.file.fingerprint()
-        return journal_at(self.journal, source=source, fingerprint=fingerprint, mapping=mapping)
+        return journal_at(self.journal, source=str(self.file.path.resolve()), fingerprint=self.fingerprint, mapping=mapping)
+
+    @property
+    def stores_rows(self) -> bool:
+        """True if the journal stores all rows before the first one is sent, so that they are not read from the file again."""
+        return self.spools or (self.journal is not None and self.repeats in WHOLE_INPUT)
+
+    def find_content_change(self) -> InputChanged | None:
+        """Return an error that states how the bytes of the input file have changed; `None` if they are the same."""
+        if self.fingerprint is None:
+            return None
+        try:
+            self.file.source.require_content(self.fingerprint)
+        except InputChanged as error:
+            return error
+        return None
 
     def read_earlier_report(self) -> JournalReport | None:
         """Return the report of the run to resume; `None` if there is no such run.
@@ -229,13 +249,26 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
     return {column: code for column, code, _ in columns.decisions()}
 
 
+WriteReject: TypeAlias = Callable[[ContactOutcome], None]
+"""A function that writes an outcome to the rejects file if its row failed."""
+
+
 @contextmanager
 def _open_rejects(
-    path: Path | None, file: File, find_number: FindNumber = lambda _index: None
-) -> Iterator[Callable[[ContactOutcome], None]]:
-    """Open the rejects file, if `path` is given. Yield a function that writes an outcome to the file if its row failed.
+    path: Path | None,
+    file: File,
+    find_number: FindNumber = lambda _index: None,
+    complete: Callable[[RejectsFile], None] = lambda _rejects: None,
+) -> Iterator[WriteReject]:
+    """Open the rejects file, if `path` is given, and yield a function that writes to it.
 
     The file appears at its path when the `with` block ends, even if the block raises.
+
+    Args:
+        path: Path of the rejects file.
+        file: The input file.
+        find_number: Function that takes the index of a row and returns its number.
+        complete: Function that is called with the rejects file when the `with` block begins and when it ends.
 
     Raises:
         click.ClickException: The file cannot be written.
@@ -254,10 +287,14 @@ def _open_rejects(
     with files.explain_write_errors("--rejects", path):
         rejects.__enter__()
     try:
+        complete(rejects)
         yield write_reject
     finally:
         with files.explain_write_errors("--rejects", path):  # an error of the block is not an error of this file
-            rejects.__exit__(None, None, None)
+            try:
+                complete(rejects)
+            finally:
+                rejects.__exit__(None, None, None)
 
 
 async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: OnClose) -> int:
@@ -275,14 +312,20 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
     total = None if job.spooled else preflight.rows
     find_number = number_record if job.spools else preflight.find_number
     failed = FailedRows(screen, few, find_number)
-    # With a journal, the rejects file is written from the journal at the end of the run.
-    rejects = _open_rejects(None if job.journal else job.rejects, job.file, find_number)
     if_finished = "" if earlier is None or earlier.state != "finished" else _ALREADY_FINISHED.format(journal=job.journal)
-    with _print_counts_at_end(job, screen, total, if_finished, lambda report: closing(report, failed.failures)) as on_start:
+    end = _end_run(
+        job,
+        screen,
+        total=total,
+        find_number=find_number,
+        heading=if_finished,
+        closing=lambda report: closing(report, failed.failures),
+    )
+    with end as on_start:
         async with handle_interrupts(screen) as interrupts, _create_run(client, job, rows, total, mapping) as outcomes:
-            on_start(outcomes)
+            write_reject = on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
-            with failed, show_progress("Importing", total) as show, rejects as write_reject:
+            with failed, show_progress("Importing", total) as show:
                 interrupts.group.start_soon(follow_progress, lambda: outcomes.progress, show, screen.warn)
                 async for outcome in outcomes:
                     failed.add(outcome)
@@ -324,37 +367,102 @@ _ALREADY_FINISHED: Final = "The run in {journal} had already finished, so nothin
 
 
 @contextmanager
-def _print_counts_at_end(
-    job: ImportJob, screen: Screen, total: int | None, heading: str, closing: Callable[[BulkReport], None]
-) -> Iterator[Callable[[Outcomes], None]]:
+def _end_run(
+    job: ImportJob,
+    screen: Screen,
+    *,
+    total: int | None,
+    find_number: FindNumber,
+    heading: str,
+    closing: Callable[[BulkReport], None],
+) -> Iterator[Callable[[Outcomes], WriteReject]]:
     """Yield a function to call when the run has started. At the end of the `with` block, print the number of rows by outcome.
 
-    The numbers are printed even if the block raises. For a resumed run, they include the rows that were processed earlier.
+    The rejects are completed and the numbers are printed even if the block raises. For a resumed run, both include the rows that
+    were processed earlier. Last, the input file is compared with the file that was opened.
 
     Args:
         job: The import.
         screen: Screen to print on.
         total: Number of rows of the input; `None` if unknown.
+        find_number: Function that takes the index of a row and returns its number.
         heading: Line to print before the numbers; empty for none.
         closing: Function to call with the final report.
+
+    Raises:
+        InputChanged: The file has changed, or another file has replaced it. The message states what was sent.
     """
     started: list[Outcomes] = []
+    reports: list[BulkReport] = []
+    change: InputChanged | None = None
+
+    def complete(rejects: RejectsFile) -> None:
+        # The journal also has the failed rows of earlier processes, but only the file has their cells. They are written before
+        # the first row is sent. If the file changes later, the rows that fail in this process follow as they were sent.
+        if job.journal is not None and change is None:
+            rejects.clear()
+            for row in rejects_of(job.file, journal_at(job.journal).outcomes(), job.unit):
+                rejects.add(row)
+
+    with ExitStack() as rejects:
+
+        def start(outcomes: Outcomes) -> WriteReject:
+            started.append(outcomes)
+            path = None if job.stores_rows else job.rejects
+            return rejects.enter_context(_open_rejects(path, job.file, find_number, complete))
+
+        try:
+            yield start
+        except InputChanged as error:  # raised below, with what was sent
+            change = error
+        finally:
+            for outcomes in started:
+                change = change or job.find_content_change()
+                rejects.close()
+                reports.append(report := _read_final_report(job, outcomes, change))
+                if heading:
+                    screen.print_line(heading)
+                print_report(screen, report, total, job.journal, job.file.path)
+                closing(report)
+    for report in reports:
+        _require_same_file(job, report, change)
+
+
+def _read_final_report(job: ImportJob, outcomes: Outcomes, change: InputChanged | None) -> BulkReport:
+    """Return the numbers of the whole run. If the journal stores the rows, also write the rejects file."""
+    if job.journal is None:
+        return outcomes.report
+    journal = journal_at(job.journal)
+    if job.stores_rows and job.rejects is not None:
+        with files.explain_write_errors("--rejects", job.rejects):
+            export_rejects(job.rejects, None if job.spooled or change else job.file, journal, job.unit)
+    recorded = journal.report()
+    return BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
+
+
+def _require_same_file(job: ImportJob, report: BulkReport, change: InputChanged | None) -> None:
+    """Check that the input file is still the one that was opened.
+
+    Args:
+        job: The import.
+        report: The number of rows by outcome.
+        change: The change of the file's content; `None` if it is the same.
+
+    Raises:
+        InputChanged: The file has changed, or another file has replaced it.
+    """
+    journal = "" if job.journal is None else " with another --journal and --earlier unknown"
     try:
-        yield started.append
-    finally:
-        for outcomes in started:
-            report = outcomes.report
-            if job.journal is not None:
-                journal = journal_at(job.journal)
-                recorded = journal.report()
-                report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
-                if job.rejects is not None:
-                    with files.explain_write_errors("--rejects", job.rejects):
-                        export_rejects(job.rejects, None if job.spooled else job.file, journal, job.unit)
-            if heading:
-                screen.print_line(heading)
-            print_report(screen, report, total, job.journal, job.file.path)
-            closing(report)
+        if change is not None:
+            raise change
+        job.file.source.require_path()
+    except InputChanged as error:
+        outcomes = ", ".join(f"{count:,} {outcome.value}" for outcome, count in report.outcomes.items() if count)
+        sent = f"rows of the file that was opened have outcomes: {outcomes or 'none'}"
+        remedy = "import the new file" if change is None else "import a copy that no program changes"
+        told = InputChanged(f"{error.what}; {sent}", remedy + journal)
+        told.maybe_sent = told.maybe_applied = report.rows > 0
+        raise told from None
 
 
 def _create_run(

@@ -175,7 +175,7 @@ def exit_code(error: BaseException) -> int:
             return NOT_ALLOWED
         case OutreachError() if is_refusal(error):
             return REFUSED
-        case OutreachError() if not isinstance(error, InvalidRequest):  # a retry may succeed, so this is not a refusal
+        case OutreachError() if error.maybe_sent or not isinstance(error, InvalidRequest):  # no wrong usage: rows may be missing
             return INCOMPLETE
         case _:  # click's own errors, an address that cannot be bound, a file that cannot be read
             return USAGE

@@ -41,6 +41,9 @@ size of the file. Save such a sheet as CSV: a CSV file may have any number of ro
 131,072 characters and a row of more than 1 MiB. macOS does not enforce a memory limit, so the process checks its own memory
 every 10 ms. In an async program, open a large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
 
+A file is opened once. If another file replaces it at its path, all later reads return the bytes of the file that was opened. If
+its bytes change, every later read raises `InvalidRequest`, so rows of two versions are never mixed; call `open_file` again.
+
 A row is a mapping that `create_many` accepts, with the additional attributes `line` and `cells`. A line that does not match the
 header also becomes a row, with a `fault`: `create_many` reports the row as `rejected`, with the fault as its error.
 

@@ -12,13 +12,14 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 import attrs
 
-from outreach_async.atomic import atomic_path
+from outreach_async.atomic import atomic_file
 from outreach_async.bulk.journal import JournalReader
 from outreach_async.bulk.outcomes import ContactOutcome, is_superseded
 from outreach_async.bulk.rows import rejection_message
@@ -67,6 +68,8 @@ class Reject:
 class RejectsFile:
     """A CSV file of failed rows, in UTF-8. The file appears at its path when the `with` block ends, even after an exception.
 
+    Only its owner can read a new file; an existing file keeps its permissions.
+
     Cells that a spreadsheet would run as a formula start with an apostrophe, and control characters other than newline and tab
     are escaped. An import of the file reverses both changes.
 
@@ -102,13 +105,29 @@ class RejectsFile:
             OSError: The file cannot be written.
         """
         with ExitStack() as stack:
-            draft = stack.enter_context(atomic_path(self._path))
+            draft = stack.enter_context(atomic_file(self._path, private=True))
             # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
-            file = stack.enter_context(draft.open("w", encoding="utf-8", errors="backslashreplace", newline=""))
-            self._writer = csv.writer(file)
-            self._writer.writerow([*map(escape_formula, self._headers), *REASONS])
+            self._text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
+            stack.callback(self._text.detach)  # writes what is buffered, and leaves the file open
+            self.clear()
             self._exit_stack = stack.pop_all()
         return self
+
+    def clear(self) -> None:
+        """Remove the rows that were written, but not the header.
+
+        Example:
+            ```python
+            with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
+                rejects.clear()
+            print(Path("rejects.csv").read_text().splitlines())  # -> ['E-mail,_row,_code,_field,_message']
+            ```
+        """
+        self._text.seek(0)
+        self._text.truncate()
+        self.rows = 0
+        self._writer = csv.writer(self._text)
+        self._writer.writerow([*map(escape_formula, self._headers), *REASONS])
 
     def add(self, reject: Reject) -> None:
         """Write a failed row to the file.

@@ -9,15 +9,17 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import os
 import sys
 import tempfile
 import zlib
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from hashlib import blake2b
 from importlib.util import find_spec
 from io import IncrementalNewlineDecoder, TextIOWrapper
 from pathlib import Path
+from stat import S_ISREG
 from threading import Lock
 from typing import BinaryIO, Final, Protocol, TypeAlias, cast
 from weakref import finalize
@@ -47,7 +49,7 @@ FileInput: TypeAlias = str | Path | BinaryStream
 
 
 class StoredBytes(Protocol):
-    """Bytes of an input that has no file path, such as a copy of a stream. The bytes can be read any number of times."""
+    """Bytes of an input, such as a copy of a stream. The bytes can be read any number of times."""
 
     def open(self) -> BinaryIO:
         """Return a reader that begins at the start of the bytes and has its own position."""
@@ -56,19 +58,25 @@ class StoredBytes(Protocol):
         """Return a context manager that provides a file descriptor with which another process can read the bytes."""
 
 
-class StreamCopy:
-    """A copy of a stream in an unnamed temporary file. The file is removed when the process exits, even after a crash.
+class InputChanged(InvalidRequest):
+    """Raised when an input file changed after it was opened.
 
-    Args:
-        stream: The stream, read to its end; `None` for an empty file that another process will fill.
+    Attributes:
+        what: The name of the file and the change, without a remedy.
     """
 
-    def __init__(self, stream: BinaryStream | None = None) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object
-        finalize(self, self._file.close)
+    def __init__(self, what: str, remedy: str = "read a copy that no program changes") -> None:
+        super().__init__(f"{what}; {remedy}")
+        self.what = what
+
+
+class SharedFile:
+    """An open file that can be read any number of times. It is closed when this object is deleted."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        finalize(self, file.close)
         self._lock = Lock()  # readers share the file position, so each seeks and reads under the lock
-        while stream is not None and (block := stream.read(_BLOCK_SIZE)):
-            self._file.write(block)
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
@@ -82,24 +90,68 @@ class StreamCopy:
             yield self._file.fileno()
 
     def open(self) -> BinaryIO:
-        """Return a reader that begins at the start of the copy and has its own position."""
-        return io.BufferedReader(_StreamCopyReader(self))
+        """Return a reader that begins at the start of the file and has its own position."""
+        return io.BufferedReader(_SharedFileReader(self))
 
     def read_at(self, position: int, buffer: memoryview) -> int:
         """Read bytes at a position into a buffer, and return the number of bytes, as `readinto` does."""
         with self._lock:
             self._file.seek(position)
-            return self._file.readinto(buffer)
+            return self._file.readinto(buffer)  # type: ignore[attr-defined,no-any-return]  # typeshed's BinaryIO lacks it
 
     def size(self) -> int:
-        """Return the size of the copy in bytes."""
+        """Return the size of the file in bytes."""
         with self._lock:
             return self._file.seek(0, io.SEEK_END)
 
 
-class _StreamCopyReader(io.RawIOBase):
-    def __init__(self, copy: StreamCopy) -> None:
-        self._copy = copy
+class StreamCopy(SharedFile):
+    """A copy of a stream in an unnamed temporary file. The file is removed when the process exits, even after a crash.
+
+    Args:
+        stream: The stream, read to its end; `None` for an empty file that another process will fill.
+    """
+
+    def __init__(self, stream: BinaryStream | None = None) -> None:
+        super().__init__(cast("BinaryIO", tempfile.TemporaryFile()))  # noqa: SIM115 - it lives as long as this object
+        while stream is not None and (block := stream.read(_BLOCK_SIZE)):
+            self._file.write(block)
+
+
+class _InputFile(SharedFile):
+    """A file of the caller. Every read fails after the file has changed, so that rows of two versions are never mixed."""
+
+    def __init__(self, name: str, file: BinaryIO) -> None:
+        super().__init__(file)
+        self._name = name
+        self._opened = os.fstat(file.fileno())
+
+    @contextmanager
+    def lend_descriptor(self) -> Iterator[int]:
+        with super().lend_descriptor() as descriptor:
+            yield descriptor
+        self._require_unchanged()
+
+    def read_at(self, position: int, buffer: memoryview) -> int:
+        count = super().read_at(position, buffer)
+        self._require_unchanged()  # after the read: a write updates the time of the file before its bytes can be read
+        return count
+
+    def _require_unchanged(self) -> None:
+        before, now = self._opened, os.fstat(self._file.fileno())
+        if before.st_size != now.st_size:
+            raise _changed_error(self._name, f"it had {before.st_size:,} bytes, and has {now.st_size:,}")
+        if before.st_mtime_ns != now.st_mtime_ns:
+            raise _changed_error(self._name, "its modification time is another")
+
+
+def _changed_error(name: str, how: str) -> InputChanged:
+    return InputChanged(f"{name}: the file changed after it was opened: {how}")
+
+
+class _SharedFileReader(io.RawIOBase):
+    def __init__(self, file: SharedFile) -> None:
+        self._file = file
         self._position = 0
 
     def readable(self) -> bool:
@@ -109,18 +161,18 @@ class _StreamCopyReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # a BufferedReader passes no other buffer
-        count = self._copy.read_at(self._position, buffer)
+        count = self._file.read_at(self._position, buffer)
         self._position += count
         return count
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._copy.size()}[whence]
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size()}[whence]
         return self._position
 
 
 @attrs.frozen
 class ByteSource:
-    """The bytes of an input, which can be read any number of times.
+    """The bytes of an input, which can be read any number of times. A file is opened once, so all reads see the same file.
 
     Attributes:
         name: Name of the file in messages.
@@ -131,7 +183,7 @@ class ByteSource:
     name: str
     path: Path | None
     is_gzip: bool
-    _stored: StoredBytes | None = None
+    _stored: StoredBytes
 
     @classmethod
     def of(cls, file: FileInput) -> ByteSource:
@@ -147,10 +199,12 @@ class ByteSource:
         path = Path(file)
         if path.is_dir():
             raise InvalidRequest(f"{path}: expected a file, got a folder; pass the path of a file")
-        with translate_read_errors(str(path)), path.open("rb") as opened:
-            if not path.is_file():
-                return cls._from_stream(opened, str(path))
-            return cls(str(path), path, opened.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC)
+        with translate_read_errors(str(path)):
+            opened = path.open("rb", buffering=0)  # the readers have buffers
+            if S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return cls.of_stored(str(path), _InputFile(str(path), cast("BinaryIO", opened)), path)
+            with opened:
+                return cls._from_stream(cast("BinaryStream", opened), str(path))
 
     @classmethod
     def _from_stream(cls, stream: BinaryStream, name: str) -> ByteSource:
@@ -158,18 +212,19 @@ class ByteSource:
             return cls.of_stored(name, StreamCopy(stream))
 
     @classmethod
-    def of_stored(cls, name: str, stored: StoredBytes) -> ByteSource:
-        """Create a source from bytes that have no file path.
+    def of_stored(cls, name: str, stored: StoredBytes, path: Path | None = None) -> ByteSource:
+        """Create a source from stored bytes.
 
         Args:
             name: Name of the input in messages.
             stored: The bytes.
+            path: Path of the file; `None` for bytes that are stored elsewhere.
 
         Raises:
             InvalidRequest: The bytes cannot be read.
         """
         with translate_read_errors(name), stored.open() as file:
-            return cls(name, None, file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC, stored)
+            return cls(name, path, file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC, stored)
 
     @contextmanager
     def open_raw(self) -> Iterator[BinaryIO]:
@@ -178,8 +233,7 @@ class ByteSource:
         Raises:
             InvalidRequest: The bytes cannot be read.
         """
-        stored = self._stored
-        with translate_read_errors(self.name), stored.open() if stored else cast("Path", self.path).open("rb") as file:
+        with translate_read_errors(self.name), self._stored.open() as file:
             yield file
 
     @contextmanager
@@ -201,12 +255,8 @@ class ByteSource:
         Raises:
             InvalidRequest: The bytes cannot be read.
         """
-        if self._stored is not None:
-            with self._stored.lend_descriptor() as descriptor:
-                yield descriptor
-            return
-        with self.open_raw() as file:
-            yield file.fileno()
+        with translate_read_errors(self.name), self._stored.lend_descriptor() as descriptor:
+            yield descriptor
 
     def fingerprint(self) -> str:
         """Return a digest of the bytes as stored, without decompressing them.
@@ -219,6 +269,28 @@ class ByteSource:
             while block := file.read(_BLOCK_SIZE):
                 digest.update(block)
             return digest.hexdigest()
+
+    def require_content(self, fingerprint: str) -> None:
+        """Check that the bytes still have an earlier fingerprint, even if a program changed them and restored their time.
+
+        Raises:
+            InputChanged: The bytes differ.
+            InvalidRequest: The bytes cannot be read.
+        """
+        if self.fingerprint() != fingerprint:
+            raise _changed_error(self.name, "its content is another")
+
+    def require_path(self) -> None:
+        """Check that no other file has replaced the file. A file that was only moved or deleted is not replaced.
+
+        Raises:
+            InputChanged: Another file now has the path, or the file that was opened has changed.
+        """
+        with self.lend_descriptor() as descriptor:
+            opened = os.fstat(descriptor)
+        with suppress(OSError):
+            if self.path is not None and not os.path.samestat(self.path.stat(), opened):
+                raise InputChanged(f"{self.name}: another file has replaced the file that was opened")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.atomic import atomic_path, atomic_write
+from outreach_async.atomic import _create_draft, atomic_file, atomic_write
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="links, permissions and pipes are POSIX's")
 
@@ -45,18 +45,11 @@ def test_a_reader_of_the_old_file_is_not_disturbed_by_a_new_one(path: Path) -> N
     assert beside(path) == []
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one(path: Path) -> None:
-    path.with_name(f".report.txt.{os.getpid()}.tmp").mkdir()
-    with pytest.raises(OSError, match="tmp"):
-        atomic_write(path, "new")
-    assert path.read_text(encoding="utf-8") == "old"
-
-
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_block_that_raises_leaves_the_old_file_and_no_draft(path: Path, error: type[BaseException]) -> None:
     def write() -> None:
-        with atomic_path(path) as draft:
-            draft.write_text("half", encoding="utf-8")
+        with atomic_file(path) as draft:
+            draft.write(b"half")
             raise error
 
     with pytest.raises(error):
@@ -67,8 +60,8 @@ def test_a_block_that_raises_leaves_the_old_file_and_no_draft(path: Path, error:
 
 def test_a_new_file_does_not_exist_until_the_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "new.txt"
-    with atomic_path(path) as draft:
-        draft.write_text("new", encoding="utf-8")
+    with atomic_file(path) as draft:
+        draft.write(b"new")
         assert not path.exists()
     assert path.read_text(encoding="utf-8") == "new"
     assert beside(path) == []
@@ -85,9 +78,9 @@ def test_a_folder_at_the_path_is_kept_and_no_draft_is_left(tmp_path: Path) -> No
 @on_posix
 def test_a_file_keeps_its_permissions_and_its_draft_is_private(path: Path) -> None:
     path.chmod(0o640)
-    with atomic_path(path) as draft:
-        draft.write_text("new", encoding="utf-8")
-        assert mode(draft) == 0o600
+    with atomic_file(path):
+        (draft,) = beside(path)
+        assert mode(path.with_name(draft)) == 0o600
     assert mode(path) == 0o640
 
 
@@ -96,6 +89,39 @@ def test_a_new_file_has_the_default_permissions(tmp_path: Path) -> None:
     (tmp_path / "any").touch()
     atomic_write(tmp_path / "new", "text")
     assert mode(tmp_path / "new") == mode(tmp_path / "any")
+
+
+@on_posix
+def test_only_the_owner_can_read_a_new_private_file(tmp_path: Path) -> None:
+    with atomic_file(tmp_path / "new", private=True):
+        pass
+    assert mode(tmp_path / "new") == 0o600
+
+
+def test_threads_that_write_one_file_do_not_share_a_draft(path: Path) -> None:
+    with atomic_file(path) as one, atomic_file(path) as other:
+        one.write(b"one")
+        other.write(b"other")
+        assert len(beside(path)) == 2
+    assert path.read_text(encoding="utf-8") == "one"
+    assert beside(path) == []
+
+
+def test_the_name_of_a_draft_cannot_be_predicted(path: Path) -> None:
+    def draft() -> str:
+        with atomic_file(path):
+            return beside(path)[0]
+
+    assert len({draft() for _ in range(9)}) == 9
+
+
+@on_posix
+def test_a_draft_follows_no_link(path: Path) -> None:
+    trap = path.with_name("trap")
+    trap.symlink_to(path)
+    with pytest.raises(FileExistsError):
+        _create_draft(trap, private=True)
+    assert path.read_text(encoding="utf-8") == "old"
 
 
 @on_posix

@@ -196,12 +196,46 @@ def test_binary_formats_are_not_read_from_gzip(content: bytes) -> None:
     assert "expected csv or jsonl in a gzip file, got " in refusal(gzip.compress(content, mtime=0))
 
 
-def test_a_missing_file_is_an_error_of_the_caller(tmp_path: Path) -> None:
-    file = open_file(path := saved(tmp_path / "people.csv", CSV))
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_that_was_replaced_or_deleted_is_read_as_it_was_opened(tmp_path: Path, kind: str) -> None:
+    file = open_file(path := saved(tmp_path / f"people.{kind}", CONTENTS[kind]))
+    before = (list(file.records()), file.fingerprint())
+    saved(tmp_path / "other", CONTENTS["csv"] * 2).replace(path)
+    assert (list(file.records()), file.fingerprint()) == before
     path.unlink()
+    assert (list(file.records()), file.fingerprint()) == before
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_file_that_changed_is_not_read_any_further(tmp_path: Path, kind: str) -> None:
+    file = open_file(path := saved(tmp_path / f"people.{kind}", CONTENTS[kind]))
+    with path.open("ab") as writer:
+        writer.write(b"x")
     for read_again in (file.count, file.fingerprint):
-        with pytest.raises(InvalidRequest, match=r"people\.csv: No such file"):
+        with pytest.raises(
+            InvalidRequest, match=rf"people\.{kind}: the file changed after it was opened: it had .* bytes, and has"
+        ):
             read_again()
+
+
+def test_a_file_whose_time_changed_is_not_read_any_further(tmp_path: Path) -> None:
+    file = open_file(path := saved(tmp_path / "people.csv", CSV))
+    os.utime(path, (0, 0))
+    with pytest.raises(
+        InvalidRequest, match=r"people\.csv: the file changed after it was opened: its modification time is another"
+    ):
+        file.count()
+
+
+def test_a_file_that_changes_while_another_process_reads_it_is_refused(tmp_path: Path) -> None:
+    source = ByteSource.of(path := saved(tmp_path / "people.xlsx", XLSX))
+
+    def change() -> None:
+        with source.lend_descriptor():
+            os.utime(path, (0, 0))
+
+    with pytest.raises(InvalidRequest, match="the file changed"):
+        change()
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import attrs
@@ -117,6 +118,16 @@ def test_a_lone_surrogate_in_a_message_of_the_service_can_be_written(tmp_path: P
     with RejectsFile(path, ["email"]) as file:
         file.add(reject(2, ["a@a.example"], rejected(answered("no \ud800"))))
     assert rb"no \ud800" in path.read_bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions are POSIX's")
+def test_only_the_owner_can_read_a_new_rejects_file(tmp_path: Path) -> None:
+    for path, mode in (tmp_path / "new.csv", 0o600), (tmp_path / "shared.csv", 0o644):
+        if mode != 0o600:
+            path.touch(mode)
+        with RejectsFile(path, ["email"]):
+            pass
+        assert path.stat().st_mode & 0o777 == mode
 
 
 def test_a_rejects_file_gets_its_name_even_if_the_import_fails(tmp_path: Path) -> None:

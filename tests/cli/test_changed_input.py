@@ -1,0 +1,152 @@
+"""Imports whose input file changes while they run."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli import Ended, Shell, Watched, connection_options, save_contacts, serve_in_thread
+
+from outreach_async.fake import FakeService
+from outreach_async.fake.faults import ok, status
+
+pytestmark = pytest.mark.covers
+
+ROWS = 40
+
+
+def people(prefix: str) -> str:
+    """Return a CSV file that is much longer than what a reader takes at once."""
+    return "email,ignored\n" + "".join(f"{prefix}{at:02}@a.example,{'x' * 2000}\n" for at in range(ROWS))
+
+
+def replace(path: str) -> None:
+    """Rename another file over the input."""
+    Path(path + ".new").write_text(people("other"), encoding="utf-8")
+    Path(path + ".new").replace(path)
+
+
+def rewrite(path: str) -> None:
+    """Write other rows into the input, which stays the same file of the same size."""
+    with Path(path).open("r+", encoding="utf-8") as file:
+        file.write(people("later"))
+
+
+def append(path: str) -> None:
+    """Add a row, as a program does that still writes the file."""
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write("new00@a.example\n")
+
+
+def rewrite_unnoticed(path: str) -> None:
+    """Write other rows into the input, and restore its modification time."""
+    facts = Path(path).stat()
+    rewrite(path)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+CHANGES = (replace, rewrite, rewrite_unnoticed)
+
+
+@pytest.fixture
+def run(shell: Shell, service: FakeService, tmp_path: Path) -> Callable[..., Ended]:
+    """Return a function that imports 40 rows, of which every fourth fails, and changes the file at the tenth request."""
+
+    def import_changed(change: Callable[[str], Any], *arguments: str, at: int = 10) -> Ended:
+        path = save_contacts(tmp_path, people("first"))
+        for _ in range(ROWS // 4):
+            service.faults.script("create_contact", *[ok] * 3, status(422))
+        with serve_in_thread(Watched(service, at, lambda: change(path))) as url:
+            return shell("import", path, *connection_options(url), "--map", "ignored=ignore", "--concurrency", "1", *arguments)
+
+    return import_changed
+
+
+def emails(service: FakeService) -> set[str]:
+    return {contact["email"] for contact in service.contacts("space_1")}
+
+
+def asked(service: FakeService) -> list[str]:
+    return [request.json["email"] for request in service.requests if request.json]
+
+
+def rejected(path: Path) -> list[str]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [row["email"] for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize("journal", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_rows_and_rejects_come_from_the_file_that_was_opened(
+    run: Callable[..., Ended], service: FakeService, tmp_path: Path, change: Callable[[str], Any], journal: bool
+) -> None:
+    rejects = tmp_path / "rejects.csv"
+    ended = run(change, "--rejects", str(rejects), *(("--journal", str(tmp_path / "run.db")) if journal else ()))
+    if change is not rewrite_unnoticed:  # no reader can notice this change before the content is compared at the end
+        assert {email[:5] for email in asked(service)} == {"first"}
+    assert rejected(rejects) == [email for email in asked(service) if email not in emails(service)] != []
+    count = len(emails(service))
+    assert (ended.code, f"have outcomes: {count} added, {len(rejected(rejects))} rejected; import" in ended.err) == (3, True)
+
+
+def test_a_file_that_replaces_the_input_does_not_end_the_run(run: Callable[..., Ended], service: FakeService) -> None:
+    ended = run(replace)
+    assert len(asked(service)) == ROWS
+    assert ": another file has replaced the file that was opened; " in ended.err
+    assert ended.err.endswith("; import the new file\n")
+
+
+@pytest.mark.parametrize("change", [os.unlink, lambda path: Path(path).rename(path + ".done")])
+def test_a_file_may_be_moved_or_deleted_while_it_is_imported(
+    run: Callable[..., Ended], service: FakeService, tmp_path: Path, change: Callable[[str], Any]
+) -> None:
+    ended = run(change, "--journal", str(tmp_path / "run.db"), "--rejects", str(tmp_path / "rejects.csv"))
+    assert (ended.code, ended.err, len(asked(service))) == (3, "", ROWS)
+    assert len(rejected(tmp_path / "rejects.csv")) == ROWS // 4
+
+
+def test_a_file_that_grows_is_not_imported_any_further(run: Callable[..., Ended], service: FakeService) -> None:
+    size = len(people("first"))
+    ended = run(append)
+    assert len(asked(service)) < ROWS
+    assert f": the file changed after it was opened: it had {size:,} bytes, and has {size + 16:,}; " in ended.err
+    assert ended.err.endswith("; import a copy that no program changes\n")
+
+
+def test_the_remedy_for_a_changed_file_imports_every_row_and_counts_no_earlier_row_as_skipped_for_certain(
+    run: Callable[..., Ended], shell: Shell, service: FakeService, tmp_path: Path
+) -> None:
+    ended = run(append, "--journal", str(tmp_path / "run.db"))
+    assert ended.err.endswith("; import a copy that no program changes with another --journal and --earlier unknown\n")
+    added, copy = emails(service), str(tmp_path / "copy.csv")
+    Path(copy).write_text(people("first"), encoding="utf-8")
+    service.faults.clear()
+    with serve_in_thread(service) as url:
+        options = ("--map", "ignored=ignore", "--journal", str(tmp_path / "new.db"), "--earlier", "unknown")
+        code, value = shell.json("import", copy, *connection_options(url), *options)
+    assert (code, len(emails(service)), value["outcomes"]["skipped"], value["uncertain"]) == (0, ROWS, len(added), len(added))
+
+
+def test_rejects_of_a_resumed_run_include_the_rows_that_failed_before(shell: Shell, service: FakeService, tmp_path: Path) -> None:
+    path, rejects = save_contacts(tmp_path, people("first")), tmp_path / "rejects.csv"
+    service.faults.script("create_contact", status(422), ok, status(429, retry_after=7200), ok, status(422))
+    with serve_in_thread(service) as url:
+        options = (*connection_options(url), "--map", "ignored=ignore", "--concurrency", "1", "--rejects", str(rejects))
+        journal = ("--journal", str(tmp_path / "run.db"), "--resume")
+        assert shell("import", path, *options, *journal).code == 75
+        assert rejected(rejects) == ["first00@a.example"]
+        assert shell("import", path, *options, *journal).code == 3
+    assert rejected(rejects) == ["first00@a.example", "first03@a.example"]
+
+
+def test_rows_in_the_journal_are_sent_although_the_file_changes_and_their_rejects_come_from_the_journal(
+    run: Callable[..., Ended], service: FakeService, tmp_path: Path
+) -> None:
+    rejects = tmp_path / "rejects.csv"
+    ended = run(rewrite, "--rejects", str(rejects), "--journal", str(tmp_path / "run.db"), "--repeats", "last")
+    assert (ended.code, len(asked(service)), "the file changed" in ended.err) == (3, ROWS, True)
+    assert rejected(rejects) == [email for email in asked(service) if email not in emails(service)] != []
