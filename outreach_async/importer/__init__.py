@@ -110,7 +110,10 @@ anyio.run(main)
 the fault of its row.
 
 `row.warnings` lists the cells that a spreadsheet or a wrong encoding changed, such as `OrlÃ©ans` instead of `Orléans`.
-If the original value is lost, such as a phone number that became `4.4E+11`, the row has a fault instead.
+If the original value is lost, such as a phone number that became `4.4E+11`, the row has a fault instead. Errors of spreadsheets
+(`#N/A`) and texts for missing values (`NULL`, `nan`, `None`) are not sent: the field is left unset, with a warning. A postal code
+or phone number such as `75001.0` is sent as `75001`. Of several values that Google Contacts joins with `:::`, the first is sent.
+The check `cells` reports these warnings, and with `cells=error` the rows are rejected.
 
 Rejects
 -------
