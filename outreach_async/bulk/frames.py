@@ -100,6 +100,8 @@ warning for each column. `reject` rejects the rows that contain them.
 
 Example:
     ```python
+    import polars
+
     frame = polars.DataFrame({"email": ["ann@company.example"], "zip": [75001]})
     report = await client.contacts.create_many(frame, numbers="reject")
     print(report.outcomes[Outcome.REJECTED])  # -> 1

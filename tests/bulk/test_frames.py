@@ -189,7 +189,7 @@ FORMATTED = {
 }
 
 
-def test_numbers_and_dates_are_sent_as_the_importer_sends_them_from_a_parquet_file(tmp_path: Path) -> None:
+def test_numbers_and_dates_are_sent_as_from_a_parquet_file(tmp_path: Path) -> None:
     pq.write_table(TYPED, tmp_path / "people.parquet")
     file = open_file(tmp_path / "people.parquet")
     imported = [dict(row) for row in file.rows(map_columns(file.headers))]
@@ -197,7 +197,7 @@ def test_numbers_and_dates_are_sent_as_the_importer_sends_them_from_a_parquet_fi
     assert rows_of(pl.from_arrow(TYPED)) == imported
 
 
-def test_an_integer_column_with_missing_values_of_pandas_is_sent_without_a_decimal_point() -> None:
+def test_integers_that_pandas_made_floats_are_sent_without_a_decimal_point() -> None:
     frame = pd.DataFrame({"email": ["a@a.example", "b@a.example"], "zip": [75001, None]})
     assert rows_of(frame) == [{"email": "a@a.example", "zip": "75001"}, {"email": "b@a.example"}]
 
