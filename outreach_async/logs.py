@@ -5,7 +5,7 @@ the environment sets `OUTREACH_LOG`. The levels are:
 
 - debug: every attempt, and the retries of bulk runs and audits;
 - info: other retries, and the states of bulk runs;
-- warning: a bulk run pauses or ends early.
+- warning: a bulk run pauses or ends early, or sends numbers of a data frame as text.
 
 Records have additional fields, set through `extra=`:
 

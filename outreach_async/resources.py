@@ -22,7 +22,7 @@ from outreach_async.validation import require_choice, require_number, require_se
 from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import ArrowStream, BulkRun, Order, Repeats
+    from outreach_async.bulk import ArrowStream, BulkRun, Numbers, Order, Repeats
     from outreach_async.bulk.journal import JournalStore
 
 T = TypeVar("T", bound=HasId)
@@ -287,6 +287,7 @@ class Contacts(_Resource):
         concurrency: int = 64,
         order: Order = "completion",
         repeats: Repeats = "serial",
+        numbers: Numbers = "format",
         journal: str | PathLike[str] | JournalStore | None = None,
         resume: bool = False,
         earlier: Literal["known", "unknown"] = "known",
@@ -322,6 +323,8 @@ class Contacts(_Resource):
                 `"last"` send only the first or last row with each e-mail. `"coalesce"` sends the first row, and merges the
                 others into it as `duplicates` specifies. `"first"`, `"last"` and `"coalesce"` compare e-mails exactly. With
                 them, the run needs a journal, and reads all rows before it sends the first one.
+            numbers: Policy for values of a data frame that are not strings, such as numbers and dates: `"format"` sends them as
+                text, and lists their columns in the run's `findings`; `"reject"` rejects the rows that contain them.
             journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
@@ -368,6 +371,7 @@ class Contacts(_Resource):
             concurrency=concurrency,
             order=order,
             repeats=repeats,
+            numbers=numbers,
             journal=journal,
             resume=resume,
             earlier=earlier,

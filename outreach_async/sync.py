@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
-from outreach_async.bulk import ArrowStream, Order, Repeats
+from outreach_async.bulk import ArrowStream, Numbers, Order, Repeats
 from outreach_async.client import OutreachClient
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
@@ -384,6 +384,7 @@ class SyncContacts(_SyncResource):
         concurrency: int = 64,
         order: Order = "completion",
         repeats: Repeats = "serial",
+        numbers: Numbers = "format",
         journal: str | PathLike[str] | JournalStore | None = None,
         resume: bool = False,
         earlier: Literal["known", "unknown"] = "known",
@@ -397,7 +398,7 @@ class SyncContacts(_SyncResource):
         deadline: Seconds = UNSET,
     ) -> SyncRun:
         """Create any number of contacts, as `Contacts.create_many` does. The result is a `SyncRun`."""
-        source = CallerRows(rows)
+        source = CallerRows(rows, numbers)
         run = self._client.contacts.create_many(
             source,
             duplicates=duplicates,
@@ -406,6 +407,7 @@ class SyncContacts(_SyncResource):
             concurrency=concurrency,
             order=order,
             repeats=repeats,
+            numbers=numbers,
             journal=journal,
             resume=resume,
             earlier=earlier,

@@ -14,7 +14,7 @@ import anyio
 import attrs
 from anyio.from_thread import BlockingPortal
 
-from outreach_async.bulk import ArrowStream, BulkProgress, BulkReport, BulkRun, ContactOutcome, Outcomes
+from outreach_async.bulk import ArrowStream, BulkProgress, BulkReport, BulkRun, ContactOutcome, Numbers, Outcomes
 from outreach_async.bulk.rows import Source
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 
@@ -69,6 +69,9 @@ class ClientLoop:
 class SyncRun:
     """A bulk run that has not started. Use it in a `with` block to iterate over the outcomes, or call `wait()` for the report.
 
+    Attributes:
+        findings: The columns of a data frame whose values are sent as text, although they are not strings; empty for other rows.
+
     Example:
         ```python
         with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
@@ -79,6 +82,7 @@ class SyncRun:
 
     def __init__(self, run: BulkRun, rows: CallerRows, loop: ClientLoop) -> None:
         self._run, self._rows, self._loop = run, rows, loop
+        self.findings = rows.findings
 
     def __enter__(self) -> SyncOutcomes:
         """Start the run, and return its outcomes.
@@ -214,20 +218,25 @@ class CallerRows(AsyncIterator[Any]):
 
     Args:
         rows: The input.
+        numbers: What happens to values of a data frame that are not strings.
         clock: Function that returns the time in seconds, to measure how long reading a batch takes.
 
     Attributes:
         total: Number of rows; `None` if the input has no length.
+        findings: The columns of a data frame whose values are sent as text although they are not strings.
 
     Raises:
         InvalidRequest: The input is not an iterable of rows.
     """
 
-    def __init__(self, rows: Iterable[Any] | ArrowStream, clock: Callable[[], float] = monotonic) -> None:
-        source = Source(rows)
+    def __init__(
+        self, rows: Iterable[Any] | ArrowStream, numbers: Numbers = "format", clock: Callable[[], float] = monotonic
+    ) -> None:
+        source = Source(rows, numbers)
         if not source.ready:
             raise InvalidRequest("rows: expected an iterable, got an async iterable; use OutreachClient, or pass a list")
         self.total = source.total
+        self.findings = source.findings
         self._clock = clock
         self._iterator = source.iterator
         self._failure: Exception | None = None

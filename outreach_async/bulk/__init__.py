@@ -152,7 +152,7 @@ window when you receive its outcome. A slow consumer slows the run down, and a m
 """
 
 from outreach_async.bulk.bulk_run import BulkRun
-from outreach_async.bulk.frames import ArrowStream
+from outreach_async.bulk.frames import ArrowStream, Numbers
 from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, Order
 from outreach_async.bulk.pipeline import Outcomes
@@ -166,6 +166,7 @@ __all__ = [
     "BulkRun",
     "ContactOutcome",
     "Journal",
+    "Numbers",
     "ObjectJournal",
     "Order",
     "Outcomes",

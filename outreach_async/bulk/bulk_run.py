@@ -10,7 +10,7 @@ from typing import Any, NoReturn, get_args
 import anyio
 import attrs
 
-from outreach_async.bulk.frames import ArrowStream
+from outreach_async.bulk.frames import ArrowStream, Numbers
 from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, journal_at, open_journal
 from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.outcomes import BulkReport, Order, RejectStreak
@@ -31,6 +31,7 @@ class BulkOptions:
     concurrency: int
     order: Order
     repeats: Repeats
+    numbers: Numbers
     journal: str | os.PathLike[str] | JournalStore | None
     resume: bool
     earlier: Earlier
@@ -67,7 +68,7 @@ def create_run(
     require_choice("repeats", options.repeats, get_args(Repeats))
     require_choice("earlier", options.earlier, get_args(Earlier))
     journal_options = _create_journal_options(options, identity, service_address(engine.transport))
-    source = Source(rows)
+    source = Source(rows, options.numbers)
     plan = Plan(
         engine=engine,
         duplicates=contact_requests.duplicates,
@@ -114,6 +115,9 @@ def _require_journal(options: BulkOptions) -> None:
 class BulkRun:
     """A bulk run. Start it with `async with` to iterate over the outcomes, or with `await` for the report.
 
+    Attributes:
+        findings: The columns of a data frame whose values are sent as text, although they are not strings; empty for other rows.
+
     Example:
         ```python
         report = await client.contacts.create_many([{"email": "ann@company.example"}])
@@ -122,6 +126,7 @@ class BulkRun:
     """
 
     def __init__(self, plan: Plan, journal_options: JournalOptions | None) -> None:
+        self.findings = plan.source.findings
         self._plan = plan
         self._journal_options = journal_options
         self._started = False

@@ -1,19 +1,20 @@
 """Read rows from data frames: pandas, polars, pyarrow, DuckDB, and any other object that exports an Arrow stream.
 
-pyarrow (extra `parquet`) imports the stream. The columns are checked before anything is sent. Cells are converted to Python
-objects a few hundred rows at a time, so a large batch or query result is never converted all at once.
+pyarrow (extra `parquet`) imports the stream. The columns are checked before anything is sent. Cells are converted to strings, as
+in Parquet files that the importer reads, a few hundred rows at a time, so a large batch is never converted all at once.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import attrs
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.logs import LOGGER
 from outreach_async.secret import mask_keys
 from outreach_async.validation import masked_repr, suggest_field, type_name
 from outreach_async.vocabulary import CUSTOM_CODE, STANDARD_FIELDS
@@ -26,6 +27,8 @@ _PANDAS_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
 column, which contains row numbers."""
 _MISSING_TEXTS: Final = frozenset({"nan", "NaT", "<NA>"})
 """Strings to which pandas' `astype(str)` converts missing values."""
+_INEXACT: Final = 1e15
+"""The smallest whole number whose digits a float may not preserve."""
 _MAX_SHOWN: Final = 5
 """Maximum number of unknown columns that an error message lists."""
 
@@ -36,10 +39,12 @@ class ArrowStream(Protocol):
 
     `create_many` reads the frame with pyarrow (extra `parquet`), batch by batch. Name the columns after the fields of
     `NewContact`, or `custom_<n>`; an unknown column raises InvalidRequest before anything is sent. Null and NaN leave a field
-    unset. A row with any other value that is not a string is rejected.
+    unset. Numbers, dates, times and Booleans are sent as text, as the command `import` sends them from a Parquet file: `75001`,
+    `2026-05-04`, `TRUE`. Each such column is logged as a warning and listed in the run's `findings`, because it may have lost
+    leading zeros. With `numbers="reject"`, a row with a value that is not a string is rejected.
 
-    pandas converts integers in a column with missing values to floats (`75001.0`), and its `astype(str)` converts missing values
-    to the string `nan`. Rows with these values are rejected. An unnamed pandas index is ignored.
+    pandas converts integers in a column with missing values to floats: `75001.0` is sent as `75001`. Its `astype(str)` converts
+    missing values to the string `nan`: such rows are rejected. An unnamed pandas index is ignored.
 
     Example:
         ```python
@@ -89,11 +94,27 @@ def is_frame(rows: object) -> TypeGuard[ArrowStream]:
     return False
 
 
-def read_frame(frame: ArrowStream) -> Iterator[FrameRow]:
-    """Check the columns of a data frame, and return an iterator over its rows. Missing values are omitted.
+Numbers = Literal["format", "reject"]
+"""What happens to values of a data frame that are not strings, such as numbers and dates. `format` sends them as text, and logs a
+warning for each column. `reject` rejects the rows that contain them.
+
+Example:
+    ```python
+    import polars
+
+    frame = polars.DataFrame({"email": ["ann@company.example"], "zip": [75001]})
+    report = await client.contacts.create_many(frame, numbers="reject")
+    print(report.outcomes[Outcome.REJECTED])  # -> 1
+    ```
+"""
+
+
+def read_frame(frame: ArrowStream, numbers: Numbers = "format") -> tuple[Iterator[FrameRow], tuple[str, ...]]:
+    """Check the columns of a data frame. Return an iterator over its rows, without missing values, and the findings.
 
     Raises:
-        InvalidRequest: pyarrow is not installed, the columns cannot be read, a column is unknown, or there is no e-mail column.
+        InvalidRequest: pyarrow is not installed, the columns cannot be read, a column is unknown or nested, or there is no e-mail
+            column.
     """
     try:
         import pyarrow as pa
@@ -108,7 +129,13 @@ def read_frame(frame: ArrowStream) -> Iterator[FrameRow]:
         remedy = "pass a data frame whose columns have unique names and contain strings"
         raise InvalidRequest(f"rows: expected a data frame, got {type_name(frame)} ({reason}); {remedy}") from None
     _check_columns(names)
-    return _read_rows(reader, names)
+    columns = [(at, name) for at, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
+    if numbers == "reject":
+        return _read_rows(reader, columns, _read_objects), ()
+    findings = tuple(filter(None, (_check_type(name, reader.schema.types[at]) for at, name in columns)))
+    for finding in findings:
+        LOGGER.warning("create_many: %s", finding)
+    return _read_rows(reader, columns, _read_strings), findings
 
 
 def _check_columns(names: list[str]) -> None:
@@ -135,14 +162,63 @@ def _describe_column(name: str) -> str:
     return masked_repr(name) + (f" (did you mean {near!r}?)" if near else "")
 
 
-def _read_rows(reader: Any, names: list[str]) -> Iterator[FrameRow]:
-    columns = [(at, name) for at, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
+def _check_type(name: str, kind: Any) -> str | None:
+    """Return the finding about a column whose values are not strings; `None` if they are.
+
+    Raises:
+        InvalidRequest: The values cannot be converted to strings.
+    """
+    from pyarrow import types
+
+    from outreach_async.bulk.arrow_cells import is_convertible, is_text
+
+    if is_text(kind):
+        return None
+    what = f"rows: expected strings in column {name!r}, got {kind}"
+    if not is_convertible(kind):
+        raise InvalidRequest(f"{what}; convert the column to strings, or drop it")
+    is_number = types.is_integer(kind) or types.is_floating(kind)
+    loss = ", so leading zeros or a plus sign may be lost" if is_number else ""
+    return f"{what}; its values are sent as text{loss}; convert the column to strings, or pass numbers='reject'"
+
+
+_ReadColumn: TypeAlias = Callable[[Any], Sequence[object]]
+
+
+def _read_rows(reader: Any, columns: list[tuple[int, str]], read_column: _ReadColumn) -> Iterator[FrameRow]:
     fields = [name for _, name in columns]
     for batch in reader:
         for start in range(0, batch.num_rows, _SLICE_SIZE):
             part = batch.slice(start, _SLICE_SIZE)
-            for cells in zip(*(part.column(at).to_pylist() for at, _ in columns), strict=True):
+            for cells in zip(*(read_column(part.column(at)) for at, _ in columns), strict=True):
                 yield _build_row({name: cell for name, cell in zip(fields, cells, strict=True) if not _is_missing(cell)})
+
+
+def _read_objects(column: Any) -> Sequence[Any]:
+    cells: list[Any] = column.to_pylist()
+    return cells
+
+
+def _read_strings(column: Any) -> Sequence[object]:
+    """Return the cells of a column as strings. A value that cannot be converted without a loss is returned unchanged."""
+    from pyarrow import types
+
+    from outreach_async.bulk.arrow_cells import is_bytes, is_text, to_strings
+
+    if is_text(column.type):
+        return _read_objects(column)
+    texts = to_strings(column)
+    if types.is_floating(column.type):
+        return [
+            text if text is None or abs(value) < _INEXACT else value
+            for text, value in zip(texts, _read_objects(column), strict=True)
+        ]
+    if is_bytes(column.type):
+        return [
+            text if text is None or text.encode() == value else value
+            for text, value in zip(texts, _read_objects(column), strict=True)
+        ]
+    return texts
 
 
 def _is_missing(cell: object) -> bool:
@@ -160,6 +236,8 @@ def _describe_fault(name: str, cell: object) -> str:
     if isinstance(cell, str):
         remedy = "set missing values to null before converting a column to strings"
         return f"expected a value, got {cell!r}, the string that astype(str) returns for a missing value; {remedy}"
+    if isinstance(cell, float) and abs(cell) >= _INEXACT:
+        return "expected a float of at most 15 digits, got more, which are not exact; read the column as strings"
     if isinstance(cell, float) and cell.is_integer():
         got = "an integer stored as a float (pandas does this if a column has missing values)"
         return f"expected a string, got {got}; convert it: df[{name!r}] = df[{name!r}].astype('Int64').astype('string')"

@@ -11,20 +11,20 @@ from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import anyio
 import attrs
 import msgspec
 from anyio.abc import TaskGroup
 
-from outreach_async.bulk.frames import ArrowStream, UnsendableRow, is_frame, read_frame
+from outreach_async.bulk.frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk.outcomes import ContactOutcome, unsent_outcome
 from outreach_async.codec import encode_contact
 from outreach_async.contacts import CreateContactResponse, NewContact
 from outreach_async.errors import InvalidRequest
 from outreach_async.operations import AttemptInfo, ContactRequests, Operation
-from outreach_async.validation import to_contact, type_name
+from outreach_async.validation import require_choice, to_contact, type_name
 from outreach_async.vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 
 CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
@@ -304,15 +304,18 @@ class Source:
         total: Number of rows; `None` if the input has no length.
         iterator: Iterator over the rows; empty for an async iterable. A row that the caller may change later is copied.
         ready: Whether rows are available without waiting; false for an async iterable.
+        findings: The columns of a data frame whose values are sent as text although they are not strings.
 
     Raises:
-        InvalidRequest: The input is not an iterable of contacts, or is a data frame that cannot be read.
+        InvalidRequest: The input is not an iterable of contacts or is a data frame that cannot be read, or `numbers` is invalid.
     """
 
-    def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream) -> None:
+    def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream, numbers: Numbers = "format") -> None:
+        require_choice("numbers", numbers, get_args(Numbers))
         self.total = _length_or_none(rows)  # before a frame is read, because DuckDB runs one query at a time
+        self.findings: tuple[str, ...] = ()
         if is_frame(rows):
-            rows = read_frame(rows)
+            rows, self.findings = read_frame(rows, numbers)
         if isinstance(rows, str | bytes | Mapping | NewContact):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got a single {type_name(rows)}; {_REMEDY}")
         self._lock = anyio.Lock(fast_acquire=True)

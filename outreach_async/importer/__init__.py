@@ -32,8 +32,8 @@ Formats
 `open_file` reads CSV (it detects the delimiter and a byte order mark), JSON Lines, Parquet (extra `parquet`) and workbooks (extra
 `xlsx`); CSV and JSON Lines may be gzipped. The suffix determines the format; if the suffix is unknown, the first bytes do.
 `format=` overrides the detected format, `encoding=` sets the encoding of text, and `sheet=` selects a sheet of a workbook. Pass
-`"-"` for standard input, or a binary stream. Text that is not UTF-8 raises an error that suggests an encoding to pass as
-`encoding=`. `file.notes` contains notes for the user.
+`"-"` for standard input, or a binary stream. For text that is not UTF-8, the error shows a cell of the file in each encoding that
+can decode it, such as `--encoding cp1250 reads 'Łukasz'`. `file.notes` contains notes for the user.
 
 `open_file` reads a whole workbook in a separate Python process (`sys.executable`) and stores its rows in a temporary file. It
 rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or too much processor time for the
@@ -113,7 +113,10 @@ anyio.run(main)
 the fault of its row.
 
 `row.warnings` lists the cells that a spreadsheet or a wrong encoding changed, such as `OrlÃ©ans` instead of `Orléans`.
-If the original value is lost, such as a phone number that became `4.4E+11`, the row has a fault instead.
+If the original value is lost, such as a phone number that became `4.4E+11`, the row has a fault instead. Errors of spreadsheets
+(`#N/A`) and texts for missing values (`NULL`, `nan`, `None`) are not sent: the field is left unset, with a warning. A postal code
+or phone number such as `75001.0` is sent as `75001`. Of several values that Google Contacts joins with `:::`, the first is sent.
+The check `cells` reports these warnings, and with `cells=error` the rows are rejected.
 
 Rejects
 -------

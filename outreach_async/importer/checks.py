@@ -22,7 +22,7 @@ import attrs
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.known_exports import fold_name
-from outreach_async.importer.table import Row
+from outreach_async.importer.table import Row, replace_cells
 from outreach_async.validation import masked_repr
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "timezone": "a time zone by name, such as Europe/Berlin, or as UTC+hh:mm",
     "date": "an existing date as YYYY-MM-DD, YYYY-MM or YYYY",
     "website": "an http or https URL, or a host",
-    "cells": "a cell that a spreadsheet or a wrong encoding has changed",
+    "cells": "a cell that a spreadsheet or a wrong encoding has changed, or a text for a missing value, such as NULL",
     "repeat": "an e-mail address that occurs earlier in the file",
 }
 """The checks by name, each with a description of the values that pass.
@@ -486,6 +486,7 @@ class Checks:
         )
         self._error_checks = tuple(check for check in self._checks if check.level == "error")
         self._country_column = columns.cell("country")
+        self._codes = columns.codes
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
         """Return the findings by the index of the row in `rows`. The values of rows with a `fault` are not checked."""
@@ -506,7 +507,7 @@ class Checks:
     def _find(self, rows: Sequence[Row], checks: Iterable[_ColumnCheck], *, with_cells: bool) -> dict[int, list[RowFinding]]:
         findings: defaultdict[int, list[RowFinding]] = defaultdict(list)
         readable = [at for at, row in enumerate(rows) if row.fault is None]
-        columns = list(zip(*(rows[at].cells for at in readable), strict=True))
+        columns = list(zip(*(self._list_sent_cells(rows[at]) for at in readable), strict=True))
         countries = self._country_codes(columns, len(readable))
         for check in checks if readable else ():
             texts = [cell.strip() for cell in columns[check.at]]
@@ -518,6 +519,12 @@ class Checks:
             for remark in row.warnings:
                 findings[at].append(RowFinding("cells", self._cells_level, remark.code, f"{remark.code}: {remark.message}"))
         return findings
+
+    def _list_sent_cells(self, row: Row) -> Sequence[str]:
+        if not row.warnings:
+            return row.cells
+        replaced = [(self._codes.index(remark.code), remark.value) for remark in row.warnings if remark.value is not None]
+        return replace_cells(row.cells, replaced)
 
     def _country_codes(self, columns: Sequence[Sequence[str]], rows: int) -> list[str | None]:
         if self._country_column is None or not rows:

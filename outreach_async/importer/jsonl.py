@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import Any, Final, Never, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -78,7 +78,7 @@ def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Membe
 def _parse_members(text: str) -> _Members | str:
     # Numbers are kept as strings, because a float would lose digits of a phone number.
     try:
-        members = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_reject_constant)
+        members = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_parse_constant)
     except RecursionError:
         return "the line is nested too deeply; write an object whose values are strings"
     except ValueError as error:
@@ -98,7 +98,9 @@ class _Object(tuple[tuple[str, Any], ...]):
     __slots__ = ()
 
 
-def _reject_constant(constant: str) -> Never:
+def _parse_constant(constant: str) -> str:
+    if constant == "NaN":  # Python and pandas write a missing value so, although JSON does not allow it
+        return constant
     raise ValueError(f"{constant} is not a JSON number")
 
 

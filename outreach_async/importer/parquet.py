@@ -1,45 +1,31 @@
-"""Read Parquet files with pyarrow, in batches of rows, and convert the columns to strings."""
+"""Read Parquet files with pyarrow, in batches of rows."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 import pyarrow as pa
 from pyarrow import types
 from pyarrow.parquet import ParquetFile as Reader
 
+from outreach_async.bulk.arrow_cells import Array, is_bytes, is_convertible, to_strings
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.source import ByteSource
 from outreach_async.importer.table import CellIssue, File, Heading, Record, Row, number_issue
 
-Array: TypeAlias = Any
-"""A `pyarrow.Array`; pyarrow has no type annotations."""
 
-_TRAILING_ZEROS: Final = re.compile(r"(?:\.0+|(\.[0-9]*[1-9])0+)(?=Z|[+-][0-9]{4}$|$)")
-_OFFSET: Final = re.compile(r"([+-][0-9]{2})([0-9]{2})$")
-
-
-def is_convertible(kind: Any) -> bool:
-    """Return whether the cells of a column of this type can be converted to strings."""
-    return _find_writer(kind) is not None
-
-
-def to_strings(column: Array) -> list[str]:
-    """Return the cells of a column as strings. Nulls and NaN are blank; every cell of a nested column is blank."""
-    write = _find_writer(column.type)
-    return [""] * len(column) if write is None else [text or "" for text in write(column)]
+def _to_cells(column: Array) -> list[str]:
+    return [text or "" for text in to_strings(column)]
 
 
 def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int, CellIssue]:
     """Return the issues of a column's cells by row, given the cells as strings."""
-    if types.is_binary(column.type) or types.is_large_binary(column.type):
+    if is_bytes(column.type):
         # Old programs write strings as bytes, so bytes are decoded. Encoding the text restores the bytes only if they are UTF-8.
         issue = CellIssue(at, "bytes", "the cell contains bytes that are not UTF-8; store it as text", fatal=True)
         pairs = enumerate(zip(column.to_pylist(), texts, strict=True))
@@ -49,50 +35,6 @@ def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int
     exact = types.is_integer(column.type)  # a float preserves 15 digits
     return {row: number_issue(at, text, exact=exact) for row, text in enumerate(texts) if text.lstrip("-").isdigit()}
 
-
-_Writer: TypeAlias = Callable[[Array], Sequence[str | None]]
-
-
-def _find_writer(kind: Any) -> _Writer | None:
-    if types.is_dictionary(kind):
-        return (lambda column: to_strings(column.dictionary_decode())) if is_convertible(kind.value_type) else None
-    return next((write for write, predicates in _WRITERS if any(is_kind(kind) for is_kind in predicates)), None)
-
-
-def _cast(column: Array) -> list[str | None]:
-    texts: list[str | None] = column.cast(pa.string()).to_pylist()
-    return texts
-
-
-def _format_booleans(column: Array) -> list[str | None]:
-    return [None if value is None else str(value).upper() for value in column.to_pylist()]
-
-
-def _format_floats(column: Array) -> list[str | None]:
-    """Return each float as the shortest string with the same value. Unlike `str`, pyarrow's cast does this for 32-bit floats."""
-    pairs = zip(column.to_pylist(), _cast(column), strict=True)
-    return [
-        None if value is None or math.isnan(value) else str(int(value)) if value.is_integer() else text for value, text in pairs
-    ]
-
-
-def _format_times(column: Array) -> list[str | None]:
-    return [text and _OFFSET.sub(r"\1:\2", _TRAILING_ZEROS.sub(r"\1", text.replace(" ", "T"))) for text in _cast(column)]
-
-
-def _decode_bytes(column: Array) -> list[str | None]:
-    return [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
-
-
-_WRITERS: Final[tuple[tuple[_Writer, tuple[Callable[[Any], bool], ...]], ...]] = (
-    (_cast, (types.is_string, types.is_large_string, types.is_string_view, types.is_integer, types.is_decimal)),
-    (_cast, (types.is_null, types.is_date)),
-    (_format_booleans, (types.is_boolean,)),
-    (_format_floats, (types.is_floating,)),
-    (_format_times, (types.is_time, types.is_timestamp)),
-    (_decode_bytes, (types.is_binary, types.is_large_binary)),
-)
-"""Functions that convert cells to strings, each with predicates for the column types that it converts."""
 
 _BATCH_SIZE: Final = 2048
 _BUFFER_SIZE: Final = 1 << 20
@@ -158,7 +100,7 @@ class ParquetFile(File):
     def _read_column(self, name: str) -> Iterator[str]:
         with _open_reader(self.source) as reader:
             for batch in self._read_batches(reader, columns=[name]):
-                yield from to_strings(batch.column(batch.schema.get_field_index(name)))
+                yield from _to_cells(batch.column(batch.schema.get_field_index(name)))
 
     def _read_batches(self, reader: Any, **options: Any) -> Iterator[Any]:
         groups = range(len(self.group_sizes)) if self.group is None else [self.group]
@@ -168,7 +110,7 @@ class ParquetFile(File):
         line = 1 + sum(self.group_sizes[: self.group or 0])  # the first row is line 2, as in formats with a header line
         with _open_reader(self.source) as reader:
             for batch in self._read_batches(reader):
-                texts = [to_strings(column) for column in batch.columns]
+                texts = [_to_cells(column) for column in batch.columns]
                 issues: defaultdict[int, list[CellIssue]] = defaultdict(list)
                 for at, (column, cells) in enumerate(zip(batch.columns, texts, strict=True)):
                     for row, issue in find_column_issues(at, column, cells).items():

@@ -10,13 +10,13 @@ import codecs
 import gzip
 import io
 import os
+import re
 import sys
 import tempfile
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from hashlib import blake2b
-from importlib.util import find_spec
 from io import IncrementalNewlineDecoder, TextIOWrapper
 from pathlib import Path
 from stat import S_ISREG
@@ -27,6 +27,7 @@ from weakref import finalize
 import attrs
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer.encodings import find_candidates
 
 # Bytes.
 
@@ -322,15 +323,7 @@ _BYTE_ORDER_MARKS: Final = (
 )
 _HEAD_SIZE: Final = 512
 _TEXT_BLOCK_SIZE: Final = 1 << 16
-_CONTEXT_SIZE: Final = 1 << 14
-"""Number of bytes before and after an undecodable byte that are used to guess the encoding."""
-
-_CANDIDATES: Final = ("cp1252", "cp1251", "cp1253", "cp1255", "cp932", "gb18030", "euc_kr", "big5", "mac_roman")
-"""Encodings that can be guessed, generally one per script, because statistics cannot distinguish encodings of the same script."""
-
-_MAX_ASCII, _MIN_NON_ASCII = 0x7F, 8
-"""Largest ASCII byte, and the minimum number of non-ASCII bytes needed to guess the encoding."""
-
+_NON_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 MAX_LINE_LENGTH: Final = 1 << 24
 """Maximum number of characters in a line. The limit prevents a file without line breaks from filling the memory."""
 
@@ -376,56 +369,54 @@ def is_utf16_like(head: bytes) -> bool:
 
 
 def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
-    """Return an error that locates the first undecodable byte and suggests a remedy. The file is read up to that byte."""
+    """Return an error that locates the first undecodable byte, and shows the encodings that can decode the file."""
     with source.open_unpacked() as file:
         fault = _find_fault(file, codec)
     if fault is None:  # the codec expects a byte order mark and finds none
         return InvalidRequest(f"{source.name}: expected a byte order mark, got none; pass --encoding {codec}-le or {codec}-be")
-    line, byte, around, mixed = fault
+    line, byte, mixed = fault
     what = f"{source.name}: line {line} is not {'UTF-8' if codec == UTF_8 else codec} text (byte 0x{byte:02x})"
-    if mixed:
-        remedy = "correct the line, which was probably copied from another file"
-        return InvalidRequest(f"{what}, but earlier lines are valid; {remedy}")
-    guess = _guess_encoding(around)
-    return InvalidRequest(f"{what}; save the file as UTF-8, or pass its encoding, probably --encoding {guess}")
+    if mixed and codec == UTF_8:  # in other encodings, nearly every byte is valid
+        return InvalidRequest(f"{what}, but earlier lines with non-ASCII characters are; correct the line in a text editor")
+    with source.open_unpacked() as file:
+        candidates = "; ".join(map(str, find_candidates(file)))
+    choice = f", or pass the encoding that reads its cells correctly: {candidates}" if candidates else ""
+    return InvalidRequest(f"{what}; save the file as UTF-8{choice}")
 
 
-def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bytes, bool] | None:
+def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bool] | None:
     """Locate the first undecodable byte of a file.
 
     Returns:
-        The line and the value of the byte, the bytes around it, and whether non-ASCII bytes precede it; `None` if every byte can
-        be decoded.
+        The line and the value of the byte, and whether earlier lines contain non-ASCII characters; `None` if every byte can be
+        decoded.
     """
     decoder, newlines = codecs.getincrementaldecoder(codec)(), IncrementalNewlineDecoder(None, translate=True)
-    line, mixed = 1, False
+    line, first = 1, None
     try:
         while block := file.read(_TEXT_BLOCK_SIZE):
-            text = decoder.decode(block)
-            line, mixed = line + newlines.decode(text).count("\n"), mixed or not text.isascii()
+            line, first = _count_lines(newlines.decode(decoder.decode(block)), line, first)
         decoder.decode(b"", final=True)
     except UnicodeError as error:
         # A missing byte order mark is a plain UnicodeError up to Python 3.13; later, the error names the codec that expected it.
         if isinstance(error, UnicodeDecodeError) and error.encoding not in {"utf-16", "utf-32"}:
-            start, read = error.start, error.object
-            text = read[:start].decode(codec, "ignore")
-            around = read[max(start - _CONTEXT_SIZE, 0) : start + _CONTEXT_SIZE]
-            line += newlines.decode(text, final=True).count("\n")
-            return line, read[start], around, mixed or not text.isascii()
+            valid = error.object[: error.start].decode(codec, "ignore")
+            line, first = _count_lines(newlines.decode(valid, final=True), line, first)
+            return line, error.object[error.start], first is not None and first < line
     return None
 
 
-def _guess_encoding(sample: bytes) -> str:
-    """Return the probable encoding of a sample.
+def _count_lines(text: str, line: int, first: int | None) -> tuple[int, int | None]:
+    """Return the line after a text that starts in `line`, and the first line with a non-ASCII character.
 
-    The result is Windows-1252 if the sample has few non-ASCII bytes, or if charset-normalizer is not installed.
+    Args:
+        text: The text.
+        line: Line in which the text starts.
+        first: First line before the text with a non-ASCII character.
     """
-    if find_spec("charset_normalizer") is None or sum(byte > _MAX_ASCII for byte in sample) < _MIN_NON_ASCII:
-        return _CANDIDATES[0]
-    from charset_normalizer import from_bytes
-
-    best = from_bytes(sample, cp_isolation=list(_CANDIDATES)).best()
-    return best.encoding if best else _CANDIDATES[0]
+    if first is None and (found := _NON_ASCII.search(text)):
+        first = line + text.count("\n", 0, found.start())
+    return line + text.count("\n"), first
 
 
 def read_lines(source: ByteSource, codec: str) -> Generator[str]:

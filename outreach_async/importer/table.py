@@ -1,8 +1,8 @@
 """Represent a file as a table: a header, and a record for each row.
 
 When the columns are mapped to fields, `build_row` converts each record to a `Row`. It checks the cells for damage by a
-spreadsheet or a wrong encoding. If a damaged cell has no usable value, the row has a `fault` and is rejected. Other damage is
-reported in the row's `warnings`.
+spreadsheet or a wrong encoding, and for texts that mean a missing value. If a damaged cell has no usable value, the row has a
+`fault` and is rejected. Other damage is reported in the row's `warnings`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -34,12 +34,14 @@ class CellIssue(NamedTuple):
         kind: The kind of problem, in one word.
         message: The problem and its remedy.
         fatal: True if the cell has no usable value. A row with such a cell in a mapped column has a `fault` and is rejected.
+        value: The text to send instead of the cell; empty to leave the field unset, and `None` to send the cell unchanged.
     """
 
     column: int
     kind: str
     message: str
     fatal: bool = False
+    value: str | None = None
 
 
 _EXACT_DIGITS: Final = 15
@@ -47,6 +49,24 @@ _EXACT_DIGITS: Final = 15
 
 _SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # the form that spreadsheets write
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
+_DECIMAL: Final = re.compile(r"([0-9]{1,15})[.,]0+")  # the form in which programs write a whole number stored as a float
+_DECIMAL_HINT: Final = re.compile("[.,]0+$", re.MULTILINE)
+_SEVERAL: Final = ":::"
+"""The separator with which Google Contacts writes several values into one cell."""
+
+_ERROR_VALUES: Final = frozenset(
+    {
+        *("#N/A", "#REF!", "#NAME?", "#VALUE!", "#DIV/0!", "#NUM!", "#NULL!", "#SPILL!", "#CALC!", "#FIELD!", "#ERROR!"),
+        *("#NV", "#BEZUG!", "#WERT!", "#ZAHL!", "#VALEUR!", "#NOM?", "#NOMBRE!"),
+        *("#¡REF!", "#¿NOMBRE?", "#¡VALOR!", "#¡DIV/0!", "#¡NUM!", "#RIF!", "#NOME?", "#VALORE!", "#N/D", "#VALOR!", "#NÚM!"),
+        *("#N/B", "#VERW!", "#NAAM?", "#WAARDE!", "#DEEL/0!", "#GETAL!"),
+        *("#N/D!", "#ADR!", "#NAZWA?", "#ARG!", "#DZIEL/0!", "#LICZBA!", "#ODKAZ!", "#NÁZEV?", "#HODNOTA!", "#ČÍSLO!"),
+    }
+)
+"""The error values of Excel in English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Czech."""
+_MISSING_VALUES: Final = frozenset({"NULL", "nan", "NaN", "NaT", "<NA>", "None"})
+"""The texts that databases, pandas and Python write for a missing value. Case matters: `Null` and `Nan` are names."""
+_PLACEHOLDERS: Final = _ERROR_VALUES | _MISSING_VALUES
 
 # UTF-8 read as Windows-1252: the first byte of a Latin, Cyrillic, punctuation or emoji character, then its continuation bytes.
 _CONTINUATION: Final = f"[\x80-\x9f{bytes(range(0x80, 0xC0)).decode('cp1252', 'ignore')}]"
@@ -56,8 +76,16 @@ _MOJIBAKE: Final = re.compile(f"[Â-Å]{_CONTINUATION}|(?:[ÐÑ]{_CONTINUATION})
 
 def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
     """Return the problems in a row's cells."""
-    text = "\n".join(cells)  # one search per row is fast, and nearly all rows have no issue
-    if "E+" not in text and "\0" not in text and (text.isascii() or not _MOJIBAKE_HINT.search(text)):
+    texts = [cell.strip() for cell in cells]
+    text = "\n".join(texts)  # one search per row is fast, and nearly all rows have no issue
+    if (
+        "E+" not in text
+        and "\0" not in text
+        and _SEVERAL not in text
+        and _PLACEHOLDERS.isdisjoint(texts)
+        and not ("0\n" in f"{text}\n" and _DECIMAL_HINT.search(text))
+        and (text.isascii() or not _MOJIBAKE_HINT.search(text))
+    ):
         return ()
     return tuple(issue for column, cell in enumerate(cells) for issue in _check_cell(column, cell))
 
@@ -80,14 +108,30 @@ def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
     return CellIssue(column, "number", message)
 
 
+def error_issue(column: int, what: str = "the cell's value is an error such as #N/A") -> CellIssue:
+    """Return an issue for a cell with an error value of a spreadsheet."""
+    return CellIssue(column, "error", f"{what} and is not sent; fix the formula, or clear the cell", value="")
+
+
 def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
+    text = cell.strip()
+    if text in _ERROR_VALUES:
+        yield error_issue(column, f"{text!r} is an error of a spreadsheet")
+    elif text in _MISSING_VALUES:
+        yield CellIssue(column, "missing", f"{text!r} stands for a missing value and is not sent; clear the cell", value="")
+    elif number := _DECIMAL.fullmatch(text):
+        message = f"{text!r} is a number in the file and is sent as {number[1]!r}, so leading zeros or a plus sign may be lost"
+        yield CellIssue(column, "decimal", f"{message}; format the cell as text", value=number[1])
+    elif _SEVERAL in text and (values := [value.strip() for value in text.split(_SEVERAL) if value.strip()]):
+        message = f"the cell has {len(values)} values, separated by {_SEVERAL!r}, and only the first is sent: {values[0]!r}"
+        yield CellIssue(column, "several", f"{message}; keep one value", value=values[0])
     if unsendable := _UNSENDABLE.search(cell):
         what = "a NUL character" if unsendable[0] == "\0" else "a lone surrogate (half a character)"
         yield CellIssue(column, "unsendable", f"the cell contains {what}; remove it", fatal=True)
     if _SCIENTIFIC.fullmatch(cell):
-        lost = f"{cell.strip()!r} is a long number that a spreadsheet shortened, and its digits are lost; enter it again as text"
+        lost = f"{text!r} is a long number that a spreadsheet shortened, and its digits are lost; enter it again as text"
         yield CellIssue(column, "scientific", lost)
-    for garbled in _MOJIBAKE.finditer(cell):
+    for garbled in () if cell.isascii() else _MOJIBAKE.finditer(cell):
         if (meant := _repair(garbled[0])) is not None:
             message = f"{garbled[0]!r} is probably {meant!r}, read in the wrong encoding; export the file again as UTF-8"
             yield CellIssue(column, "mojibake", message)
@@ -110,6 +154,8 @@ def _repair(text: str) -> str | None:
 _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
 """Fields of phone numbers and postal codes. A program that stores their values as numbers drops leading zeros and plus signs."""
 
+_SINGLE_FIELDS: Final = _DIGIT_FIELDS | {"email", "website", "website_2", "website_3"}
+"""Fields that have a single value, without spaces or with a fixed form. Any other field may contain the text `:::`."""
 _MIN_PHONE_DIGITS: Final = 11
 """Minimum number of digits of a whole number that may be a phone number. A spreadsheet may display such a
 number in a form such as 4.1E+11."""
@@ -178,30 +224,49 @@ def build_row(record: Record, columns: Columns) -> Row:
         return Row(line, cells, columns.members(cells))
     sent = [(issue, code) for issue in issues if (code := columns.codes[issue.column]) and _is_relevant(issue, code, cells)]
     for issue, code in sent:
-        if issue.fatal or (issue.kind == "scientific" and code in _DIGIT_FIELDS):
+        if issue.fatal or (issue.kind == "scientific" and code in _DIGIT_FIELDS) or (issue.value == "" and code == "email"):
             return Row(line, cells, {}, f"{code}: {issue.message}")
-    warnings = tuple(Remark(issue.kind, columns.headers[issue.column], code, issue.message) for issue, code in sent)
-    return Row(line, cells, columns.members(cells), None, warnings)
+    warnings = tuple(Remark(issue.kind, columns.headers[issue.column], code, issue.message, issue.value) for issue, code in sent)
+    values = [(issue.column, issue.value) for issue, _ in sent if issue.value is not None]
+    return Row(line, cells, columns.members(replace_cells(cells, values)), None, warnings)
+
+
+def replace_cells(cells: Sequence[str], values: Iterable[tuple[int, str]]) -> list[str]:
+    """Return the cells of a row, some of them replaced. `values` are pairs of a column and a text."""
+    replaced = list(cells)
+    for column, value in values:
+        replaced[column] = value
+    return replaced
 
 
 def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
     """Return whether an issue matters for a field.
 
     An issue of kind `"number"` matters if the field is a phone number or a postal code, or if the number is as long as a phone
-    number. An issue of any other kind always matters.
+    number. An issue of kind `"decimal"` matters only in the former case, and one of kind `"several"` if the field has a single
+    value. An issue of any other kind always matters.
     """
-    return issue.kind != "number" or code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
+    match issue.kind:
+        case "number":
+            return code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
+        case "decimal":
+            return code in _DIGIT_FIELDS
+        case "several":
+            return code in _SINGLE_FIELDS
+        case _:
+            return True
 
 
 @attrs.frozen
 class Remark:
-    r"""A warning about one cell. The cell can still be sent unchanged.
+    r"""A warning about one cell. The row can still be sent.
 
     Attributes:
         kind: The kind of problem, in one word, such as `"mojibake"`.
         column: Name of the column.
         code: Field code that the column maps to.
         message: The problem and its remedy.
+        value: The text that is sent instead of the cell, empty if the field is left unset; `None` if the cell is sent unchanged.
 
     Example:
         ```python
@@ -215,6 +280,7 @@ class Remark:
     column: str
     code: str
     message: str
+    value: str | None = None
 
 
 @attrs.frozen
@@ -226,8 +292,8 @@ class Row(Mapping[str, Any]):
 
     Attributes:
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
-        cells: The cells of the row, as strings.
-        members: The values by field code; blank cells are omitted.
+        cells: The cells of the row, as strings, as in the file.
+        members: The values by field code, as they are sent; blank cells are omitted.
         fault: The reason why the row cannot be sent: reading it or a check found an error; `None` if neither found one.
         warnings: Problems found while reading; the row can still be sent.
 

@@ -17,12 +17,11 @@ import msgspec
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import workbook_reader
 from outreach_async.importer.source import ByteSource, StreamCopy
-from outreach_async.importer.table import CellIssue, File, Heading, Record, number_issue
+from outreach_async.importer.table import File, Heading, Record, error_issue, number_issue
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
 """Command that reads a workbook. `read_in_subprocess` appends the last argument, a JSON object of parameters."""
 
-_ERROR_MESSAGE: Final = "the cell shows an error such as #N/A; fix the formula, or clear the cell"
 _UNMARKED_NOTE: Final = (
     "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect such cells"
 )
@@ -131,6 +130,6 @@ def _decode_records(spool: StreamCopy) -> Iterator[Record]:
     with spool.open() as file:
         for text in file:
             line, cells, errors, numbers = _ROW_DECODER.decode(text)
-            issues = [CellIssue(at, "error", _ERROR_MESSAGE, fatal=True) for at in errors]
+            issues = [error_issue(at) for at in errors]
             issues += [number_issue(at, cells[at]) for at in numbers]
             yield Record(line, cells, None, tuple(sorted(issues)))

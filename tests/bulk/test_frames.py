@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import itertools
 import json
 import re
@@ -15,15 +16,18 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.time import virtual_time
 
 from outreach_async import BulkStopped, ContactOutcome, InvalidRequest, Journal, Outcome, OutreachClient
-from outreach_async.bulk import ArrowStream
+from outreach_async.bulk import ArrowStream, Numbers
 from outreach_async.bulk.frames import FrameRow, UnsendableRow, read_frame
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.importer import map_columns, open_file
+from outreach_async.sync import SyncClient
 from outreach_async.vocabulary import STANDARD_FIELDS
 
 ROWS: list[dict[str, str | None]] = [
@@ -67,11 +71,11 @@ async def outcomes_of(frame: Any, **options: Any) -> list[ContactOutcome]:
 
 
 def rows_of(frame: Any) -> list[FrameRow]:
-    return list(read_frame(frame))
+    return list(read_frame(frame)[0])
 
 
-def reason_of(frame: Any) -> str:
-    (row,) = rows_of(frame)
+def reason_of(frame: Any, numbers: Numbers = "format") -> str:
+    (row,) = read_frame(frame, numbers)[0]
     assert isinstance(row, UnsendableRow)
     return row.reason
 
@@ -153,23 +157,111 @@ async def test_batches_are_read_only_when_their_rows_are_needed() -> None:
 
 
 def test_a_large_batch_is_converted_in_slices() -> None:
-    rows = read_frame(pa.table({"email": [f"{number}@a.example" for number in range(2000)]}))
+    rows, _ = read_frame(pa.table({"email": [f"{number}@a.example" for number in range(2000)]}))
     assert [row["email"] for row in rows if isinstance(row, dict)] == [f"{number}@a.example" for number in range(2000)]
 
 
 # Cells
 
 
-@virtual_time
-async def test_a_whole_number_that_pandas_made_a_float_is_reported() -> None:
+TYPED = pa.table(
+    {
+        "email": ["ann@company.example", "bob@company.example"],
+        "zip": [75001, None],
+        "mobile_phone": [41791234567.0, None],
+        "job_start_date": [dt.date(2026, 5, 4), None],
+        "custom_1": [dt.datetime(2026, 5, 4, 9, 30, tzinfo=dt.UTC), None],
+        "custom_2": [True, None],
+        "custom_3": [decimal.Decimal("1.50"), None],
+        "custom_4": [b"K\xc3\xb6ln", None],
+        "custom_5": [float("nan"), 0.5],
+    }
+)
+FORMATTED = {
+    "email": "ann@company.example",
+    "zip": "75001",
+    "mobile_phone": "41791234567",
+    "job_start_date": "2026-05-04",
+    "custom_1": "2026-05-04T09:30:00Z",
+    "custom_2": "TRUE",
+    "custom_3": "1.50",
+    "custom_4": "Köln",
+}
+
+
+def test_numbers_and_dates_are_sent_as_from_a_parquet_file(tmp_path: Path) -> None:
+    pq.write_table(TYPED, tmp_path / "people.parquet")
+    file = open_file(tmp_path / "people.parquet")
+    imported = [dict(row) for row in file.rows(map_columns(file.headers))]
+    assert rows_of(TYPED) == imported == [FORMATTED, {"email": "bob@company.example", "custom_5": "0.5"}]
+    assert rows_of(pl.from_arrow(TYPED)) == imported
+
+
+def test_integers_that_pandas_made_floats_are_sent_without_a_decimal_point() -> None:
     frame = pd.DataFrame({"email": ["a@a.example", "b@a.example"], "zip": [75001, None]})
-    first, second = await outcomes_of(frame)
+    assert rows_of(frame) == [{"email": "a@a.example", "zip": "75001"}, {"email": "b@a.example"}]
+
+
+FINDING = (
+    "rows: expected strings in column 'zip', got int64; its values are sent as text, so leading zeros or a plus sign may be lost;"
+    " convert the column to strings, or pass numbers='reject'"
+)
+
+
+@virtual_time
+async def test_a_column_of_numbers_is_a_finding_and_a_logged_warning(caplog: pytest.LogCaptureFixture) -> None:
+    frame = pa.table({"email": ["a@a.example"], "zip": [75001], "job_start_date": [dt.date(2026, 5, 4)], "city": ["Lyon"]})
+    run = client_of(service()).contacts.create_many(frame)
+    report = await run
+    assert report.outcomes[Outcome.ADDED] == 1
+    date = FINDING.replace("'zip', got int64", "'job_start_date', got date32[day]").replace(
+        ", so leading zeros or a plus sign may be lost", ""
+    )
+    assert run.findings == (FINDING, date)
+    assert caplog.messages[:2] == [f"create_many: {finding}" for finding in run.findings]
+    assert client_of(service()).contacts.create_many([{"email": "a@a.example"}]).findings == ()
+
+
+def test_the_synchronous_client_formats_and_rejects_numbers_too() -> None:
+    frame = pa.table({"email": ["a@a.example"], "zip": [75001]})
+    with SyncClient(transport=FakeTransport(service()), workspace="space_1", owner_key="key_1") as client:
+        run = client.contacts.create_many(frame)
+        assert (run.findings, run.wait().outcomes[Outcome.ADDED]) == ((FINDING,), 1)
+        assert client.contacts.create_many(frame, numbers="reject").wait().outcomes[Outcome.REJECTED] == 1
+
+
+def test_another_policy_for_numbers_is_refused() -> None:
+    wrong: Any = "drop"
+    with pytest.raises(InvalidRequest, match="numbers: expected one of 'format', 'reject', got 'drop'; pass one of them"):
+        client_of(service()).contacts.create_many([{"email": "a@a.example"}], numbers=wrong)
+
+
+@virtual_time
+async def test_a_whole_number_that_pandas_made_a_float_can_be_rejected() -> None:
+    frame = pd.DataFrame({"email": ["a@a.example", "b@a.example"], "zip": [75001, None]})
+    first, second = await outcomes_of(frame, numbers="reject")
     assert (first.status, second.status) == ("rejected", "added")
     assert first.contact == {"email": "a@a.example", "zip": 75001.0}
     assert str(first.error) == (
         "zip: expected a string, got an integer stored as a float (pandas does this if a column has missing values); "
         "convert it: df['zip'] = df['zip'].astype('Int64').astype('string')"
     )
+
+
+def test_a_float_that_lost_digits_is_rejected() -> None:
+    reason = reason_of(pa.table({"email": ["a@a.example"], "custom_1": [4179123456712345678.0]}))
+    assert reason == "custom_1: expected a float of at most 15 digits, got more, which are not exact; read the column as strings"
+
+
+def test_bytes_that_are_not_utf_8_are_rejected() -> None:
+    reason = reason_of(pa.table({"email": ["a@a.example"], "custom_1": [b"K\xf6ln"]}))
+    assert reason == "custom_1: expected a string, got bytes; convert the column to strings"
+
+
+def test_a_nested_column_is_refused_before_anything_is_sent() -> None:
+    frame = pa.table({"email": ["a@a.example"], "custom_1": [["x"]]})
+    with pytest.raises(InvalidRequest, match=r"column 'custom_1', got list<.*>; convert the column to strings, or drop it"):
+        read_frame(frame)
 
 
 def test_the_remedy_for_whole_numbers_works() -> None:
@@ -191,8 +283,8 @@ def test_a_missing_value_that_became_a_string_is_reported(text: str) -> None:
     ("cell", "kind"),
     [(75001, "int"), (1.5, "float"), (True, "bool"), (b"x", "bytes"), (["x"], "list"), (dt.date(2026, 5, 4), "date")],
 )
-def test_a_value_of_another_type_is_reported(cell: object, kind: str) -> None:
-    reason = reason_of(pa.table({"email": ["a@a.example"], "custom_1": [cell]}))
+def test_a_value_of_another_type_can_be_rejected(cell: object, kind: str) -> None:
+    reason = reason_of(pa.table({"email": ["a@a.example"], "custom_1": [cell]}), "reject")
     assert reason == f"custom_1: expected a string, got {kind}; convert the column to strings"
 
 
@@ -228,7 +320,7 @@ async def test_a_frame_of_numbers_stops_the_run_after_50_rows() -> None:
     fake = service()
     frame = pl.DataFrame({"email": [f"{number}@a.example" for number in range(1000)], "zip": range(1000)})
     with pytest.raises(BulkStopped, match="the first 50 rows were all rejected: zip: expected a string, got int; convert"):
-        await client_of(fake).contacts.create_many(frame)
+        await client_of(fake).contacts.create_many(frame, numbers="reject")
     assert not fake.requests.of("create_contact")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import phonenumbers
 import pytest
 from email_validator import EmailNotValidError, validate_email
@@ -326,6 +327,14 @@ def test_warnings_of_the_file_itself_have_the_level_of_the_cells_check() -> None
     assert Checks(COLUMNS, CheckPolicy.of(["off"])).findings([odd]) == {}
     (guarded, plain) = Checks(COLUMNS, CheckPolicy.of(["off", "cells=error"])).guarded([odd, row("a@a.example")])
     assert (guarded.fault, plain.fault) == ("custom_1: 'Ã©' is probably 'é'", None)
+
+
+def test_the_checks_of_values_check_what_is_sent() -> None:
+    remark = Remark("missing", "work_phone", "work_phone", "'NULL' stands for a missing value", "")
+    odd = attrs.evolve(row("a@a.example", "NULL"), warnings=(remark,))
+    checks = Checks(COLUMNS, CheckPolicy.of(["off", "phone=error", "cells=warn"]))
+    assert [found.check for found in checks.findings([odd])[0]] == ["cells"]
+    assert list(checks.guarded([odd])) == [odd]
 
 
 @given(st.lists(st.tuples(*[st.text(max_size=8)] * len(HEADERS)), max_size=8))

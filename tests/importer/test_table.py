@@ -79,3 +79,79 @@ def test_they_are_found_in_every_text_format() -> None:
     _, rows = read("\n".join(lines).encode())
     assert [bool(row.fault) for row in rows] == [True, False]
     assert rows[1].warnings[0].kind == "mojibake"
+
+
+# Texts that stand for something else.
+
+
+def seen(cell: str, code: str) -> tuple[list[str], object, str | None]:
+    """Return the kinds of warnings, the value that is sent, and the fault of a row with a cell in the column `code`."""
+    one = row(cell, code)
+    return [remark.kind for remark in one.warnings], one.members.get(code), one.fault
+
+
+@pytest.mark.parametrize("cell", ["#REF!", "#N/A", "#NAME?", "#VALUE!", "#DIV/0!", " #NV ", "#NOM?", "#¡REF!", "#NAZWA?"])
+def test_an_error_of_a_spreadsheet_is_not_sent_and_causes_a_warning(cell: str) -> None:
+    assert seen(cell, "first_name") == (["error"], None, None)
+    (remark,) = row(cell, "first_name").warnings
+    assert remark.message == (
+        f"'{cell.strip()}' is an error of a spreadsheet and is not sent; fix the formula, or clear the cell"
+    )
+    assert remark.value == ""
+
+
+@pytest.mark.parametrize("cell", ["NULL", "nan", "NaN", "None", "NaT", "<NA>", " NULL "])
+def test_a_text_for_a_missing_value_is_not_sent_and_causes_a_warning(cell: str) -> None:
+    assert seen(cell, "last_name") == (["missing"], None, None)
+    assert row(cell, "last_name").cells == ("a@b.example", cell)
+    assert row(cell, "ignore").warnings == ()
+
+
+@pytest.mark.parametrize("cell", ["Null", "Nan", "none", "#1", "N/A", "Nonesuch", "C#", "1.0", "2,0", "a ::: b"])
+def test_names_and_numbers_that_only_resemble_such_texts_are_sent(cell: str) -> None:
+    assert seen(cell, "custom_1") == ([], cell, None)
+
+
+@pytest.mark.parametrize(("cell", "sent"), [("75001.0", "75001"), ("75001,0", "75001"), (" 1234.00 ", "1234")])
+def test_a_whole_number_with_a_decimal_point_is_sent_without_it_as_a_postal_code(cell: str, sent: str) -> None:
+    assert seen(cell, "zip") == (["decimal"], sent, None)
+    assert seen(cell, "custom_1") == ([], cell, None)
+
+
+@pytest.mark.parametrize("cell", ["206.555.0101", "2.50", "75001.5", "1234567890123456.0", "+1.0"])
+def test_other_numbers_with_points_are_sent_unchanged(cell: str) -> None:
+    assert seen(cell, "work_phone") == ([], cell, None)
+
+
+@pytest.mark.parametrize("cell", ["a@b.example ::: c@d.example", "::: a@b.example :::c@d.example"])
+def test_only_the_first_of_several_values_in_a_cell_is_sent(cell: str) -> None:
+    columns = map_columns(["email", "Column"], {"Column": "ignore"})
+    sent = build_row(Record(2, (cell, "")), columns)
+    (remark,) = sent.warnings
+    assert (sent["email"], remark.kind) == ("a@b.example", "several")
+    assert remark.message == (
+        "the cell has 2 values, separated by ':::', and only the first is sent: 'a@b.example'; keep one value"
+    )
+    assert seen("+1 206 555 0100 ::: 5", "work_phone") == (["several"], "+1 206 555 0100", None)
+    assert seen(":::", "website") == ([], ":::", None)
+
+
+@pytest.mark.parametrize("cell", ["#N/A", "NULL"])
+def test_a_row_whose_address_is_missing_is_rejected_with_the_reason(cell: str) -> None:
+    rejected = build_row(Record(2, (cell,)), map_columns(["email"]))
+    assert str(rejected.fault).startswith(f"email: '{cell}' ")
+
+
+def test_every_text_format_has_the_same_findings() -> None:
+    cells = {"email": "a@b.example", "first_name": "NULL", "company_name": "#N/A", "zip": "75001.0"}
+    _, from_csv = read(f"{','.join(cells)}\n{','.join(cells.values())}\n".encode(), format="csv")
+    _, from_jsonl = read(json.dumps({**cells, "zip": 75001.0}).encode())
+    for (one,) in (from_csv, from_jsonl):
+        assert [(remark.kind, remark.code) for remark in one.warnings] == [
+            ("missing", "first_name"),
+            ("error", "company_name"),
+            ("decimal", "zip"),
+        ]
+        assert dict(one) == {"email": "a@b.example", "zip": "75001"}
+    _, (absent,) = read(b'{"email": "a@b.example", "zip": NaN}')
+    assert ([remark.kind for remark in absent.warnings], dict(absent)) == (["missing"], {"email": "a@b.example"})

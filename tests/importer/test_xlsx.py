@@ -120,16 +120,22 @@ def test_a_number_format_with_leading_zeros_restores_them_without_a_warning() ->
 
 
 @pytest.mark.parametrize("shown", ["#N/A", "#REF!", "#DIV/0!"])
-def test_a_cell_that_shows_an_error_rejects_its_row_unless_ignored(shown: str) -> None:
-    assert seen(ADDRESS, text("x"), error(shown)).fault == (
-        "zip: the cell shows an error such as #N/A; fix the formula, or clear the cell"
-    )
-    assert seen(ADDRESS, text("x"), error(shown), code="ignore").fault is None
+def test_a_cell_that_shows_an_error_is_left_out_with_a_warning_unless_ignored(shown: str) -> None:
+    row = seen(ADDRESS, text("x"), error(shown))
+    (warning,) = row.warnings
+    assert (warning.kind, warning.value, "zip" in row) == ("error", "", False)
+    assert warning.message == "the cell's value is an error such as #N/A and is not sent; fix the formula, or clear the cell"
+    assert seen(ADDRESS, text("x"), error(shown), code="ignore").warnings == ()
+
+
+def test_an_error_instead_of_the_address_rejects_its_row() -> None:
+    row = read_sheet(workbook({"A": sheet_of([NAMES, [error(), text("Ann")]])}))[1][0]
+    assert str(row.fault).startswith("email: the cell's value is an error such as #N/A")
 
 
 def test_a_row_with_only_an_error_is_a_row() -> None:
     _, rows = read_sheet(workbook({"A": sheet_of([NAMES, [], [text(""), error()], [ADDRESS]])}))
-    assert [(row.line, bool(row.fault)) for row in rows] == [(3, True), (4, False)]
+    assert [(row.line, [warning.kind for warning in row.warnings]) for row in rows] == [(3, ["error"]), (4, [])]
 
 
 def test_a_table_may_start_anywhere_and_cells_are_placed_by_reference() -> None:
@@ -176,7 +182,7 @@ def test_an_unreadable_workbook_is_refused(content: bytes, sheet: str | None, me
 
 def test_a_workbook_without_styles_or_with_absolute_paths_is_read() -> None:
     content = workbook({"A": sheet_of([NAMES, [ADDRESS, error()]])}, leave_out=["xl/styles.xml"], root="/xl/")
-    assert [bool(row.fault) for row in read_sheet(content)[1]] == [True]
+    assert [warning.kind for warning in read_sheet(content)[1][0].warnings] == ["error"]
 
 
 @pytest.mark.parametrize(

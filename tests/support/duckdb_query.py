@@ -51,7 +51,7 @@ def main() -> None:
         loop: anyio.run(partial(create, rows), backend=loop, backend_options=VirtualTime().options(loop))
         for loop in ("asyncio", "trio")
     }
-    found = {"rows": list(read_frame(query(rows))), "stream": isinstance(query(rows), ArrowStream), **created}
+    found = {"rows": list(read_frame(query(rows))[0]), "stream": isinstance(query(rows), ArrowStream), **created}
     sys.stdout.write(json.dumps(found))
 
 
