@@ -21,7 +21,7 @@ class ContactOutcome:
 
     Attributes:
         index: Index of the row in the input, from 0.
-        contact: The row as the caller passed it.
+        contact: The row as the caller passed it; a copy if the row is a dict.
         status: The status in the service's last response, or `rejected`, `not_applied` or `unknown`.
         id: Id of the contact; `None` if the service returned none.
         possible: Every outcome that is consistent with what is known about the attempts to send the row.

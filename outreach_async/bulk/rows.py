@@ -37,7 +37,7 @@ class ParsedRow:
 
     Attributes:
         index: Index of the row in the input, from 0.
-        original: The row as the caller passed it.
+        original: The row as the caller passed it, or a copy.
         key: Key for the order of requests: rows with the same key are sent one after the other.
         operation: The request that creates the contact.
         maybe_sent: Whether an earlier process may have sent the row.
@@ -292,7 +292,7 @@ _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
 _MAX_DOMAIN_LENGTH: Final = 253
 """Maximum length of a domain whose Punycode labels are decoded, in characters."""
-_CHANGEABLE: Final = (MutableMapping, MappingProxyType)
+_CHANGEABLE: Final = (dict, MutableMapping, MappingProxyType)
 END: Final = object()
 """The value that `Source.pull` returns when there are no more rows."""
 

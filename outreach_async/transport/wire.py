@@ -111,7 +111,8 @@ class Transport(Protocol):
 
     - `max_in_flight: int` limits the client's concurrency.
     - `secrets: tuple[str, ...]` contains strings to mask in errors, such as a proxy password.
-    - `base_url: str` is the URL that the transport prepends to every target. The client passes it to hooks.
+    - `base_url: str` is the URL that the transport prepends to every target. The client passes it to hooks, and
+      records it in journals.
 
     Example:
         ```python
