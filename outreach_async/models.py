@@ -377,8 +377,9 @@ class CampaignSteps(ResponseModel):
     Attributes:
         status: Always `ok`.
         days_left: Estimated days until the campaign completes.
-        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if the campaign has ended.
-            `days_left_datetime` is the timestamp as a datetime in UTC.
+        days_left_date: Estimated end of the campaign; `Complete` if the campaign has ended. The API documentation calls it a
+            string. A Unix timestamp is accepted too, as in the list of campaigns, because no other field depends on it;
+            `days_left_datetime` is the timestamp as a datetime in UTC. The conformance rule T13 reports a number.
         days_left_display: The days left, as human-readable text.
         data: The steps, in the service's order.
         extra: Response fields that this class does not define.

@@ -480,9 +480,12 @@ def variant_totals(templates: Iterable[Template]) -> dict[str, VariantTotals]:
 
 
 def compare_step(case: StepCase, thresholds: Thresholds) -> VariantVerdict:
-    """Compare the live variants of a step by their replies."""
+    """Compare the live variants of a step by their replies. A campaign that is too young gets no verdict."""
     totals = list(variant_totals(case.live_templates).values())
-    return compare_variants(totals, odds=thresholds["odds"], difference=thresholds["difference"])
+    result, age = compare_variants(totals, odds=thresholds["odds"], difference=thresholds["difference"]), case.of.age()
+    if result.better is not None and (age is None or age < thresholds["days"] * DAY):
+        return VariantVerdict(verdict="too_few_days", evidence=result.evidence)
+    return result
 
 
 def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
@@ -496,7 +499,9 @@ def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
     shown = [totals[letter] for letter in (result.better, *result.worse[:_MAX_NAMED])]
     rates = [f"{_name_letter(each.letter)} {format_percent(each.replied / each.sent)} of {each.sent:,}" for each in shown]
     message = (
-        f"variant {_name_letter(result.better)} of step {_name_order(case.step.order)} gets more replies: {', '.join(rates)}"
+        f"variant {_name_letter(result.better)} of step {_name_order(case.step.order)} gets more replies: {', '.join(rates)}; "
+        "this holds only if variants were assigned independently of the recipients, and sent on "
+        f"{format_quantity(thresholds['days'], 'day')} or more"
     )
     return Sign(message, {"evidence": result.evidence})
 

@@ -260,13 +260,14 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
         severity=Severity.INFO,
         wording="contacts still have to go through the step, and a live variant gets more replies than another, with an e-value "
         "of at least {odds} times the number of pairs of variants; two variants are compared only if the numbers of e-mails that "
-        "they sent differ by at most {difference:.1%}",
-        thresholds=MappingProxyType({"odds": 20, "difference": 0.10}),
+        "they sent differ by at most {difference:.1%}, and the campaign was created {days} days ago or earlier",
+        thresholds=MappingProxyType({"odds": 20, "difference": 0.10, "days": 7}),
         applies=conditions.check_variants,
-        source="if two variants have the same reply rate, their e-value reaches 20 in at most 5 % of tests, even if it is "
-        "computed every day (Ville's inequality; Turner, Ly and Grünwald, arXiv 2106.02693); the limit on the difference in "
-        "e-mails sent is our own",
-        remedy="Turn off the variants with fewer replies.",
+        source="if two variants have the same reply rate, and recipients get their variants independently of each other, their "
+        "e-value reaches 20 in at most 5 % of tests, even if it is computed every day (Ville's inequality; Turner, Ly and "
+        "Grünwald, arXiv 2106.02693); the limits on the difference in e-mails sent and on the days are our own",
+        remedy="Check that the service assigns variants independently of the recipients (not by company, list or mailbox), and "
+        "that each variant was sent on as many days as the message says. Then turn off the variants with fewer replies.",
     ),
 )
 """The rules about one step, in the order in which a step's findings are listed."""

@@ -234,7 +234,7 @@ class StepComparison:
         step: Id of the step.
         order: Position of the step in the campaign; the first is 1.
         variants: The live templates of the step, in the service's order.
-        verdict: `better`, `too_early`, `unequal_sends` or `not_compared`.
+        verdict: `better`, `too_early`, `too_few_days`, `unequal_sends` or `not_compared`.
         better: Letter of the variant that gets more replies; `None` unless the verdict is `better`.
         worse: Letters of the variants that are proven to get fewer replies than `better`.
         evidence: The largest e-value of a pair of variants; `None` if no pair could be compared.

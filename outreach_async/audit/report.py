@@ -83,6 +83,12 @@ class Report:
     last_read: dict[str, float] = attrs.field(factory=dict)
     campaigns: CampaignResults | None = None
 
+    def __repr__(self) -> str:
+        """Show the numbers only: `asyncio.run` of Python 3.11 and 3.12 builds the `repr` of every result."""
+        counts = " ".join(f"{severity}={count}" for severity, count in self.counts.items())
+        scope = f"workspaces={len(self.workspaces)} unreadable={len(self.unreadable)} mailboxes={self.mailboxes}"
+        return f"<{type(self).__name__} {scope} score={self.scores.overall} {counts}>"
+
     @property
     def counts(self) -> dict[Severity, int]:
         """Number of findings by severity, the worst severity first.

@@ -396,5 +396,6 @@ UNKNOWABLE: Final[tuple[str, ...]] = (
 UNKNOWABLE_OF_CAMPAIGNS: Final[tuple[str, ...]] = (
     "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens prove nothing",
     "comparisons of personalized templates with A/B variants: the contacts of a personalized template are not chosen at random",
+    "whether the service assigns A/B variants independently of the recipients: if not, verdicts about variants may be false",
 )
 """Properties that an audit of campaigns cannot check."""

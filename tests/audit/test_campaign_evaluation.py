@@ -97,6 +97,15 @@ def test_live_variants_are_compared_and_the_personalized_one_is_shown() -> None:
     assert found.variants[3].replied_num is None
 
 
+def test_a_campaign_with_too_few_days_gets_no_verdict_about_variants() -> None:
+    variants = step(template(replied_num=90), template("B", replied_num=20))
+
+    (found,) = comparisons(variants, policy=Policy.of({"OA230": {"days": 61}}))
+
+    assert (found.verdict, found.better, found.sends_needed) == ("too_few_days", None, None)
+    assert found.evidence == comparisons(variants, policy=Policy.of({"OA230": {"days": 60}}))[0].evidence
+
+
 @pytest.mark.parametrize("shared", [{"test_letter": "A"}, {"id": "temp_A"}])
 def test_variants_that_share_a_letter_or_an_id_are_not_compared(shared: dict[str, Any]) -> None:
     twin = attrs.evolve(template("B", replied_num=20), **shared)

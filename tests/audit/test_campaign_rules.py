@@ -70,7 +70,11 @@ FIRING: dict[str, list[Subject]] = {
     "OA220": [[step(template(status="off"))], [attrs.evolve(step(), templates=[])]],
     "OA221": [[step(status="off")]],
     "OA222": [text("{{frist_name}}"), text("Hello {{Plan}}"), text("{{who knows|friend}}"), text("{{custom_2}}")],
-    "OA230": [variants((1000, 80), (1000, 30)), variants((1000, 90), (990, 30), (1000, 30))],
+    "OA230": [
+        variants((1000, 80), (1000, 30)),
+        variants((1000, 90), (990, 30), (1000, 30)),
+        case(campaign(created=NOW - 7 * DAY), variants((1000, 80), (1000, 30))),
+    ],
     "OA240": [FACTS],
     "OA290": [campaign(status="archived"), [step(type="call")]],
 }
@@ -142,6 +146,8 @@ SILENT: dict[str, list[Subject]] = {
     ],
     "OA230": [
         variants((1000, 60), (1000, 40)),
+        case(campaign(created=NOW - 7 * DAY + 1), variants((1000, 80), (1000, 30))),
+        CampaignCase.of(campaign(), variants((1000, 80), (1000, 30))),
         variants((1000, 80), (890, 20)),
         variants((1000, 80), (1000, 30), left_to_send=0),
         [step(template(sent=1000, replied_num=90), template("PER", sent=1000, replied_num=10))],
@@ -257,7 +263,10 @@ def test_a_healthy_campaign_has_no_finding() -> None:
         (
             "OA230",
             variants((1000, 90), (1000, 20), (1000, 60)),
-            "info high: variant A of step 1 gets more replies: A 9.0 % of 1,000, B 2.0 % of 1,000",
+            (
+                "info high: variant A of step 1 gets more replies: A 9.0 % of 1,000, B 2.0 % of 1,000; this holds only if "
+                "variants were assigned independently of the recipients, and sent on 7 days or more"
+            ),
         ),
         ("OA290", [step(type="call")], "info high: a step has the unknown type 'call'"),
         ("OA290", campaign(status="archived"), "info high: its status is 'archived'"),

@@ -128,6 +128,7 @@ def test_campaigns_that_were_not_read_are_listed_as_unread() -> None:
         ({"verdict": "unequal_sends"}, "not compared yet: the numbers of e-mails sent differ too much"),
         ({"verdict": "not_compared"}, "not compared: fewer than two variants can be compared"),
         ({"verdict": "too_early"}, "too early to tell; the replies hardly differ"),
+        ({"verdict": "too_few_days"}, "too early to tell; the campaign is too young for a verdict"),
         (
             {"verdict": "too_early", "sends_needed": 1200},
             "too early to tell; at these rates, about 1,200 more e-mails per variant are needed",

@@ -53,6 +53,12 @@ FLEET = report(
 )
 
 
+def test_the_repr_of_a_report_shows_its_numbers_and_not_its_findings() -> None:
+    found = report(reading(mailboxes(2000, blacklists=1)), reading([], workspace="space_2", error=StatusError("403")))
+
+    assert repr(found) == ("<Report workspaces=2 unreadable=1 mailboxes=2000 score=80.0 critical=0 error=2001 warning=1 info=0>")
+
+
 @pytest.mark.thorough
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
 @settings(max_examples=scaled(20))

@@ -146,6 +146,13 @@ def test_a_late_variant_that_missed_the_best_contacts_is_not_called_worse() -> N
     assert count_verdicts(late, runs=RUNS, seed=1, difference=1.0).verdicts > 0.2 * RUNS
 
 
+@pytest.mark.thorough
+def test_verdicts_need_variants_assigned_independently_of_the_recipients() -> None:
+    together = count_verdicts(Experiment(cluster=5), runs=100, seed=1)
+
+    assert together.verdicts > 50  # the reason why the finding states this condition
+
+
 def test_a_doubled_reply_rate_is_found_within_3000_sends_per_variant() -> None:
     counts = count_verdicts(Experiment(other_rate=0.06, rate=0.03, days=60), runs=100, seed=5)
 

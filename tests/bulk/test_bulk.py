@@ -189,6 +189,16 @@ async def test_an_explicit_max_outage_waits_for_a_service_never_reached() -> Non
     assert report.outcomes[Outcome.ADDED] == 1
 
 
+@pytest.mark.parametrize("headers", [{}, {"retry_after": "7"}, {"retry_after": "600"}], ids=str)
+async def test_a_run_answered_only_with_503_ends_at_max_outage(headers: dict[str, Any]) -> None:
+    found, began = list[ContactOutcome](), anyio.current_time()
+    async with client(Script(status(503, **headers))).contacts.create_many(rows(20), concurrency=4, max_outage=60) as outcomes:
+        with pytest.raises(BulkSuspended, match="run suspended: no request has succeeded for 60 s"):
+            await drain(outcomes, found)
+    assert anyio.current_time() - began == pytest.approx(60, abs=0.1)
+    assert {outcome.status.value for outcome in found} <= {"unknown", "not_applied"}
+
+
 async def test_a_row_rejected_after_a_lost_response_may_have_been_applied() -> None:
     (outcome,) = await outcomes_of(client(Script(lost(), status(422))).contacts.create_many(rows(1), duplicates="overwrite"))
     assert outcome.status is Outcome.REJECTED

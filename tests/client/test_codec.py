@@ -328,7 +328,7 @@ def test_integers_and_floats_keep_their_type(number: float) -> None:
 
 
 @pytest.mark.parametrize("date", ["Complete", "Mar 14, 2026", 1773446400, 1773446400.5])
-def test_an_estimated_end_is_a_string_or_a_number(date: str | float) -> None:
+def test_an_estimated_end_may_be_a_number_although_steps_document_a_string(date: str | float) -> None:
     value = {"status": "ok", "days_left": 1, "days_left_date": date, "days_left_display": "", "data": []}
     assert exactly(decode_model(CampaignSteps, json.dumps(value).encode()).days_left_date) == exactly(date)
 

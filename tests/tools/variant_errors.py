@@ -37,6 +37,7 @@ class Experiment:
         sends: E-mails that each variant sends per day.
         delay: Mean number of days until a reply.
         boost: Factor on both reply rates in the first two weeks, as if the best contacts came first.
+        cluster: Number of recipients who get the same variant, and of whom all or none reply.
     """
 
     rate: float = 0.05
@@ -46,6 +47,7 @@ class Experiment:
     sends: int = 50
     delay: float = 1
     boost: float = 1
+    cluster: int = 1
 
 
 @attrs.frozen(kw_only=True)
@@ -70,10 +72,12 @@ def count_verdicts(experiment: Experiment, *, runs: int, seed: int, difference: 
     other_sent = np.where(np.arange(experiment.days) < experiment.late, 0, sent)
     rates = np.where(np.arange(experiment.days) < _BOOSTED_DAYS, experiment.boost, 1)
     found: list[int] = []
-    naive = 0
+    naive, cluster = 0, experiment.cluster
     for _ in range(runs):
-        one = sent.cumsum(), draw_replies(chance, sent, experiment.rate * rates, experiment.delay)
-        other = other_sent.cumsum(), draw_replies(chance, other_sent, experiment.other_rate * rates, experiment.delay)
+        one, other = (
+            (each.cumsum(), cluster * draw_replies(chance, each // cluster, rate * rates, experiment.delay))
+            for each, rate in ((sent, experiment.rate), (other_sent, experiment.other_rate))
+        )
         naive += _is_ever_significant(*one, *other)
         if (sends := _first_verdict(*one, *other, difference)) is not None:
             found.append(sends)
@@ -118,6 +122,10 @@ def main() -> None:
             wrong, naive = (100 * count / arguments.runs for count in (counts.verdicts, counts.naive))
             about = f"{late:2} days late, {boost} x replies in the first two weeks"
             print(f"{about}: wrong {wrong:5.2f} %, z-test {naive:5.2f} %")  # noqa: T201 - a command's report
+    for rate in (0.02, 0.05, 0.10):
+        for cluster in (2, 5):
+            counts = count_verdicts(Experiment(rate=rate, other_rate=rate, cluster=cluster), runs=1000, seed=arguments.seed)
+            print(f"{rate:.0%}, {cluster} recipients reply together: wrong {counts.verdicts / 10:.1f} %")  # noqa: T201 - a report
     for rate in (0.02, 0.03, 0.05):
         counts = count_verdicts(Experiment(rate=rate, other_rate=2 * rate, days=120), runs=1000, seed=arguments.seed)
         found = (

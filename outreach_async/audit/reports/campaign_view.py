@@ -144,6 +144,7 @@ def _format_share(share: float | None) -> str:
 
 
 _UNDECIDED: Final = {
+    "too_few_days": "too early to tell; the campaign is too young for a verdict",
     "unequal_sends": "not compared yet: the numbers of e-mails sent differ too much",
     "not_compared": "not compared: fewer than two variants can be compared",
 }

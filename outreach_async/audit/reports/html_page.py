@@ -65,6 +65,7 @@ _KIND_LABELS: Final = {"workspace": "Workspace", "type": "Provider", "server_ip"
 _VERDICT_LABELS: Final = {
     "better": "A variant is better",
     "too_early": "Too early to tell",
+    "too_few_days": "Too few days",
     "unequal_sends": "Unequal e-mails sent",
     "not_compared": "Not compared",
 }
