@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -80,7 +81,9 @@ class ParquetFile(File):
             if at < len(columns.codes) and columns.codes[at] is not None:
                 name = columns.headers[at]
                 what = f"expected simple values in column {name!r}, got {kind}"
-                raise InvalidRequest(f"{self.name}: {what}; ignore the column with --map '{name}=ignore'")
+                raise InvalidRequest(
+                    f"{self.name}: {what}; export it as text, or leave it out with --map {shlex.quote(f'{name}=ignore')}"
+                )
         return super().rows(columns)
 
     def column(self, at: int) -> Iterator[str]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Generator, ItemsView, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import count, islice, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -161,6 +162,8 @@ _MIN_PHONE_DIGITS: Final = 11
 number in a form such as 4.1E+11."""
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 """Pattern for an e-mail address. No column name matches, so a first line with an address is a row and not a header."""
+_SAMPLE_SIZE: Final = 100
+"""Maximum number of rows that are searched for sample cells."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
@@ -217,6 +220,8 @@ def build_row(record: Record, columns: Columns) -> Row:
     line, cells, fault, issues = record
     if not fault and len(cells) != len(columns.headers):
         remedy = "name every column, and quote cells that contain the delimiter"
+        if len(cells) < len(columns.headers):
+            remedy = "add the missing cells, and quote a cell that contains a line break"
         fault = f"expected {len(columns.headers)} cells, as in the header, got {len(cells)}; {remedy}"
     if fault:
         return Row(line, cells, {}, fault)
@@ -519,6 +524,24 @@ class File(ABC):
         """
         return (cells[at] if at < len(cells) else "" for _, cells, _ in self.records())
 
+    def samples(self) -> tuple[str, ...]:
+        r"""Return the first cell of each column that is not blank, in the first 100 rows; an empty string if there is none.
+
+        Raises:
+            InvalidRequest: The file can no longer be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,\nbo@acme.example,Lyon\n")
+            print(open_file("people.csv").samples())  # -> ('ann@company.example', 'Lyon')
+            ```
+        """
+        with closing(self._read_trimmed()) as records:
+            rows = [record.cells for record in islice(records, _SAMPLE_SIZE)]
+        columns = zip_longest(*rows, fillvalue="")
+        found = [next((cell.strip() for cell in column if cell.strip()), "") for column in islice(columns, len(self.headers))]
+        return (*found, *[""] * (len(self.headers) - len(found)))
+
     def split(self) -> tuple[File, ...]:
         r"""Return files that together contain the rows of this file, in order.
 
@@ -536,7 +559,7 @@ class File(ABC):
     def _read_records(self) -> Iterator[Record]:
         """Yield the records below the header."""
 
-    def _read_trimmed(self) -> Iterator[Record]:
+    def _read_trimmed(self) -> Generator[Record]:
         width, kept = self.heading.width, len(self.headers)
         for record in self._read_records():
             cells = record.cells if len(record.cells) <= width else trim_cells(record.cells, width)
