@@ -15,9 +15,10 @@ from pyarrow.parquet import ParquetFile as Reader
 
 from outreach_async.bulk.arrow_cells import Array, is_bytes, is_convertible, to_strings
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer.cells import CellIssue, number_issue
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.source import ByteSource
-from outreach_async.importer.table import CellIssue, File, Heading, Record, Row, number_issue
+from outreach_async.importer.table import File, Heading, Record, Row
 
 
 def _to_cells(column: Array) -> list[str]:

@@ -16,8 +16,9 @@ import msgspec
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import workbook_reader
+from outreach_async.importer.cells import error_issue, number_issue
 from outreach_async.importer.source import ByteSource, StreamCopy
-from outreach_async.importer.table import File, Heading, Record, error_issue, number_issue
+from outreach_async.importer.table import File, Heading, Record
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
 """Command that reads a workbook. `read_in_subprocess` appends the last argument, a JSON object of parameters."""
