@@ -29,7 +29,7 @@ PATH: Final = click.Path(path_type=Path)
 """Parameter type of a file to read."""
 
 OpenInput: TypeAlias = partial[File]
-"""The function `open_file`, bound to the values of `--encoding`, `--sheet` and `--format`."""
+"""The function `open_file`, bound to the values of `--encoding`, `--sheet`, `--header-row` and `--format`."""
 
 
 def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,10 +41,16 @@ def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Encoding of a CSV or JSON Lines file, such as cp1252.  [default: that of the byte order mark, or UTF-8]",
     )
     @click.option("--sheet", metavar="NAME", help="Sheet of a workbook.  [default: the first visible one]")
+    @click.option(
+        "--header-row", type=click.IntRange(1), metavar="N", help="Line or row of the column names.  [default: the first]"
+    )
     @click.option("--format", "format_", type=click.Choice(FORMATS), help="File format.  [default: detected]")
     @wraps(command)
-    def with_open_input(*, encoding: str | None, sheet: str | None, format_: str | None, **arguments: Any) -> Any:
-        return command(open_input=partial(open_file, encoding=encoding, sheet=sheet, format=format_), **arguments)
+    def with_open_input(
+        *, encoding: str | None, sheet: str | None, header_row: int | None, format_: str | None, **arguments: Any
+    ) -> Any:
+        open_input = partial(open_file, encoding=encoding, sheet=sheet, header_row=header_row, format=format_)
+        return command(open_input=open_input, **arguments)
 
     return with_open_input
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -95,13 +95,11 @@ def max_listed_rows(screen: Screen) -> int | None:
     return _MAX_LISTED if screen.console else None
 
 
-def print_columns(screen: Screen, columns: Columns, notes: Iterable[str]) -> None:
-    """Print `notes`, then a table of the columns. It shows each column's name and field code, and why this code was chosen.
+def print_columns(screen: Screen, columns: Columns) -> None:
+    """Print a table of the columns. It shows each column's name and field code, and why this code was chosen.
 
     Omit the table if the output is not a terminal and every column name equals its code.
     """
-    for note in notes:
-        screen.print_line(f"note: {note}")
     if columns.export:
         screen.print_line(f"recognised as an export from {columns.export}")
     decisions = columns.decisions()

@@ -201,13 +201,17 @@ async def prepare(
     Raises:
         InvalidRequest: A column matches no field, or the file cannot be read.
     """
-    columns = await columns_for(client, job.file.headers, job.overrides, ignore_unknown=job.ignore_unknown)
+    if job.checks is not None:
+        for note in job.notes:  # before the columns are mapped, because a note may explain why this fails
+            screen.print_line(f"note: {note}")
+    samples = job.file.samples()
+    columns = await columns_for(client, job.file.headers, job.overrides, ignore_unknown=job.ignore_unknown, samples=samples)
     if job.save_mapping is not None:
         with files.explain_write_errors("--save-mapping", job.save_mapping):
             atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
     if job.checks is None:
         return columns, await run_preflight(job.file, columns, CheckPolicy.of(["off"]), repeats=job.repeats)
-    print_columns(screen, columns, job.notes)
+    print_columns(screen, columns)
     with show_progress("Checking", None) as show:
         preflight = await run_preflight(
             job.file, columns, job.checks, repeats=job.repeats, unit=unit, tell=on_rejected, show=lambda rows: show(rows, "")
@@ -567,10 +571,10 @@ def import_(
 
     Columns are matched to fields by name, regardless of case, accents and punctuation ("First Name", "E-mail"). The name of
     a column can be the code of a field (such as first_name) or the label of a workspace field. Common names in English, German,
-    French, Spanish, Portuguese, Dutch and Italian also match. Exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce
-    are recognised. If a column matches no field, nothing is sent, and the error shows the --map options to add. With
-    --ignore-unknown, such a column is skipped instead. A column name that may mean several fields is ambiguous, and always needs
-    --map.
+    French, Spanish, Portuguese, Dutch, Italian, Polish and Czech also match. Exports of Apollo, Google Contacts, HubSpot, Outlook
+    and Salesforce are recognised. If a column matches no field, nothing is sent, and the error shows the --map options to add.
+    With --ignore-unknown, such a column is skipped instead. A column name that may mean several fields is ambiguous, and always
+    needs --map.
 
     The whole file is checked before the first row is sent. By default, the checks only print warnings: the rows are sent, and the
     service accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.

@@ -19,6 +19,7 @@ _FLAGS: Final = {
         name: f"--{name.replace('_', '-')}"
         for name in (
             *("base_url", "campaign", "check", "concurrency", "deadline", "duplicates", "earlier", "encoding", "format"),
+            "header_row",
             *("ignore_unknown", "journal", "map", "mapping", "owner_key", "policy", "rate", "repeats", "resume", "sheet"),
             *("timeout", "workspace"),
         )

@@ -23,6 +23,7 @@ from outreach_async.cli.messages import count_noun, find_remedy, to_printable, t
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, iterate_linked_errors
 from outreach_async.retry import explain_status, is_refusal
 from outreach_async.secret import mask_keys
+from outreach_async.validation import masked_repr
 from outreach_async.vocabulary import FAILED_OUTCOMES, Outcome
 
 if TYPE_CHECKING:
@@ -217,6 +218,8 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
 
     A line may end with a comment after `#`. A shell ignores the comment, so the user can copy the whole line.
     """
+    from outreach_async.importer.columns import CODE
+
     unknown = error.count - error.ambiguous
     kinds = [f"{count:,} {kind}" for count, kind in ((unknown, "unknown"), (error.ambiguous, "ambiguous")) if count]
     columns = "columns" if error.count > 1 else "column"
@@ -224,6 +227,7 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
     yield f"outreach-async: {' and '.join(kinds)} {columns}; {remedy}:"
     for column in error.columns:
         comments = ["ambiguous"] if column.ambiguous else []
+        comments += [f"such as {masked_repr(column.sample)}"] if column.sample else []
         comments += [f"column {column.number} has no name"] if not column.header.strip() else []
         comments += [f"or {', '.join(column.proposals[1:])}"] if len(column.proposals) > 1 else []
         yield f"  {column.option()}" + (f"  # {'; '.join(comments)}" if comments else "")
@@ -231,10 +235,12 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
         yield f"  ... and {count_noun(error.count - len(error.columns), 'more column')}"
     if unknown and error.ambiguous:
         yield "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown"
-    if error.any_known:
-        yield "To list the fields of the workspace: outreach-async fields"
+    if not error.any_known:
+        yield "No column is recognised. If a title precedes the header, pass --header-row N."
+    elif any(column.proposals[0] == CODE for column in error.columns):
+        yield f"Replace {CODE} with the code of a field, as listed by: outreach-async fields"
     else:
-        yield "No column is recognised. Check that the first line contains the column names."
+        yield "To list the fields of the workspace: outreach-async fields"
 
 
 def _format_message(error: BaseException) -> str:

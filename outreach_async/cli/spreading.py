@@ -36,7 +36,7 @@ def import_in_parts(
         options: The shared options.
         files: Path, URL or pattern of the files.
         scheduler: Address of the scheduler; `local` starts workers on this machine.
-        file_options: Encoding, sheet and format of the files.
+        file_options: Encoding, sheet, header row and format of the files.
         settings: Values of the other options of `import`, by name.
 
     Raises:

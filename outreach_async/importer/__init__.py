@@ -31,9 +31,9 @@ Formats
 -------
 `open_file` reads CSV (it detects the delimiter and a byte order mark), JSON Lines, Parquet (extra `parquet`) and workbooks (extra
 `xlsx`); CSV and JSON Lines may be gzipped. The suffix determines the format; if the suffix is unknown, the first bytes do.
-`format=` overrides the detected format, `encoding=` sets the encoding of text, and `sheet=` selects a sheet of a workbook. Pass
-`"-"` for standard input, or a binary stream. For text that is not UTF-8, the error shows a cell of the file in each encoding that
-can decode it, such as `--encoding cp1250 reads 'Łukasz'`. `file.notes` contains notes for the user.
+`format=` overrides the detected format, `encoding=` sets the encoding of text, `sheet=` selects a sheet of a workbook, and
+`header_row=` is the line or row of the column names if a title is above them. Pass `"-"` for standard input, or a binary stream.
+For text that is not UTF-8, the error shows a cell in each possible encoding. `file.notes` contains notes for the user.
 
 `open_file` reads a whole workbook in a separate Python process (`sys.executable`) and stores its rows in a temporary file. It
 rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or too much processor time for the
@@ -52,9 +52,10 @@ Columns
 `columns_for` requests the workspace's fields only if a column cannot be mapped without them; `map_columns` maps columns without a
 client. Your overrides take precedence. Next, the columns of known tools are mapped: exports of Apollo, Google Contacts, HubSpot,
 Outlook and Salesforce are recognised by the header. Last, the column's name is compared, regardless of case, accents and
-punctuation, with the names of fields and with common names in English, German, French, Spanish, Portuguese, Dutch and Italian. If
-a name has several meanings, the other columns determine the meaning: beside a column "Vorname", "Name" is the surname. A column
-that is still unknown or ambiguous is an error, so that no data is lost by accident. `decisions()` explains each column:
+punctuation, with the names of fields and with common names in English, German, French, Spanish, Portuguese, Dutch, Italian,
+Polish and Czech. If a name has several meanings, the other columns determine the meaning: beside a column "Vorname", "Name" is
+the surname. A column that is still unknown or ambiguous is an error, so that no data is lost by accident. `decisions()` explains
+each column:
 
 ```python
 from outreach_async import InvalidRequest
@@ -114,9 +115,8 @@ the fault of its row.
 
 `row.warnings` lists the cells that a spreadsheet or a wrong encoding changed, such as `OrlÃ©ans` instead of `Orléans`.
 If the original value is lost, such as a phone number that became `4.4E+11`, the row has a fault instead. Errors of spreadsheets
-(`#N/A`) and texts for missing values (`NULL`, `nan`, `None`) are not sent: the field is left unset, with a warning. A postal code
-or phone number such as `75001.0` is sent as `75001`. Of several values that Google Contacts joins with `:::`, the first is sent.
-The check `cells` reports these warnings, and with `cells=error` the rows are rejected.
+(`#N/A`) and texts for missing values (`NULL`, `nan`) are not sent, a postal code `75001.0` is sent as `75001`, and of several
+values that Google Contacts joins with `:::`, the first is sent. `cells=error` rejects rows with any of these warnings.
 
 Rejects
 -------

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer.known_exports import ExportFormat, detect_export, fold_column_name, fold_name, load_common_headers
 from outreach_async.models import WorkspaceField
+from outreach_async.validation import masked_repr
 from outreach_async.vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 
 if TYPE_CHECKING:
@@ -28,11 +29,16 @@ Example:
     ```
 """
 
+CODE: Final = "CODE"
+"""The placeholder in a proposed option for which no field is known. It is no code, so an option with it changes nothing."""
+
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
 _MAX_PROPOSED: Final = 7
 """Maximum number of columns listed in an error. A sheet can have 16,384 columns."""
 _MAX_SIMILAR: Final = 3
+_MAX_SAMPLE_LENGTH: Final = 30
+"""Number of characters of a sample cell that an error shows."""
 
 _MIN_SIMILARITY: Final = 0.6
 """An error suggests only names with at least this similarity to the unknown name. 'company' and 'company_name' have a similarity
@@ -120,13 +126,14 @@ def map_columns(
     fields: Iterable[WorkspaceField] = (),
     *,
     ignore_unknown: bool = False,
+    samples: Sequence[str] = (),
 ) -> Columns:
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
     A tool is recognised by the header of its export (`outreach_async.importer.known_exports`). A name matches the code of a
     standard or custom field if they differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name
     is compared in the same way with the code, the label and the searchable names of each workspace field. Last, the name is
-    compared with a table of common column names in seven languages. If a name has several meanings ("Name"), the other columns
+    compared with a table of common column names in nine languages. If a name has several meanings ("Name"), the other columns
     determine the meaning. A name that remains ambiguous is an error.
 
     Args:
@@ -134,6 +141,7 @@ def map_columns(
         overrides: Codes by column name; `"ignore"` or an empty code ignores the column.
         fields: The workspace's fields, as `client.workspaces.fields()` returns them.
         ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error.
+        samples: A cell of each column, as `File.samples` returns them, to show in errors.
 
     Raises:
         UnmappedColumns: A column is unknown or ambiguous.
@@ -151,9 +159,9 @@ def map_columns(
     unmapped = [at for at, decision in enumerate(decisions) if decision is None]
     ambiguous = [at for at in unmapped if load_common_headers().find_ambiguous(headers[at])]
     if rejected := ambiguous if ignore_unknown else unmapped:
-        raise _create_unmapped_error(headers, decisions, fields, rejected, len(ambiguous))
+        raise _create_unmapped_error(headers, decisions, fields, rejected, ambiguous_count=len(ambiguous), samples=samples)
     codes, reasons = zip(*(decision or (None, "unknown, ignored") for decision in decisions), strict=True)
-    _require_unique_codes(headers, codes)
+    _require_unique_codes(headers, codes, samples)
     return Columns(tuple(headers), codes, reasons, mapper.export.name if mapper.export else None)
 
 
@@ -383,15 +391,24 @@ def _suggest_similar(name: str, known: Iterable[str]) -> str:
     return f" (similar: {', '.join(repr(by_normalised[match]) for match in matches)})" if matches else ""
 
 
-def _require_unique_codes(headers: Sequence[str], codes: Sequence[str | None]) -> None:
-    first: dict[str | None, str] = {}
-    for header, code in zip(headers, codes, strict=True):
+def _require_unique_codes(headers: Sequence[str], codes: Sequence[str | None], samples: Sequence[str]) -> None:
+    first: dict[str | None, int] = {}
+    for at, (header, code) in enumerate(zip(headers, codes, strict=True)):
         if code is not None and code in first:
-            remedy = f"ignore one, as in --map '{header.strip()}=ignore'"
-            raise InvalidRequest(f"columns {first[code]!r} and {header!r} both map to {code!r}; {remedy}")
-        first[code] = header
+            one, other = (f"{headers[each]!r}{_describe_sample(_find_sample(samples, each))}" for each in (first[code], at))
+            remedy = f"map one to another field, as in --map {shlex.quote(f'{header.strip()}={CODE}')}, or to 'ignore'"
+            raise InvalidRequest(f"columns {one} and {other} both map to {code!r}; {remedy}")
+        first[code] = at
     if "email" not in first:
         raise InvalidRequest("no column maps to 'email', which every contact needs; map one, as in --map Column=email")
+
+
+def _find_sample(samples: Sequence[str], at: int) -> str:
+    return shorten(samples[at], _MAX_SAMPLE_LENGTH) if at < len(samples) else ""
+
+
+def _describe_sample(sample: str) -> str:
+    return f" (such as {masked_repr(sample)})" if sample else ""
 
 
 @attrs.frozen
@@ -401,14 +418,16 @@ class UnmappedColumn:
     Attributes:
         number: Number of the column, from 1.
         header: Name of the column.
-        proposals: Codes to map the column to, best first; `ignore` if no field fits.
+        proposals: Codes to map the column to, best first; the first is the placeholder `CODE` if no field fits.
         ambiguous: Whether the name has several known meanings.
+        sample: A cell of the column; empty if unknown.
     """
 
     number: int
     header: str
     proposals: tuple[str, ...]
     ambiguous: bool
+    sample: str = ""
 
     def option(self) -> str:
         """Return the command-line option that maps the column to the best proposal, quoted for a shell."""
@@ -417,7 +436,8 @@ class UnmappedColumn:
     def __str__(self) -> str:
         name = f"{'ambiguous' if self.ambiguous else 'unknown'} column {self.header!r}"
         others = f" (or {', '.join(self.proposals[1:])})" if len(self.proposals) > 1 else ""
-        return f"{name if self.header.strip() else f'column {self.number} has no name'}: {self.option()}{others}"
+        name = name if self.header.strip() else f"column {self.number} has no name"
+        return f"{name}{_describe_sample(self.sample)}: {self.option()}{others}"
 
 
 class UnmappedColumns(InvalidRequest):
@@ -451,23 +471,33 @@ def _create_unmapped_error(
     decisions: Sequence[Decision | None],
     fields: Sequence[WorkspaceField],
     unmapped: Sequence[int],
+    *,
     ambiguous_count: int,
+    samples: Sequence[str],
 ) -> UnmappedColumns:
     taken, columns = set(_list_taken(decisions)), list[UnmappedColumn]()
     for at in unmapped[:_MAX_PROPOSED]:
         ambiguous = load_common_headers().find_ambiguous(headers[at])
         similar = ambiguous.may_be if ambiguous else _find_similar_codes(headers[at], fields)
-        proposals = tuple(code for code in similar if code not in taken)
-        if not proposals or (not ambiguous and proposals[0] != similar[0]):  # another column maps to the most similar field
-            proposals = (IGNORE, *proposals)
-        columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None))
-        taken |= {proposals[0]} - {IGNORE}  # so that all options can be pasted together
+        proposals = _propose_codes(similar, taken, any_is_likely=ambiguous is not None)
+        columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None, _find_sample(samples, at)))
+        taken |= {proposals[0]} - {CODE}  # so that all options can be pasted together
     others = len(unmapped) - len(columns)
     parts = [*map(str, columns), f"{others:,} more column{'s' if others > 1 else ''}"][: len(unmapped)]
     message = "; ".join(parts)
+    if any(column.proposals[0] == CODE for column in columns):
+        message += f"; replace {CODE} with the code of a field"
     if len(unmapped) > ambiguous_count:
         message += f"; or ignore {'the unknown ones' if ambiguous_count else 'all of them'} with --ignore-unknown"
     return UnmappedColumns(message, tuple(columns), len(unmapped), ambiguous_count, any_known=any(decisions))
+
+
+def _propose_codes(similar: Sequence[str], taken: Collection[str], *, any_is_likely: bool) -> tuple[str, ...]:
+    """Return the codes to propose for a column, best first. The first one never ignores the column, whose data would be lost."""
+    proposals = tuple(code for code in similar if code not in taken and code != IGNORE)
+    if not proposals or (not any_is_likely and proposals[0] != similar[0]):  # another column maps to the most similar field
+        proposals = (CODE, *proposals)
+    return (*proposals, IGNORE) if proposals[0] == CODE or IGNORE in similar else proposals
 
 
 def _find_similar_codes(header: str, fields: Sequence[WorkspaceField]) -> tuple[str, ...]:
@@ -486,6 +516,7 @@ async def columns_for(
     overrides: Mapping[str, str] | None = None,
     *,
     ignore_unknown: bool = False,
+    samples: Sequence[str] = (),
 ) -> Columns:
     """Map each column to a field, as `map_columns` does.
 
@@ -506,4 +537,4 @@ async def columns_for(
     """
     overrides = overrides or {}
     fields = () if client is None or can_map_all(headers, overrides) else await client.workspaces.fields()
-    return map_columns(headers, overrides, fields, ignore_unknown=ignore_unknown)
+    return map_columns(headers, overrides, fields, ignore_unknown=ignore_unknown, samples=samples)

@@ -100,12 +100,13 @@ class CsvFile(File):
     _skip: int
 
     @classmethod
-    def open(cls, path: FileInput, *, encoding: str | None = None) -> CsvFile:
+    def open(cls, path: FileInput, *, encoding: str | None = None, header_row: int = 1) -> CsvFile:
         r"""Open a file, and read the header and the first rows.
 
         Args:
             path: Path of the file, `"-"` for standard input, or a binary stream.
             encoding: Encoding of the file. By default, the file must be UTF-8 or begin with a byte order mark.
+            header_row: Line of the header, from 1. The lines above it are skipped.
 
         Raises:
             InvalidRequest: The file is unreadable, not in that encoding, or empty.
@@ -116,15 +117,17 @@ class CsvFile(File):
             print(CsvFile.open("people.csv", encoding="cp1252").headers)  # -> ('E-mail', 'City')
             ```
         """
-        return cls.of(ByteSource.of(path), encoding)
+        return cls.of(ByteSource.of(path), encoding, header_row)
 
     @classmethod
-    def of(cls, source: ByteSource, encoding: str | None = None) -> CsvFile:
+    def of(cls, source: ByteSource, encoding: str | None = None, header_row: int = 1) -> CsvFile:
         """Open a source as a CSV file, and read its header and first rows; see `open`."""
         codec, encoding_notes = detect_encoding(source, encoding)
         with closing(read_lines(source, codec)) as lines:
-            delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(lines))
-        bare = cls(source=source, heading=Heading((), rejects=False, notes=()), delimiter=delimiter, encoding=codec, skip=skip)
+            above = header_row - 1
+            delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(islice(lines, above, None)))
+        heading = Heading((), rejects=False, notes=())
+        bare = cls(source=source, heading=heading, delimiter=delimiter, encoding=codec, skip=above + skip)
         with closing(bare._read_all()) as records:
             heading = Heading.of(source.name, next((record.cells for record in records), ()))
         return attrs.evolve(bare, heading=heading, notes=(*encoding_notes, *delimiter_notes, *heading.notes))

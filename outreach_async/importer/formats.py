@@ -14,6 +14,7 @@ from outreach_async.importer.jsonl import JsonLinesFile
 from outreach_async.importer.source import ByteSource, FileInput, is_utf16_like
 from outreach_async.importer.table import File
 from outreach_async.transport.urls import require_module
+from outreach_async.validation import require_number
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
 r"""A file format; `xlsx` means any kind of workbook.
@@ -41,6 +42,7 @@ _SUFFIXES: Final[dict[Format, tuple[str, ...]]] = {
     "xlsx": (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"),
 }
 _TEXT_FORMATS: Final = frozenset({"csv", "jsonl"})
+_HEADED_FORMATS: Final = frozenset({"csv", "xlsx"})
 _HEAD_SIZE: Final = 512
 _OBJECT: Final = re.compile(rb'\s*\[?\s*\{\s*["}]')
 _BYTE_ORDER_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
@@ -64,6 +66,7 @@ def open_file(
     *,
     encoding: str | None = None,
     sheet: str | None = None,
+    header_row: int | None = None,
     format: str | None = None,  # noqa: A002 - the usual name of such an argument
 ) -> File:
     r"""Open a file of rows and read its header.
@@ -74,6 +77,8 @@ def open_file(
         path: Path of the file, `"-"` for standard input, or a binary stream. A stream is copied to a temporary file.
         encoding: Encoding of a text file. By default, the file must be UTF-8 or begin with a byte order mark.
         sheet: Name of the sheet of a workbook; by default, the first visible sheet.
+        header_row: Line of a CSV file, or row of a workbook, with the column names, from 1; by default, the first row that is not
+            blank. Rows above it, such as a title, are skipped.
         format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
 
     Raises:
@@ -86,7 +91,7 @@ def open_file(
         print(file.headers, file.count())  # -> ('E-mail', 'City') 1
         ```
     """
-    return open_source(ByteSource.of(path), encoding=encoding, sheet=sheet, format=format)
+    return open_source(ByteSource.of(path), encoding=encoding, sheet=sheet, header_row=header_row, format=format)
 
 
 def open_source(
@@ -94,6 +99,7 @@ def open_source(
     *,
     encoding: str | None = None,
     sheet: str | None = None,
+    header_row: int | None = None,
     format: str | None = None,  # noqa: A002 - the usual name of such an argument
 ) -> File:
     """Open bytes as a file of rows, and read its header; see `open_file`.
@@ -110,7 +116,11 @@ def open_source(
         raise InvalidRequest(f"sheet: expected a workbook, got {source.name}, which is read as {chosen}; omit --sheet")
     if encoding is not None and chosen not in _TEXT_FORMATS:
         raise InvalidRequest(f"encoding: {source.name} is read as {chosen}, which states its own encoding; omit --encoding")
-    file = _open_as(source, chosen, encoding, sheet)
+    if header_row is not None:
+        require_number("header_row", header_row, least=1)
+        if chosen not in _HEADED_FORMATS:
+            raise InvalidRequest(f"header_row: expected csv or xlsx, got {source.name}, read as {chosen}; omit --header-row")
+    file = _open_as(source, chosen, encoding, sheet, header_row or 1)
     return attrs.evolve(file, notes=(*notes, *file.notes))
 
 
@@ -127,9 +137,9 @@ def _require_table(source: ByteSource) -> None:
         raise InvalidRequest(f"{source.name}: expected a table, got {kind}; export the contacts as CSV or XLSX")
 
 
-def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str | None) -> File:
+def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str | None, header_row: int) -> File:
     if chosen == "csv":
-        return CsvFile.of(source, encoding)
+        return CsvFile.of(source, encoding, header_row)
     if chosen == "jsonl":
         return JsonLinesFile.of(source, encoding)
     if source.is_gzip:
@@ -142,7 +152,7 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
     require_module("python_calamine", "outreach_async[xlsx]")
     from outreach_async.importer.workbook import WorkbookFile
 
-    return WorkbookFile.of(source, sheet)
+    return WorkbookFile.of(source, sheet, header_row)
 
 
 def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:

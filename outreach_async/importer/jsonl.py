@@ -10,8 +10,9 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer.cells import CellIssue
 from outreach_async.importer.source import ByteSource, detect_encoding, read_lines
-from outreach_async.importer.table import CellIssue, File, Heading, Record
+from outreach_async.importer.table import File, Heading, Record
 
 _MAX_KEYS: Final = 1000
 """Maximum number of columns. A file with more keys probably has data, such as e-mails, as keys."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,9 +15,10 @@ from pyarrow.parquet import ParquetFile as Reader
 
 from outreach_async.bulk.arrow_cells import Array, is_bytes, is_convertible, to_strings
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer.cells import CellIssue, number_issue
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.source import ByteSource
-from outreach_async.importer.table import CellIssue, File, Heading, Record, Row, number_issue
+from outreach_async.importer.table import File, Heading, Record, Row
 
 
 def _to_cells(column: Array) -> list[str]:
@@ -80,7 +82,9 @@ class ParquetFile(File):
             if at < len(columns.codes) and columns.codes[at] is not None:
                 name = columns.headers[at]
                 what = f"expected simple values in column {name!r}, got {kind}"
-                raise InvalidRequest(f"{self.name}: {what}; ignore the column with --map '{name}=ignore'")
+                raise InvalidRequest(
+                    f"{self.name}: {what}; export it as text, or leave it out with --map {shlex.quote(f'{name}=ignore')}"
+                )
         return super().rows(columns)
 
     def column(self, at: int) -> Iterator[str]:

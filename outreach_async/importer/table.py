@@ -10,146 +10,20 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Generator, ItemsView, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import count, islice, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer.cells import CellIssue, find_issues
 from outreach_async.importer.columns import Columns
 from outreach_async.importer.source import ByteSource
 from outreach_async.spreadsheets import unescape_formula
 from outreach_async.validation import check_contact, to_contact
-
-# Damaged cells.
-
-
-class CellIssue(NamedTuple):
-    """A problem with one cell.
-
-    Attributes:
-        column: Index of the column, from 0.
-        kind: The kind of problem, in one word.
-        message: The problem and its remedy.
-        fatal: True if the cell has no usable value. A row with such a cell in a mapped column has a `fault` and is rejected.
-        value: The text to send instead of the cell; empty to leave the field unset, and `None` to send the cell unchanged.
-    """
-
-    column: int
-    kind: str
-    message: str
-    fatal: bool = False
-    value: str | None = None
-
-
-_EXACT_DIGITS: Final = 15
-"""Maximum number of digits that both a float and a spreadsheet preserve."""
-
-_SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # the form that spreadsheets write
-_UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
-_DECIMAL: Final = re.compile(r"([0-9]{1,15})[.,]0+")  # the form in which programs write a whole number stored as a float
-_DECIMAL_HINT: Final = re.compile("[.,]0+$", re.MULTILINE)
-_SEVERAL: Final = ":::"
-"""The separator with which Google Contacts writes several values into one cell."""
-
-_ERROR_VALUES: Final = frozenset(
-    {
-        *("#N/A", "#REF!", "#NAME?", "#VALUE!", "#DIV/0!", "#NUM!", "#NULL!", "#SPILL!", "#CALC!", "#FIELD!", "#ERROR!"),
-        *("#NV", "#BEZUG!", "#WERT!", "#ZAHL!", "#VALEUR!", "#NOM?", "#NOMBRE!"),
-        *("#¡REF!", "#¿NOMBRE?", "#¡VALOR!", "#¡DIV/0!", "#¡NUM!", "#RIF!", "#NOME?", "#VALORE!", "#N/D", "#VALOR!", "#NÚM!"),
-        *("#N/B", "#VERW!", "#NAAM?", "#WAARDE!", "#DEEL/0!", "#GETAL!"),
-        *("#N/D!", "#ADR!", "#NAZWA?", "#ARG!", "#DZIEL/0!", "#LICZBA!", "#ODKAZ!", "#NÁZEV?", "#HODNOTA!", "#ČÍSLO!"),
-    }
-)
-"""The error values of Excel in English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Czech."""
-_MISSING_VALUES: Final = frozenset({"NULL", "nan", "NaN", "NaT", "<NA>", "None"})
-"""The texts that databases, pandas and Python write for a missing value. Case matters: `Null` and `Nan` are names."""
-_PLACEHOLDERS: Final = _ERROR_VALUES | _MISSING_VALUES
-
-# UTF-8 read as Windows-1252: the first byte of a Latin, Cyrillic, punctuation or emoji character, then its continuation bytes.
-_CONTINUATION: Final = f"[\x80-\x9f{bytes(range(0x80, 0xC0)).decode('cp1252', 'ignore')}]"
-_MOJIBAKE_HINT: Final = re.compile("[Â-ÅÐÑâð\ud800-\udfff]")
-_MOJIBAKE: Final = re.compile(f"[Â-Å]{_CONTINUATION}|(?:[ÐÑ]{_CONTINUATION}){{2,}}|â{_CONTINUATION}{{2}}|ð{_CONTINUATION}{{3}}")
-
-
-def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
-    """Return the problems in a row's cells."""
-    texts = [cell.strip() for cell in cells]
-    text = "\n".join(texts)  # one search per row is fast, and nearly all rows have no issue
-    if (
-        "E+" not in text
-        and "\0" not in text
-        and _SEVERAL not in text
-        and _PLACEHOLDERS.isdisjoint(texts)
-        and not ("0\n" in f"{text}\n" and _DECIMAL_HINT.search(text))
-        and (text.isascii() or not _MOJIBAKE_HINT.search(text))
-    ):
-        return ()
-    return tuple(issue for column, cell in enumerate(cells) for issue in _check_cell(column, cell))
-
-
-def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
-    """Return an issue for a cell that the file stores as a whole number.
-
-    Leading zeros, a plus sign or digits may be lost if the cell is a phone number or a postal code.
-
-    Args:
-        column: Index of the column.
-        text: The number.
-        exact: Whether the file format preserves all digits of the number.
-    """
-    if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
-        remedy = "restore the other digits, and format the cell as text"
-        lost = f"{text} is a number in the file, and only its first {_EXACT_DIGITS} digits are exact; {remedy}"
-        return CellIssue(column, "digits", lost, fatal=True)
-    message = f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
-    return CellIssue(column, "number", message)
-
-
-def error_issue(column: int, what: str = "the cell's value is an error such as #N/A") -> CellIssue:
-    """Return an issue for a cell with an error value of a spreadsheet."""
-    return CellIssue(column, "error", f"{what} and is not sent; fix the formula, or clear the cell", value="")
-
-
-def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
-    text = cell.strip()
-    if text in _ERROR_VALUES:
-        yield error_issue(column, f"{text!r} is an error of a spreadsheet")
-    elif text in _MISSING_VALUES:
-        yield CellIssue(column, "missing", f"{text!r} stands for a missing value and is not sent; clear the cell", value="")
-    elif number := _DECIMAL.fullmatch(text):
-        message = f"{text!r} is a number in the file and is sent as {number[1]!r}, so leading zeros or a plus sign may be lost"
-        yield CellIssue(column, "decimal", f"{message}; format the cell as text", value=number[1])
-    elif _SEVERAL in text and (values := [value.strip() for value in text.split(_SEVERAL) if value.strip()]):
-        message = f"the cell has {len(values)} values, separated by {_SEVERAL!r}, and only the first is sent: {values[0]!r}"
-        yield CellIssue(column, "several", f"{message}; keep one value", value=values[0])
-    if unsendable := _UNSENDABLE.search(cell):
-        what = "a NUL character" if unsendable[0] == "\0" else "a lone surrogate (half a character)"
-        yield CellIssue(column, "unsendable", f"the cell contains {what}; remove it", fatal=True)
-    if _SCIENTIFIC.fullmatch(cell):
-        lost = f"{text!r} is a long number that a spreadsheet shortened, and its digits are lost; enter it again as text"
-        yield CellIssue(column, "scientific", lost)
-    for garbled in () if cell.isascii() else _MOJIBAKE.finditer(cell):
-        if (meant := _repair(garbled[0])) is not None:
-            message = f"{garbled[0]!r} is probably {meant!r}, read in the wrong encoding; export the file again as UTF-8"
-            yield CellIssue(column, "mojibake", message)
-            return
-
-
-def _repair(text: str) -> str | None:
-    """Undo the decoding of UTF-8 as Windows-1252; return `None` if that is not possible.
-
-    Windows-1252 does not define some bytes. It is assumed that such a byte was decoded as Latin-1.
-    """
-    try:
-        return b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text).decode()  # noqa: PLR2004 - a byte
-    except UnicodeDecodeError:
-        return None
-
-
-# Records and rows.
 
 _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
 """Fields of phone numbers and postal codes. A program that stores their values as numbers drops leading zeros and plus signs."""
@@ -161,6 +35,8 @@ _MIN_PHONE_DIGITS: Final = 11
 number in a form such as 4.1E+11."""
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 """Pattern for an e-mail address. No column name matches, so a first line with an address is a row and not a header."""
+_SAMPLE_SIZE: Final = 100
+"""Maximum number of rows that are searched for sample cells."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
@@ -217,6 +93,8 @@ def build_row(record: Record, columns: Columns) -> Row:
     line, cells, fault, issues = record
     if not fault and len(cells) != len(columns.headers):
         remedy = "name every column, and quote cells that contain the delimiter"
+        if len(cells) < len(columns.headers):
+            remedy = "add the missing cells, and quote a cell that contains a line break"
         fault = f"expected {len(columns.headers)} cells, as in the header, got {len(cells)}; {remedy}"
     if fault:
         return Row(line, cells, {}, fault)
@@ -519,6 +397,24 @@ class File(ABC):
         """
         return (cells[at] if at < len(cells) else "" for _, cells, _ in self.records())
 
+    def samples(self) -> tuple[str, ...]:
+        r"""Return the first cell of each column that is not blank, in the first 100 rows; an empty string if there is none.
+
+        Raises:
+            InvalidRequest: The file can no longer be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,\nbo@acme.example,Lyon\n")
+            print(open_file("people.csv").samples())  # -> ('ann@company.example', 'Lyon')
+            ```
+        """
+        with closing(self._read_trimmed()) as records:
+            rows = [record.cells for record in islice(records, _SAMPLE_SIZE)]
+        columns = zip_longest(*rows, fillvalue="")
+        found = [next((cell.strip() for cell in column if cell.strip()), "") for column in islice(columns, len(self.headers))]
+        return (*found, *[""] * (len(self.headers) - len(found)))
+
     def split(self) -> tuple[File, ...]:
         r"""Return files that together contain the rows of this file, in order.
 
@@ -536,7 +432,7 @@ class File(ABC):
     def _read_records(self) -> Iterator[Record]:
         """Yield the records below the header."""
 
-    def _read_trimmed(self) -> Iterator[Record]:
+    def _read_trimmed(self) -> Generator[Record]:
         width, kept = self.heading.width, len(self.headers)
         for record in self._read_records():
             cells = record.cells if len(record.cells) <= width else trim_cells(record.cells, width)

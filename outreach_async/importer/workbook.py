@@ -16,8 +16,9 @@ import msgspec
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import workbook_reader
+from outreach_async.importer.cells import error_issue, number_issue
 from outreach_async.importer.source import ByteSource, StreamCopy
-from outreach_async.importer.table import File, Heading, Record, error_issue, number_issue
+from outreach_async.importer.table import File, Heading, Record
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
 """Command that reads a workbook. `read_in_subprocess` appends the last argument, a JSON object of parameters."""
@@ -61,26 +62,31 @@ class WorkbookFile(File):
 
     sheet: str
     _spool: StreamCopy
+    _header_row: int
 
     @classmethod
-    def of(cls, source: ByteSource, sheet: str | None = None, read: ReadSheet | None = None) -> WorkbookFile:
+    def of(cls, source: ByteSource, sheet: str | None = None, header_row: int = 1, read: ReadSheet | None = None) -> WorkbookFile:
         """Read a sheet of a workbook. The header is the first row that is not blank.
 
         Args:
             source: The workbook.
             sheet: Name of the sheet; `None` for the first visible sheet.
+            header_row: Row from which the header is searched, from 1.
             read: Function that reads the sheet; by default, the sheet is read in a separate process.
 
         Raises:
             InvalidRequest: The workbook is unreadable, too large, protected by a password or empty, or has no such sheet.
         """
         result, spool = (read or read_in_subprocess)(source, sheet)
-        heading = Heading.of(source.name, next((record.cells for record in _decode_records(spool)), ()))
+        try:
+            heading = Heading.of(source.name, next((record.cells for record in _decode_records(spool, header_row)), ()))
+        except InvalidRequest as error:  # the sheet may be a cover
+            raise InvalidRequest("; ".join(filter(None, (str(error), result.note)))) from None
         notes = filter(None, (result.note, "" if result.marked else _UNMARKED_NOTE, *heading.notes))
-        return cls(source=source, heading=heading, notes=tuple(notes), sheet=result.sheet, spool=spool)
+        return cls(source=source, heading=heading, notes=tuple(notes), sheet=result.sheet, spool=spool, header_row=header_row)
 
     def _read_records(self) -> Iterator[Record]:
-        return islice(_decode_records(self._spool), 1, None)
+        return islice(_decode_records(self._spool, self._header_row), 1, None)
 
 
 def read_in_subprocess(
@@ -125,11 +131,13 @@ def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
     return ReaderResult(refused=workbook_reader.TOO_LARGE)  # a failed allocation aborts the process without a message
 
 
-def _decode_records(spool: StreamCopy) -> Iterator[Record]:
+def _decode_records(spool: StreamCopy, header_row: int) -> Iterator[Record]:
     """Yield the rows that are not blank, beginning with the header."""
     with spool.open() as file:
         for text in file:
             line, cells, errors, numbers = _ROW_DECODER.decode(text)
+            if line < header_row:
+                continue
             issues = [error_issue(at) for at in errors]
             issues += [number_issue(at, cells[at]) for at in numbers]
             yield Record(line, cells, None, tuple(sorted(issues)))

@@ -23,7 +23,7 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import columns_for, open_file
 from outreach_async.importer.checks import CheckPolicy, Checks
-from outreach_async.importer.columns import UnmappedColumns
+from outreach_async.importer.columns import CODE, UnmappedColumns
 from outreach_async.importer.table import Row
 from outreach_async.mcp_server.answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, count_pages, cut_page, pick
 from outreach_async.models import CampaignSteps, Mailbox, Page
@@ -324,5 +324,6 @@ def _explain_columns(error: UnmappedColumns, given: Mapping[str, str]) -> str:
     proposed = {**given, **{column.header: column.proposals[0] for column in error.columns}}
     return (
         f"columns: expected known columns, got {error.count:,} unknown or ambiguous; "
-        f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields"
+        f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
+        f"replace {CODE}, or pass 'ignore' if the column is not needed"
     )

@@ -52,6 +52,7 @@ class SpreadOptions:
         format: Format of the files; `None` to detect the format.
         encoding: Encoding of text files; `None` to detect the encoding.
         sheet: Name of the sheet of workbooks; `None` for the first visible sheet.
+        header_row: Line or row of the column names, from 1; `None` for the first one.
     """
 
     duplicates: DuplicatePolicy = "skip"
@@ -61,6 +62,7 @@ class SpreadOptions:
     format: str | None = None
     encoding: str | None = None
     sheet: str | None = None
+    header_row: int | None = None
 
     def open(self, location: str, version: FileVersion) -> File:
         """Open a file of a plan, if the version of the file is still the one recorded in the plan.
@@ -69,7 +71,7 @@ class SpreadOptions:
             InvalidRequest: The file has changed or cannot be read, or an option does not fit the file.
         """
         source = open_location(location, version)
-        return open_source(source, encoding=self.encoding, sheet=self.sheet, format=self.format)
+        return open_source(source, encoding=self.encoding, sheet=self.sheet, header_row=self.header_row, format=self.format)
 
 
 @attrs.frozen
@@ -364,6 +366,7 @@ def plan(
     format: str | None = None,  # noqa: A002 - the usual name of such an argument
     encoding: str | None = None,
     sheet: str | None = None,
+    header_row: int | None = None,
 ) -> ImportPlan:
     r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
 
@@ -383,6 +386,7 @@ def plan(
         format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
         encoding: Encoding of text files.
         sheet: Name of the sheet of workbooks.
+        header_row: Line of CSV files, or row of workbooks, with the column names, from 1.
 
     Raises:
         InvalidRequest: There is no file, a file is given twice or cannot be read, a column cannot be mapped, or an option is
@@ -406,6 +410,7 @@ def plan(
         format=format,
         encoding=encoding,
         sheet=sheet,
+        header_row=header_row,
     )
     mapper = _Mapper(overrides or {}, tuple(fields), ignore_unknown=ignore_unknown)
     planned, pieces, index = list[PlannedFile](), list[_IndexedPiece](), KeyIndex()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.cli import Shell, connection_options, save_contacts, serve_in_thread, small_service, start_command, wait_for_end
 from support.exports import APOLLO, EXPORTS, write_export
+from support.files import sheet_of, text, workbook
 
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import ok, status
@@ -84,7 +85,7 @@ def test_an_unknown_column_is_refused_unless_unknown_columns_may_be_skipped(
 ) -> None:
     path = save_contacts(tmp_path, "email,Shoe Size\nann@a.example,42\n")
     refused = shell("import", path, *server_options)
-    assert (refused.code, "--map 'Shoe Size=ignore'\n" in refused.err) == (2, True)
+    assert (refused.code, "--map 'Shoe Size=CODE'  # such as '42'; or ignore\n" in refused.err) == (2, True)
     accepted = shell("import", path, "--ignore-unknown", *server_options)
     assert (accepted.code, "Shoe Size\tignore\tunknown, ignored\n" in accepted.out) == (0, True)
 
@@ -97,7 +98,7 @@ def test_an_ambiguous_column_is_refused_even_if_unknown_columns_may_be_skipped(
     assert (refused.code, posts(service)) == (2, 0)
     assert refused.err.splitlines() == [
         "outreach-async: 1 ambiguous column; pass these options:",
-        "  --map Titel=title  # ambiguous; or ignore",
+        "  --map Titel=title  # ambiguous; such as 'CEO'; or ignore",
         "To list the fields of the workspace: outreach-async fields",
     ]
     assert shell("import", path, "--ignore-unknown", "--map", "Titel=title", *server_options).code == 0
@@ -121,14 +122,14 @@ def test_the_options_of_an_error_can_be_pasted(
     lines = shell("import", path, *server_options).err.splitlines()
     assert lines == [
         "outreach-async: 3 unknown and 1 ambiguous columns; pass these options:",
-        "  --map Titel=title  # ambiguous; or ignore",
-        """  --map 'Compny'"'"'s Name=company_name'""",
-        "  --map =ignore  # column 4 has no name",
-        "  --map Tail=ignore",
+        "  --map Titel=title  # ambiguous; such as 'CEO'; or ignore",
+        """  --map 'Compny'"'"'s Name=company_name'  # such as 'Acme'""",
+        "  --map =CODE  # column 4 has no name; or ignore",
+        "  --map Tail=CODE  # or ignore",
         "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown",
-        "To list the fields of the workspace: outreach-async fields",
+        "Replace CODE with the code of a field, as listed by: outreach-async fields",
     ]
-    options = shlex.split(" ".join(lines[1:-2]), comments=False)
+    options = shlex.split(" ".join(lines[1:-2]).replace("=CODE", "=ignore"), comments=False)
     assert shell("import", path, *(word for word in options if word == "--map" or "=" in word), *server_options).code == 0
     assert service.contacts("space_1")[0]["fields"] == {"title": "CEO", "company_name": "Acme"}
 
@@ -143,7 +144,26 @@ def test_hundreds_of_unknown_columns_print_ten_lines(shell: Shell, tmp_path: Pat
 def test_a_file_without_a_known_column_is_told_about_its_header(shell: Shell, tmp_path: Path) -> None:
     err = shell("import", save_contacts(tmp_path, "shape\nround\n"), "--dry-run").err
     assert err.startswith("outreach-async: 1 unknown column; ")
-    assert err.endswith("No column is recognised. Check that the first line contains the column names.\n")
+    assert err.endswith("No column is recognised. If a title precedes the header, pass --header-row N.\n")
+
+
+def test_the_row_of_the_header_can_be_given(shell: Shell, tmp_path: Path) -> None:
+    path = save_contacts(tmp_path, "Contacts of May\n\nE-mail;Vorname\nann@a.example;Ann\n")
+    done = shell("import", path, "--header-row", "3", "--dry-run")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "1 of 1 rows can be sent; nothing was created")
+    assert (
+        "--header-row: expected csv or xlsx" in shell("import", path, "--header-row", "3", "--format", "jsonl", "--dry-run").err
+    )
+
+
+def test_the_other_sheets_are_named_before_the_error_about_a_cover(shell: Shell, tmp_path: Path) -> None:
+    cover, people = sheet_of([[text("Report")]]), sheet_of([[text("E-mail")], [text("ann@a.example")]])
+    path = tmp_path / "people.xlsx"
+    path.write_bytes(workbook({"Cover": cover, "People": people}))
+    done = shell("import", str(path), "--dry-run")
+    assert done.out == "note: sheet 'Cover' was read; to read another, pass one of these as --sheet: 'People'\n"
+    assert "--map Report=CODE" in done.err
+    assert shell("import", str(path), "--sheet", "People", "--dry-run").code == 0
 
 
 # Checks.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, parse_overrides
-from outreach_async.importer.columns import UnmappedColumns
+from outreach_async.importer.columns import CODE, UnmappedColumns
 from outreach_async.models import WorkspaceField
 from outreach_async.validation import to_contact
 from outreach_async.vocabulary import STANDARD_FIELDS
@@ -83,17 +83,21 @@ def test_an_override_may_name_another_code_of_the_workspace() -> None:
         (
             ["email", "Company", "Compny Name"],
             {},
-            "unknown column 'Compny Name': --map 'Compny Name=ignore'; or",
+            "unknown column 'Compny Name': --map 'Compny Name=CODE' (or ignore); replace CODE with the code of a field; or",
         ),
         (["email", "Adress"], {}, "--map Adress=address_1 (or address_2"),
-        (["email", "Plan"], {}, "--map Plan=ignore"),
-        (["email", "qqqq"], {}, "unknown column 'qqqq': --map qqqq=ignore; or ignore all of them with --ignore-unknown"),
-        (["email", " "], {}, "column 2 has no name: --map =ignore"),
+        (["email", "Plan"], {}, "--map Plan=CODE (or ignore)"),
+        (["email", "qqqq"], {}, "replace CODE with the code of a field; or ignore all of them with --ignore-unknown"),
+        (["email", " "], {}, "column 2 has no name: --map =CODE (or ignore)"),
         (["email", "custom_x"], {}, "unknown column 'custom_x'"),
         (["email", "Custom 01"], {}, "unknown column 'Custom 01'"),
         (["email", "owner_key"], {}, "unknown column 'owner_key'"),
         (["first_name"], {}, "no column maps to 'email'"),
-        (["email", "E-Mail"], {}, "columns 'email' and 'E-Mail' both map to 'email'; ignore one, as in --map 'E-Mail=ignore'"),
+        (
+            ["email", "E-Mail"],
+            {},
+            "columns 'email' and 'E-Mail' both map to 'email'; map one to another field, as in --map E-Mail=CODE, or to 'ignore'",
+        ),
         (["email", "a"], {"a": "email"}, "columns 'email' and 'a' both map to 'email'"),
         (["email", "Company"], {"Compny": "title"}, "the file has no column 'Compny' (similar: 'Company')"),
         (["email", "Company"], {"Company": "company"}, "the unknown code 'company' (similar: 'company_name'"),
@@ -111,14 +115,39 @@ def test_the_error_names_the_first_seven_unknown_columns(count: int, more: str) 
     with pytest.raises(UnmappedColumns) as caught:
         map_columns(["email", *(f"Odd {at}" for at in range(count))])
     assert str(caught.value).count("unknown column") == len(caught.value.columns) == 7
-    assert f"; {more}; or ignore all" in str(caught.value)
+    assert f"; {more}; replace CODE" in str(caught.value)
     assert (caught.value.count, caught.value.any_known) == (count, True)
 
 
 def test_no_field_is_proposed_as_the_best_for_two_columns() -> None:
     with pytest.raises(UnmappedColumns) as caught:
         map_columns(["email", "Compny Name", "Company Nam"])
-    assert [column.proposals[0] for column in caught.value.columns] == ["company_name", "ignore"]
+    assert [column.proposals[0] for column in caught.value.columns] == ["company_name", "CODE"]
+
+
+def test_an_error_shows_a_sample_cell_of_each_column() -> None:
+    headers, samples = ["email", "Titel", "Imię klienta", "Odd", "Odder"], ["a@b.example", "CEO", "Łukasz", "", "x" * 40]
+    with pytest.raises(UnmappedColumns) as caught:
+        map_columns(headers, samples=samples)
+    assert str(caught.value).startswith(
+        "ambiguous column 'Titel' (such as 'CEO'): --map Titel=title (or ignore); "
+        "unknown column 'Imię klienta' (such as 'Łukasz'): --map 'Imię klienta=CODE' (or ignore); "
+        "unknown column 'Odd': --map Odd=CODE (or ignore); "
+        f"unknown column 'Odder' (such as '{'x' * 30}...'): "
+    )
+    with pytest.raises(InvalidRequest, match=r"columns 'Firma' \(such as 'Acme'\) and 'Spółka' \(such as 'Acme SA'\) both map"):
+        map_columns(["email", "Firma", "Spółka"], {"Spółka": "company_name"}, samples=["", "Acme", "Acme SA"])
+
+
+def test_a_sample_cell_does_not_show_an_owner_key() -> None:
+    with pytest.raises(UnmappedColumns) as caught:
+        map_columns(["email", "Odd"], samples=["", "key_secret"])
+    assert "secret" not in str(caught.value)
+
+
+def test_a_proposed_placeholder_is_no_code() -> None:
+    with pytest.raises(InvalidRequest, match="the unknown code 'CODE'"):
+        map_columns(["email", "Odd"], {"Odd": CODE})
 
 
 def test_a_similar_field_of_the_workspace_is_proposed() -> None:

@@ -12,7 +12,7 @@ from support.tables import check_rows
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, parse_overrides
-from outreach_async.importer.columns import ColumnMapper, UnmappedColumns
+from outreach_async.importer.columns import CODE, ColumnMapper, UnmappedColumns
 from outreach_async.importer.known_exports import HeaderLanguage, fold_name, load_common_headers
 from outreach_async.models import WorkspaceField
 from outreach_async.vocabulary import STANDARD_FIELDS
@@ -34,9 +34,9 @@ def map_header(*names: str) -> tuple[str | None, ...]:
 # The table.
 
 
-def test_the_table_has_the_seven_languages() -> None:
+def test_the_table_has_the_nine_languages() -> None:
     names = [language.name for language in HEADERS.languages]
-    assert names == ["English", "German", "French", "Spanish", "Portuguese", "Dutch", "Italian"]
+    assert names == ["English", "German", "French", "Spanish", "Portuguese", "Dutch", "Italian", "Polish", "Czech"]
 
 
 @pytest.mark.parametrize("language", HEADERS.languages, ids=lambda language: language.name)
@@ -121,7 +121,7 @@ def test_every_option_of_an_error_can_be_pasted_and_settles_its_column(names: li
     if isinstance(error, UnmappedColumns):
         options = [shlex.split(column.option()) for column in error.columns]
         assert options == [["--map", f"{column.header}={column.proposals[0]}"] for column in error.columns]
-        error = find_error(headers, parse_overrides([text for _, text in options]))
+        error = find_error(headers, parse_overrides([text.replace(f"={CODE}", "=ignore") for _, text in options]))
     assert error is None or "both map to" in str(error)
 
 
@@ -158,6 +158,12 @@ def test_the_order_of_the_columns_makes_no_difference(headers: list[str]) -> Non
         (("Vorname", "Name"), ("first_name", "last_name")),
         (("Naam", "Voornaam"), ("last_name", "first_name")),
         (("Name",), ("full_name",)),
+        (("Name", "Last Name"), ("first_name", "last_name")),
+        (("Surname", "NAME"), ("last_name", "first_name")),
+        (("Jméno", "Příjmení"), ("first_name", "last_name")),
+        (("Imię", "Nazwisko", "Nazwa"), ("first_name", "last_name", "company_name")),
+        (("Imie", "Plec", "Kraj"), ("first_name", "gender", "country")),
+        (("Příjmení", "Kraj", "Stát"), ("last_name", "region", "country")),
         (("First Name", "Name", "Last Name"), ("first_name", "full_name", "last_name")),
         (("Nom", "Prénom"), ("last_name", "first_name")),
         (("Nombre", "Apellidos"), ("first_name", "last_name")),
@@ -179,10 +185,9 @@ def test_the_neighbours_decide_a_name_with_several_meanings(headers: tuple[str, 
     ("headers", "option"),
     [
         (("First Name", "Name"), "--map Name=last_name"),  # "Name" may be the full name
-        (("Name", "Last Name"), "--map Name=first_name"),
         (("Nom",), "--map Nom=last_name"),
         (("Titel",), "--map Titel=title"),
-        (("Titel", "Position"), "--map Titel=ignore"),  # another column already has the job title
+        (("Titel", "Position"), "--map Titel=CODE"),  # another column already has the job title
         (("Phone", "Business Phone"), "--map Phone=other_phone"),
         (("Estado",), "--map Estado=state"),
     ],
@@ -215,5 +220,7 @@ def test_a_workspace_field_of_the_same_name_takes_precedence() -> None:
 
 
 def test_two_columns_of_one_meaning_are_reported() -> None:
-    with pytest.raises(InvalidRequest, match=r"columns 'Firma' and 'Unternehmen' both map to 'company_name'; ignore one"):
+    with pytest.raises(
+        InvalidRequest, match=r"columns 'Firma' and 'Unternehmen' both map to 'company_name'; map one to another field"
+    ):
         map_columns(["email", "Firma", "Unternehmen"])

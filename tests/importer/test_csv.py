@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.files import csv_text, pack, read
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import CsvFile, Row, map_columns
+from outreach_async.importer import CsvFile, Row, map_columns, open_file
 from outreach_async.validation import to_contact
 
 HEADER = ("E-mail", "first_name", "City")
@@ -111,9 +111,9 @@ def test_the_line_that_states_the_delimiter_counts() -> None:
 def test_a_row_with_too_many_or_too_few_cells_has_an_error() -> None:
     rows = rows_of("email,title\na@b.example\nb@b.example,x,y\nc@b.example,z\n")
     assert [row.line for row in rows] == [2, 3, 4]
-    assert [row.fault and row.fault.partition(";")[0] for row in rows] == [
-        "expected 2 cells, as in the header, got 1",
-        "expected 2 cells, as in the header, got 3",
+    assert [row.fault for row in rows] == [
+        "expected 2 cells, as in the header, got 1; add the missing cells, and quote a cell that contains a line break",
+        "expected 2 cells, as in the header, got 3; name every column, and quote cells that contain the delimiter",
         None,
     ]
     with pytest.raises(InvalidRequest, match="expected 2 cells, as in the header, got 1"):
@@ -207,3 +207,30 @@ def test_rejects_are_read_back_without_reasons_and_unescaped() -> None:
     file, rows = read(content.encode())
     assert (file.rejects, file.headers) == (True, ("email", "City"))
     assert [row.cells for row in rows] == [("a@b.example", "=x"), ("b@b.example",)]
+
+
+# Titles above the header.
+
+
+@pytest.mark.parametrize(
+    ("above", "header_row"), [("Contacts of May\n", 2), ('Contacts; "May\n\n,,\n', 4), ("\n", 1), ("x\n", 2)]
+)
+def test_lines_above_the_given_header_are_skipped_and_lines_keep_their_numbers(above: str, header_row: int) -> None:
+    file = open_file(io.BytesIO(f"{above}E-mail;City\na@b.example;Lyon\n".encode()), format="csv", header_row=header_row)
+    assert file.headers == ("E-mail", "City")
+    assert list(file.records()) == [(above.count("\n") + 2, ("a@b.example", "Lyon"), None)]
+
+
+def test_a_header_below_the_end_of_the_file_is_missing() -> None:
+    with pytest.raises(InvalidRequest, match="no header"):
+        CsvFile.open(io.BytesIO(b"email\n"), header_row=9)
+
+
+# Samples.
+
+
+def test_a_sample_is_the_first_cell_of_a_column_that_is_not_blank() -> None:
+    file = CsvFile.open(io.BytesIO(b"email,City,Zip,Plan\na@b.example, \nb@b.example,Lyon,,\n"))
+    assert file.samples() == ("a@b.example", "Lyon", "", "")
+    assert CsvFile.open(io.BytesIO(b"email,City\n")).samples() == ("", "")
+    assert CsvFile.open(io.BytesIO(b"email,City\n" + b"a,\n" * 100 + b"a,Lyon\n")).samples() == ("a", "")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -48,7 +49,7 @@ def saved(path: Path, content: bytes) -> Path:
     return path
 
 
-def refusal(content: bytes | Path, **options: str) -> str:
+def refusal(content: bytes | Path, **options: Any) -> str:
     with pytest.raises(InvalidRequest) as caught:
         open_file(content if isinstance(content, Path) else io.BytesIO(content), **options)
     return str(caught.value)
@@ -170,6 +171,8 @@ def test_a_suffix_that_contradicts_the_content_is_refused_without_a_format(
 
 def test_options_that_a_format_does_not_support_are_refused() -> None:
     assert "sheet: expected a workbook, got the stream, which is read as csv" in refusal(CSV, sheet="A")
+    assert "header_row: expected csv or xlsx, got the stream, read as jsonl; omit" in refusal(JSONL, header_row=2)
+    assert refusal(CSV, header_row=0).startswith("header_row: expected")
     assert "encoding: the stream is read as xlsx" in refusal(XLSX, encoding="cp1252")
     assert refusal(CSV, format="tsv") == "format: expected one of csv, jsonl, parquet, xlsx, got 'tsv'; pass one of them"
 

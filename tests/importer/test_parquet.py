@@ -116,7 +116,8 @@ def test_a_nested_column_is_refused_by_name_unless_ignored(column: Any) -> None:
     content = saved(pa.table({"email": ["a@b.example"], "City": column}))
     file = open_file(io.BytesIO(content))
     with pytest.raises(
-        InvalidRequest, match=r"expected simple values in column 'City', got .*; ignore the column with --map 'City=ignore'"
+        InvalidRequest,
+        match=r"expected simple values in column 'City', got .*; export it as text, or leave it out with --map City=ignore",
     ):
         file.rows(map_columns(file.headers))
     assert [row.cells for row in read(content, {"City": "ignore"})[1]] == [("a@b.example", "")]

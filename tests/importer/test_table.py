@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from support.files import read
 
 from outreach_async.importer import Row, map_columns
-from outreach_async.importer.table import Record, build_row, find_issues
+from outreach_async.importer.cells import find_issues
+from outreach_async.importer.table import Record, build_row
 
 LATIN = st.text(st.characters(min_codepoint=0xC0, max_codepoint=0x17F, categories=["L"]), min_size=1, max_size=8)
 
@@ -113,7 +114,7 @@ def test_names_and_numbers_that_only_resemble_such_texts_are_sent(cell: str) -> 
 
 
 @pytest.mark.parametrize(("cell", "sent"), [("75001.0", "75001"), ("75001,0", "75001"), (" 1234.00 ", "1234")])
-def test_a_whole_number_with_a_decimal_point_is_sent_without_it_as_a_postal_code(cell: str, sent: str) -> None:
+def test_a_postal_code_with_a_decimal_point_is_sent_without_it(cell: str, sent: str) -> None:
     assert seen(cell, "zip") == (["decimal"], sent, None)
     assert seen(cell, "custom_1") == ([], cell, None)
 

@@ -161,7 +161,7 @@ def test_a_cell_has_the_same_maximum_length_as_in_csv(length: int, is_read: bool
 
 def test_a_row_with_too_many_cells_is_refused() -> None:
     cells = [text(letter * (MAX_CELL_LENGTH - 10)) for letter in "abcdefgh"]
-    file = WorkbookFile.of(ByteSource.of(io.BytesIO(workbook({"A": sheet_of([cells])}))), None, read_here)
+    file = WorkbookFile.of(ByteSource.of(io.BytesIO(workbook({"A": sheet_of([cells])}))), None, read=read_here)
     assert len(file.headers) == 8
     assert "row 1 is longer than 1,048,576 bytes; check that the sheet is a table" in refusal_here(
         workbook({"A": sheet_of([[*cells, *cells]])})

@@ -162,6 +162,18 @@ def test_the_first_visible_sheet_is_read_and_the_others_are_named() -> None:
     assert open_file(io.BytesIO(content), sheet="Notes").headers == ("x",)
 
 
+def test_a_blank_first_sheet_names_the_others() -> None:
+    content = workbook({"Cover": sheet_of([[text(" ")]]), "People": sheet_of([NAMES, [ADDRESS]])})
+    with pytest.raises(InvalidRequest, match=r"no header; .*; sheet 'Cover' was read; to read another, .* --sheet: 'People'$"):
+        read_sheet(content)
+
+
+def test_rows_above_the_given_header_are_skipped() -> None:
+    content = workbook({"A": sheet_of([[text("People")], [], NAMES, [ADDRESS]])})
+    file = open_file(io.BytesIO(content), header_row=2)
+    assert (file.headers, [line for line, _, _ in file.records()]) == (("email", "City", "Zip"), [4])
+
+
 @pytest.mark.parametrize(
     ("content", "sheet", "message"),
     [

@@ -265,8 +265,9 @@ async def test_columns_can_be_mapped_and_the_error_shows_how(assistant: Assistan
     rows = [{"E-mail": "ann@a.example", "Titel": "Dr.", "Zzz": "x"}]
     error = await assistant.fail("check_contacts", rows=rows)
     columns = json.loads(error.partition("columns=")[2].partition("}")[0] + "}")
-    assert columns == {"Titel": "title", "Zzz": "ignore"}
-    answer = await assistant.ask("check_contacts", rows=rows, columns=columns)
+    assert columns == {"Titel": "title", "Zzz": "CODE"}
+    assert error.endswith("replace CODE, or pass 'ignore' if the column is not needed")
+    answer = await assistant.ask("check_contacts", rows=rows, columns={**columns, "Zzz": "ignore"})
     assert answer["columns"] == {"E-mail": "email", "Titel": "title", "Zzz": "ignored"}
     error = await assistant.fail("check_contacts", rows=rows, columns={"Zzz": "city"})
     assert 'columns={"Zzz": "city", "Titel": "title"}' in error

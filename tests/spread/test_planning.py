@@ -186,6 +186,13 @@ def test_rows_without_an_email_stay_in_the_part_of_their_file(tmp_path: Path) ->
     assert [part.repeated for part in plan([path]).parts] == [False]
 
 
+def test_titles_above_the_header_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("Contacts of May\nE-mail,City\nann@x.example,Lyon\n", encoding="utf-8")
+    made = plan([path], header_row=2)
+    assert [(file.headers, part.rows) for part in made.parts for file in part.files] == [(("E-mail", "City"), 1)]
+
+
 def test_columns_are_mapped_for_each_file(tmp_path: Path) -> None:
     one, other = tmp_path / "a.csv", tmp_path / "b.csv"
     one.write_text("E-mail,Firm,Plan,Shoes\na@x.example,Acme,gold,x\n", encoding="utf-8")

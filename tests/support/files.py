@@ -75,7 +75,7 @@ def read_here(source: ByteSource, sheet: str | None) -> tuple[ReaderResult, Stre
 
 def read_sheet(content: bytes, overrides: Mapping[str, str] | None = None, sheet: str | None = None) -> tuple[File, list[Row]]:
     """Read a workbook in this process, and return the file and all of its rows."""
-    return _all_of(WorkbookFile.of(ByteSource.of(io.BytesIO(content)), sheet, read_here), overrides)
+    return _all_of(WorkbookFile.of(ByteSource.of(io.BytesIO(content)), sheet, read=read_here), overrides)
 
 
 def csv_text(

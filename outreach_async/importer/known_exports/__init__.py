@@ -1,4 +1,4 @@
-"""Tables of known column names: the columns of exports by other tools, and common names in seven languages.
+"""Tables of known column names: the columns of exports by other tools, and common names in nine languages.
 
 Each tool has a TOML file in this folder. The file maps each column of the tool's exports to a field, or states why the column is
 ignored. A tool is recognised by the header of its exports. Every ignored column is reported with the reason.
@@ -16,15 +16,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 from unicodedata import combining, normalize
 
 import attrs
 
+_STROKED: Final = str.maketrans("łđø", "ldo")  # Unicode does not decompose these letters into a letter and an accent
+
 
 def fold_name(text: str) -> str:
     """Normalise a name for comparison: fold its case, and remove accents, blanks and punctuation."""
-    return "".join(char for char in normalize("NFKD", text).casefold() if char.isalnum() and not combining(char))
+    folded = normalize("NFKD", text).casefold().translate(_STROKED)
+    return "".join(char for char in folded if char.isalnum() and not combining(char))
 
 
 # Exports of other tools.
