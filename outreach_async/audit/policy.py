@@ -185,7 +185,7 @@ class Policy:
         """
         known = rules.CATALOGUE
         if name not in known:
-            hint = _suggest(name, known) or "; pass a key of `CATALOGUE`"
+            hint = suggest_name(name, known) or "; pass a key of `CATALOGUE`"
             raise InvalidRequest(f"rule: expected the id of a rule, such as OA120, got {quote(name)}{hint}")
         return _apply_thresholds(known[name], self.used)
 
@@ -249,7 +249,7 @@ def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) ->
     if name in rules.INCOMPLETE:
         raise InvalidRequest(f"policy: {where}expected a rule that a policy can change, got {name}; remove it from the policy")
     if name not in rules.CATALOGUE:
-        hint = _suggest(name, [*keys, *(rule.id for rule in rules.RULES)])
+        hint = suggest_name(name, [*keys, *(rule.id for rule in rules.RULES)])
         raise InvalidRequest(f"policy: {where}expected a known key or rule id, got {quote(name)}{hint or _CORRECTION}")
     return name
 
@@ -265,7 +265,7 @@ def _changed_thresholds(key: str, value: object) -> dict[str, float]:
     for name in value:
         if name not in rule.thresholds:
             has = f"one of the thresholds {', '.join(rule.thresholds)}" if rule.thresholds else "no thresholds"
-            hint = _suggest(name, rule.thresholds) or _CORRECTION
+            hint = suggest_name(name, rule.thresholds) or _CORRECTION
             raise InvalidRequest(f"policy: {key}: expected {has}, got {quote(name)}{hint}")
     figures = {name: _require_figure(f"{key}.{name}", figure) for name, figure in value.items()}
     _check_order(key, {**rule.thresholds, **figures})
@@ -299,7 +299,7 @@ def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) 
     return hashlib.sha256(json.dumps([off, floats], sort_keys=True).encode()).hexdigest()[:_FINGERPRINT_LENGTH]
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return a suggestion for a misspelled name, such as `; did you mean 'off'?`; empty if no known name is similar.
 
     If several names are similar, the function suggests the one with the most characters at the same positions as in `name`.

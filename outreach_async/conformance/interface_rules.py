@@ -15,19 +15,9 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.conformance.calibration import Measurement, measure_service
-from outreach_async.conformance.item_rules import (
-    COUNT,
-    ITEM_RULES,
-    NUMBER,
-    PAGE,
-    STRINGS,
-    RuleSubject,
-    StatedRule,
-    find_misfits,
-    is_count,
-    shorten,
-)
+from outreach_async.conformance.item_rules import ITEM_RULES, RuleSubject, StatedRule, shorten
 from outreach_async.conformance.read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
+from outreach_async.conformance.shapes import COUNT, NUMBER, PAGE, STRINGS, find_misfits, is_count
 from outreach_async.conformance.target import OUTCOMES, Patience, Site, parse_document
 from outreach_async.conformance.write_probes import MembershipCounts
 from outreach_async.responses import mask_string

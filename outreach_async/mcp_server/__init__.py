@@ -22,7 +22,7 @@ Tools
 mailboxes and, with the argument `campaigns`, campaigns too. It returns recommended actions, most urgent first; with the argument
 `rule`, it returns the findings of that rule. `brief` lists open tasks and, with the server's option `--since last.json`, the
 changes since the audit stored in that file. The command `brief --since last.json` writes the file; the tool only reads it.
-`explain_rule` explains a rule, and `check_contacts` checks rows as an import does, without sending them.
+`explain_rule` explains a rule, or lists all rules. `check_contacts` checks contacts as an import does, without sending them.
 
 The tools read only the workspaces of `--workspace` (or `OUTREACH_WORKSPACE`) and `--allow-writes`. The first workspace is the
 default. `campaign_steps`, however, accepts the id of any campaign, because the service requires no workspace to read steps.
@@ -43,12 +43,13 @@ Allow only actions that are acceptable in the worst case. Without `--allow-write
 Creating contacts
 -----------------
 `--allow-writes space_1` adds the tool `create_contacts` for the named workspace. The tool requires an owner key. A call creates
-at most 50 contacts. If a contact already exists, the call skips the contact or adds only its missing fields; fields are never
-overwritten. Before anything is sent, the assistant's program shows a form with every contact to create (MCP elicitation), and a
-person must confirm. The form shortens values of more than 40 characters, and shows their length. A call for another workspace or
-with an invalid contact is refused before the person is asked. If the program cannot show forms, the call fails, and the error
-lists the alternatives. For every contact, the result contains `status`, `certain` (whether this status is certain) and `possible`
-(all statuses that the contact may have).
+at most 50 contacts, each with at most 50 fields. If a contact already exists, the call skips the contact or adds only its
+missing fields; fields are never overwritten. Before anything is sent, the assistant's program shows a form with every contact
+to create (MCP elicitation), and a person must confirm. The form shows every field, also those in `custom` and `extra`. It
+shortens values of more than 40 characters, and shows their length. A call for another workspace or with an invalid contact is
+refused before the person is asked. If the program cannot show forms, the call fails, and the error lists the alternatives. For
+every contact, the result contains `status`, `certain` (whether this status is certain) and `possible` (all statuses that the
+contact may have).
 
 No schema, result or error contains the owner key or a credential in a header. Every error includes a remedy.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -42,6 +43,13 @@ MAX_PROSE: Final = 500
 MAX_ERROR: Final = 800
 """Maximum number of characters of an error message."""
 
+_INVISIBLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
+)
+"""Characters that `str.isprintable` accepts, but that people cannot see: fillers, blanks and variation selectors.
+
+They can encode a hidden message.
+"""
 _MAX_LINE: Final = 5000
 """Maximum number of characters of a line of a Markdown document."""
 _MAX_INTEGER: Final = 2**53
@@ -56,12 +64,7 @@ def clean_text(text: str, limit: int = MAX_TEXT) -> str:
     people are escaped.
     """
     cut = text[:limit] if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"
-    return "".join(character if character.isprintable() and not _is_tag(character) else _escape(character) for character in cut)
-
-
-def _is_tag(character: str) -> bool:
-    """Return whether a character is a variation selector. Variation selectors are invisible, and can encode a hidden message."""
-    return 0xE0100 <= ord(character) <= 0xE01EF  # noqa: PLR2004 - the block "Variation Selectors Supplement"
+    return "".join(_escape(each) if not each.isprintable() or _INVISIBLE.fullmatch(each) else each for each in cut)
 
 
 def _escape(character: str) -> str:

@@ -12,6 +12,8 @@ import anyio.to_thread
 from pydantic import Field
 
 from outreach_async.audit import CATALOGUE, Report, audit, explain
+from outreach_async.audit.conditions import quote
+from outreach_async.audit.policy import suggest_name
 from outreach_async.audit.reports import write, write_brief
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.audit.reports.brief_view import format_brief_changes, format_brief_headline, list_gaps
@@ -28,13 +30,15 @@ from outreach_async.importer.table import Row
 from outreach_async.mcp_server.answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, count_pages, cut_page, pick
 from outreach_async.models import CampaignSteps, Mailbox, Page
 
-MAX_ROWS: Final = 50
-"""Maximum number of rows or contacts in one call of a tool."""
+MAX_CONTACTS: Final = 50
+"""Maximum number of contacts in one call of a tool."""
+MAX_FIELDS: Final = 50
+"""Maximum number of fields of a contact. A person must be able to read all of them."""
 REPORT_URI: Final = "outreach://audit/latest"
 BRIEF_URI: Final = "outreach://brief/latest"
 
 PageNumber = Annotated[int, Field(ge=1)]
-Rows = Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_ROWS)]
+Contacts = Annotated[list[Annotated[dict[str, Any], Field(max_length=MAX_FIELDS)]], Field(min_length=1, max_length=MAX_CONTACTS)]
 
 _CAMPAIGN: Final = (
     *("id", "name", "status", "steps", "contacts", "opens", "replies", "bounces", "replies_num", "interested_num"),
@@ -132,12 +136,12 @@ class ReadTools:
         """
         spaces = self._choose_workspaces(workspaces)
         if rule is not None:
-            explain(rule)  # raises an error that suggests similar ids if the rule does not exist
-            campaigns = campaigns or rule.strip().upper() in ABOUT_CAMPAIGNS
+            rule = require_rule(rule)
+            campaigns = campaigns or rule in ABOUT_CAMPAIGNS
         report = self._report if rule is not None or page > 1 else None
         if report is None or report.workspaces != spaces or (campaigns and report.campaigns is None):
             report = await self._audit(spaces, campaigns=campaigns)
-        return self._write_actions(report, page) if rule is None else self._write_findings(report, rule.strip().upper(), page)
+        return self._write_actions(report, page) if rule is None else self._write_findings(report, rule, page)
 
     async def brief(self, workspaces: list[str] | None = None, page: PageNumber = 1) -> str:
         """Summarize changes and open tasks, or return a further page of the last brief."""
@@ -152,14 +156,16 @@ class ReadTools:
         self._report = await audit(self._client, workspaces, campaigns=campaigns, deadline=self._deadline, clock=self._clock)
         return self._report
 
-    async def explain_rule(self, rule: str) -> str:
-        """Explain a rule of the audit."""
-        return explain(rule)
+    async def explain_rule(self, rule: str | None = None) -> str:
+        """Explain a rule of the audit, or list all rules."""
+        return list_rules() if rule is None else explain_rule(rule)
 
-    async def check_contacts(self, rows: Rows, workspace: str | None = None, columns: dict[str, str] | None = None) -> str:
-        """Check rows as an import does, without sending them."""
+    async def check_contacts(
+        self, contacts: Contacts, workspace: str | None = None, columns: dict[str, str] | None = None
+    ) -> str:
+        """Check contacts as an import does, without sending them."""
         space = self._choose_workspace(workspace)
-        lines = "\n".join(map(json.dumps, rows)).encode()
+        lines = "\n".join(map(json.dumps, contacts)).encode()
         file = await anyio.to_thread.run_sync(partial(open_file, BytesIO(lines), format="jsonl"))
         try:
             mapped = await columns_for(self._client.with_options(workspace=space), file.headers, columns)
@@ -174,7 +180,7 @@ class ReadTools:
             columns=dict(zip(file.headers, [code or "ignored" for code in mapped.codes], strict=True)),
             sendable=sum(result["sendable"] for result in results),
             not_checked=policy.note,
-            rows=results,
+            contacts=results,
         )
 
     def read_report(self) -> str:
@@ -271,6 +277,26 @@ def list_rules() -> str:
     """Return the id, severity and title of every rule of the audit as JSON."""
     rules = [CATALOGUE[name] for name in sorted(CATALOGUE)]
     return json.dumps([{"rule": rule.id, "severity": rule.severity_range, "title": rule.title} for rule in rules])
+
+
+def require_rule(rule: str) -> str:
+    """Return the id of a rule in upper case.
+
+    Raises:
+        InvalidRequest: No rule has this id. The message names the tool that lists the rules.
+    """
+    name = rule.strip().upper()
+    if name not in CATALOGUE:
+        raise InvalidRequest(
+            f"rule: expected the id of a rule, such as OA120, got {quote(name)}{suggest_name(name, CATALOGUE)}; "
+            "call explain_rule without arguments for a list of the rules"
+        )
+    return name
+
+
+def explain_rule(rule: str) -> str:
+    """Explain a rule of the audit."""
+    return explain(require_rule(rule))
 
 
 def _paging(page: int, items: int) -> dict[str, int]:

@@ -24,11 +24,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ToolAnnotations
 from pydantic import ValidationError
 
-from outreach_async.audit import explain
 from outreach_async.audit.run import require_workspace_ids
 from outreach_async.errors import InvalidRequest, OutreachError, iterate_linked_errors
 from outreach_async.mcp_server.answers import AnswerWriter
-from outreach_async.mcp_server.read_tools import BRIEF_URI, MAX_ROWS, REPORT_URI, ReadTools, list_rules
+from outreach_async.mcp_server.read_tools import BRIEF_URI, MAX_CONTACTS, REPORT_URI, ReadTools, explain_rule, list_rules
 from outreach_async.mcp_server.write_tool import WriteTool, build_create_function
 from outreach_async.validation import require_seconds
 
@@ -55,10 +54,10 @@ _DESCRIPTIONS: Final = {
     "urgent first. If 'rule' is given, returns that rule's findings, from the last audit if possible. 'page' selects a further "
     "page.",
     "brief": "List open tasks, changes since the last brief, and each campaign's new e-mails and replies.",
-    "explain_rule": "Explain an audit rule, such as OA120: condition, thresholds, source, remedy.",
-    "check_contacts": f"Check up to {MAX_ROWS} rows (column to value) before creating contacts. Sends nothing. "
+    "explain_rule": "Explain an audit rule, such as OA120: condition, thresholds, source, remedy. Without 'rule', lists all.",
+    "check_contacts": f"Check up to {MAX_CONTACTS} contacts (column to value) before creating contacts. Sends nothing. "
     "'columns' maps column names to field codes or 'ignore'.",
-    "create_contacts": f"Create up to {MAX_ROWS} contacts (field code to value; email is required). A person must confirm. "
+    "create_contacts": f"Create up to {MAX_CONTACTS} contacts (field code to value; email is required). A person must confirm. "
     "Returns the status of each contact, and whether the status is certain.",
 }
 """The description of each tool. The descriptions are short, because every conversation includes all of them."""
@@ -245,11 +244,7 @@ def _add_resources(server: MCPServer[Any], reading: ReadTools) -> None:
     server.resource("outreach://rules", name="rules", description="The rules of the audit.", mime_type="application/json")(
         list_rules
     )
-    server.resource("outreach://rules/{rule}", name="rule", description="The explanation of a rule.")(_explain_rule)
-
-
-def _explain_rule(rule: str) -> str:
-    return explain(rule)
+    server.resource("outreach://rules/{rule}", name="rule", description="The explanation of a rule.")(explain_rule)
 
 
 def _add_prompts(server: MCPServer[Any]) -> None:

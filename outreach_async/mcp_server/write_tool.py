@@ -14,9 +14,10 @@ from pydantic import BaseModel, Field
 from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
 from outreach_async.bulk.outcomes import unsent_outcome
 from outreach_async.client import OutreachClient
+from outreach_async.contacts import NewContact
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError
 from outreach_async.mcp_server.answers import MAX_PROSE, AnswerWriter, clean_text
-from outreach_async.mcp_server.read_tools import Rows
+from outreach_async.mcp_server.read_tools import MAX_FIELDS, Contacts
 from outreach_async.validation import check_contact, require_id, to_contact
 from outreach_async.vocabulary import FAILED_OUTCOMES, Outcome
 
@@ -69,7 +70,7 @@ class WriteTool:
             )
         if campaign is not None:
             require_id("campaign", campaign, "campaign", "pass the id of a campaign from list_campaigns, or omit the argument")
-        _check_contacts(contacts)
+        checked = _check_contacts(contacts)
         into = (
             f"campaign {clean_text(campaign)} of workspace {workspace}"
             if campaign
@@ -78,7 +79,7 @@ class WriteTool:
         existing = "are left unchanged" if duplicates == "skip" else "get values only for missing fields"
         count = "1 contact" if len(contacts) == 1 else f"{len(contacts)} contacts"
         head = f"Create {count} in {into}? Existing contacts {existing}."
-        return Elicit(self._answers.mask("\n".join([head, *map(_describe_contact, contacts)])), Confirmation)
+        return Elicit(self._answers.mask("\n".join([head, *map(_describe_contact, checked)])), Confirmation)
 
     async def create(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: Duplicates
@@ -152,16 +153,18 @@ async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], 
     return outcomes, stopped
 
 
-def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> None:
-    """Validate all contacts before a person is asked to confirm them.
+def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> list[NewContact]:
+    """Validate and return all contacts before a person is asked to confirm them.
 
     Raises:
         InvalidRequest: At least one contact is invalid. The message names the first invalid contacts.
     """
-    problems = []
-    for number, contact in enumerate(contacts, 1):
+    checked, problems = [], []
+    for number, row in enumerate(contacts, 1):
         try:
-            check_contact(to_contact(contact))
+            checked.append(contact := to_contact(row))
+            check_contact(contact)
+            _check_field_count(contact)
         except InvalidRequest as error:
             problems.append(f"contact {number}: {error}")
     if problems:
@@ -169,11 +172,20 @@ def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> None:
         raise InvalidRequest(
             f"{'; '.join(problems[:_MAX_PROBLEMS])}{more}; nothing was sent; correct the contacts and call again"
         )
+    return checked
 
 
-def _describe_contact(contact: Mapping[str, Any]) -> str:
-    values = [f"{clean_text(name)}={clean_text(str(value), _MAX_SHOWN)}" for name, value in contact.items() if name != "email"]
-    return f"- {clean_text(str(contact['email']))}" + (f" ({', '.join(values)})" if values else "")
+def _check_field_count(contact: NewContact) -> None:
+    count = len(contact.members())  # the schema does not count the fields inside `custom` and `extra`
+    if count > MAX_FIELDS:
+        raise InvalidRequest(f"contact: expected at most {MAX_FIELDS} fields, got {count}; omit fields")
+
+
+def _describe_contact(contact: NewContact) -> str:
+    members = contact.members()
+    email = clean_text(str(members.pop("email")))
+    values = [f"{clean_text(code)}={clean_text(str(value), _MAX_SHOWN)}" for code, value in members.items()]
+    return f"- {email}" + (f" ({', '.join(values)})" if values else "")
 
 
 def can_ask(context: Context) -> bool:
@@ -192,7 +204,7 @@ def build_create_function(tool: WriteTool) -> Any:
     """
 
     async def ask(
-        context: Context, workspace: str, contacts: Rows, campaign: str | None, duplicates: Duplicates
+        context: Context, workspace: str, contacts: Contacts, campaign: str | None, duplicates: Duplicates
     ) -> Elicit[Confirmation]:
         question = tool.build_question(workspace, contacts, campaign, duplicates)
         if not can_ask(context):
@@ -208,7 +220,7 @@ def build_create_function(tool: WriteTool) -> Any:
 
     async def create_contacts(
         workspace: str,
-        contacts: Rows,
+        contacts: Contacts,
         approval: Annotated[bool, Resolve(require_approval)],
         campaign: str | None = None,
         duplicates: Duplicates = "skip",

@@ -1,4 +1,4 @@
-"""Choose behaviours for tests, configure the fake of a test from its marker, and explain failures in reports.
+"""Choose behaviours for tests, configure the fake of a test from its marker, and find the settings that make it fail.
 
 A bug that depends on knobs usually depends on only one or two of them. Tests therefore need only about thirty behaviours, which
 cover every pair of values of any two knobs (pairwise coverage). All knobs together have billions of combinations.
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -106,8 +106,10 @@ def differing(behaviour: Behaviour) -> dict[str, Any]:
         print(differing(Behaviour(past_end="clamp")))  # -> {'past_end': 'clamp'}
         ```
     """
-    default = Behaviour()
-    return {name: value for name in KNOB_NAMES if (value := getattr(behaviour, name)) != getattr(default, name)}
+    return {name: value for name in KNOB_NAMES if (value := getattr(behaviour, name)) != getattr(_DEFAULTS, name)}
+
+
+_DEFAULTS: Final = Behaviour()
 
 
 # The arguments of `@pytest.mark.outreach(...)`.
@@ -340,96 +342,57 @@ def format_setting(value: Any) -> str:
     return getattr(value, "__qualname__", None) or repr(value)
 
 
-# Explanations of failures.
-
-_Settings = frozenset[str]
-_Causes = tuple[_Settings, ...]
-"""Alternative causes of a failure. Each cause is a set of knob values. A behaviour has the cause if it has all these values."""
-
-_MAX_SINGLES: Final = 4
-"""Maximum number of causes in an explanation whose causes are all values of single knobs.
-
-For example, the explanation `first_page=0 or past_end='clamp'` has two causes.
-"""
-
-_MAX_PAIRS: Final = 2
-"""Maximum number of causes in an explanation that contains pairs. A pair is one cause that consists of the values of two knobs.
-
-For example, `first_page=0 and past_end='clamp'` is a pair. The maximum is low, because the number of pairs is large.
-"""
-
-_MAX_EXPLANATIONS: Final = 8
-"""Maximum number of explanations shown for a test."""
+# Causes of failures.
 
 
-def find_explanations(failed: Collection[Behaviour], passed: Collection[Behaviour]) -> list[str]:
-    """Find the explanations with the fewest causes. A cause is the value of one knob, or a pair of values of two knobs.
-
-    Every failed behaviour has at least one of the causes. No passed behaviour has any of them. Pairs are tried only if no
-    explanation with single values is found.
+def find_cause(behaviour: Behaviour, fails: Callable[[Behaviour], bool]) -> Behaviour | None:
+    """Return the failing behaviour with the fewest settings that differ from the defaults.
 
     Args:
-        failed: Behaviours under which a test failed; at least one.
-        passed: Behaviours under which the test passed.
+        behaviour: A behaviour under which a test failed.
+        fails: Function that runs the test again under a behaviour, and returns whether it failed. It is called at most once, plus
+            once for each setting of `behaviour` that differs from the default.
 
     Returns:
-        The explanations, such as `first_page=0 or past_end='clamp'`. `or` joins causes, and `and` joins the values of a pair. The
-        explanations whose causes occur most often in failed behaviours come first. The list is empty if no explanation is found.
+        A behaviour whose settings all are necessary; `None` if the test passes under `behaviour` when it is run again.
     """
-    rows, passing = (list(map(_list_settings, behaviours)) for behaviours in (failed, passed))
-    singles = [cause for cause in _combine_settings(rows, 1) if not any(cause <= row for row in passing)]
-    explained = frozenset[str]().union(*singles)
-    pairs = [pair for pair in _combine_settings(rows, 2) if not pair & explained and not any(pair <= row for row in passing)]
-    for causes, most in ((singles, _MAX_SINGLES), ([*singles, *pairs], _MAX_PAIRS)):
-        for count in range(1, most + 1):
-            found = _find_covers(rows, causes, count)
-            if covers := {" or ".join(" and ".join(sorted(cause)) for cause in cover): cover for cover in found}:
-                return sorted(covers, key=lambda text: (-sum(cause <= row for cause in covers[text] for row in rows), text))
-    return []
+    if not fails(behaviour):
+        return None
+    for knob in differing(behaviour):
+        smaller = attrs.evolve(behaviour, **{knob: getattr(_DEFAULTS, knob)})
+        if fails(smaller):
+            behaviour = smaller
+    return behaviour
 
 
-def _combine_settings(rows: Sequence[_Settings], size: int) -> list[_Settings]:
-    return list(dict.fromkeys(frozenset(part) for row in rows for part in combinations(sorted(row), size)))
+def has_cause(behaviour: Behaviour, causes: Iterable[Behaviour]) -> bool:
+    """Return whether a behaviour has all settings of one of the causes that differ from the defaults."""
+    own = differing(behaviour).items()
+    return any(all(setting in own for setting in differing(cause).items()) for cause in causes)
 
 
-def _find_covers(rows: Sequence[_Settings], causes: Sequence[_Settings], count: int) -> Iterator[_Causes]:
-    """Yield combinations of at most `count` causes. Every row has at least one cause of the combination.
-
-    A row contains the knob values of a failed behaviour. A row has a cause if it contains every value of the cause.
-    """
-    if not rows:
-        yield ()
-    elif count:
-        # The first row must have at least one of the causes.
-        for cause in causes:
-            if cause <= rows[0]:
-                left = [row for row in rows if not cause <= row]
-                yield from (tuple(sorted((cause, *others), key=sorted)) for others in _find_covers(left, causes, count - 1))
-
-
-def _list_settings(behaviour: Behaviour) -> _Settings:
-    return frozenset(f"{knob}={format_setting(getattr(behaviour, knob))}" for knob in KNOB_VALUES)
-
-
-def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
-    """Return one line for each test that failed at least once. The line contains the knob values that explain the failures.
+def summarize_failures(ran: Iterable[tuple[str, int, bool, str | None]]) -> list[str]:
+    """Return one line for each test that failed at least once, with the settings that made it fail.
 
     Args:
-        ran: For each run of a test, the test's id, the index of its behaviour in `pairwise()`, and whether the run failed. A test
-            may run more than once with a behaviour.
+        ran: For each run of a test, the test's id, the index of its behaviour in `pairwise()`, whether the run failed, and the
+            settings that make the test fail, or `None`. A test may run more than once with a behaviour.
     """
     tests: dict[str, dict[int, bool]] = {}
-    for name, row, failed in ran:
-        rows = tests.setdefault(name.replace(format_row_id(row), "row*"), {})
+    causes: dict[str, dict[str, None]] = {}
+    for test, row, failed, cause in ran:
+        name = name_test(test, row)
+        rows = tests.setdefault(name, {})
         rows[row] = rows.get(row, False) or failed
-    return [_summarize_test(name, rows) for name, rows in tests.items() if any(rows.values())]
+        causes.setdefault(name, {}).update({} if cause is None else {cause: None})
+    return [_summarize_test(name, rows, list(causes[name])) for name, rows in tests.items() if any(rows.values())]
 
 
-def _summarize_test(name: str, rows: Mapping[int, bool]) -> str:
-    failed = [pairwise()[row] for row, has_failed in rows.items() if has_failed]
-    passed = [pairwise()[row] for row, has_failed in rows.items() if not has_failed]
-    explanations = [f"those with {text}" for text in find_explanations(failed, passed)] if passed else []
-    line = f"{name} failed under {len(failed)} of {len(rows)} behaviours"
-    if len(explanations) > _MAX_EXPLANATIONS:
-        explanations[_MAX_EXPLANATIONS:] = [f"{len(explanations) - _MAX_EXPLANATIONS} more explanations"]
-    return f"{line}: {'; or '.join(explanations)}" if explanations else line
+def name_test(test: str, row: int) -> str:
+    """Return the id of a test without the index of its behaviour, such as `test_a.py::test_x[row*]`."""
+    return test.replace(format_row_id(row), "row*")
+
+
+def _summarize_test(name: str, rows: Mapping[int, bool], causes: Sequence[str]) -> str:
+    line = f"{name} failed under {sum(rows.values())} of {len(rows)} behaviours"
+    return f"{line}: it fails with {', or with '.join(causes)}" if causes else line

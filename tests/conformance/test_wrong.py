@@ -17,8 +17,8 @@ from support.wrong import Answered, Changed, Wrong, WrongTransport, document, pu
 from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.conformance import Site, check
 from outreach_async.conformance.interface_rules import RULES
-from outreach_async.conformance.item_rules import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
 from outreach_async.conformance.read_probes import survey_workspace
+from outreach_async.conformance.shapes import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport.wire import Progress, Request, Response
 

@@ -14,6 +14,7 @@ import outreach_async
 import outreach_async.fake.server
 import outreach_async.fake.transport
 import outreach_async.testing.orders
+from outreach_async.fake import Behaviour
 
 pytest_plugins = ["pytester"]
 
@@ -258,24 +259,97 @@ def test_reads(outreach_fake):
     assert f"test_reads[row{number:02}]" in output
     assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.orders.format_settings(bad[0])}\n" in output
     assert "past_end='clamp'" in outreach_async.testing.orders.format_settings(bad[0])
-    assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: those with past_end='clamp'" in output
+    assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: it fails with past_end='clamp'\n" in output
 
 
-def test_the_summary_names_alternative_settings_that_explain_a_failure(suite: Suite) -> None:
+@pytest.mark.thorough
+def test_the_summary_names_each_minimal_set_of_settings_that_makes_a_test_fail(suite: Suite) -> None:
     rows = outreach_async.testing.pairwise()
-    bad = [row for row in rows if row.past_end == "clamp" or row.error_renderer == "html"]
     output = suite.output_of(
         """
+RUNS = []
+
 @pytest.mark.outreach(behaviour="pairwise")
-def test_reads(outreach_fake):
-    assert outreach_fake.behaviour.past_end != "clamp"
-    assert outreach_fake.behaviour.error_renderer != "html"
+async def test_reads(outreach_fake, outreach_client):
+    RUNS.append(outreach_fake)
+    read = outreach_fake.behaviour
+    assert read.order != "newest"
+    assert (read.first_page, read.past_end, read.error_renderer) != (0, "error", "200_with_error")
+
+def test_that_each_run_has_a_fake_of_its_own_and_that_runs_are_few():
+    assert len(set(map(id, RUNS))) == len(RUNS) < 2 * (28 + 3 * 20)
 """,
-        failed=len(bad),
-        passed=len(rows) - len(bad),
+        *("-k", "asyncio or few", "-rN"),
+        failed=sum(fails(row) for row in rows),
+        passed=1 + sum(not fails(row) for row in rows),
+        deselected=len(rows),
     )
-    figures = f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours"
-    assert f"{figures}: those with error_renderer='html' or past_end='clamp'\n" in output
+    (line,) = (line for line in output.splitlines() if "row*" in line)
+    causes = {cause.removeprefix("it fails with ") for cause in line.partition(": ")[2].split(", or with ")}
+    assert causes == {"order='newest'", "first_page=0, past_end='error', error_renderer='200_with_error'"}
+
+
+def fails(row: Behaviour) -> bool:
+    return row.order == "newest" or (row.first_page, row.past_end, row.error_renderer) == (0, "error", "200_with_error")
+
+
+@pytest.mark.covers
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("test", "verdict"),
+    [
+        ("assert outreach_fake.behaviour.past_end == 'no such value'", "28 of 28 behaviours: it fails with all defaults"),
+        ("RUNS.append(1); assert len(RUNS) > 1", "1 of 28 behaviours"),
+        ("RUNS.append(1); pytest.skip('no') if len(RUNS) > 1 else pytest.fail('no')", "1 of 1 behaviours"),
+    ],
+    ids=["always", "once", "skipped when run again"],
+)
+def test_the_summary_of_a_failure_without_a_setting_names_none(suite: Suite, test: str, verdict: str) -> None:
+    marker = "@pytest.mark.outreach(behaviour='pairwise')"
+    output = suite.run(f"RUNS = []\n\n{marker}\ndef test_any(outreach_fake):\n    {test}\n").stdout.str()
+    assert f"test_any[row*] failed under {verdict}\n" in output
+
+
+@pytest.mark.thorough
+def test_a_failure_of_a_slow_test_is_not_run_again(suite: Suite) -> None:
+    suite.pytester.makeconftest("""
+import pytest
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_makereport():
+    report = yield
+    report.duration = 1.1
+    return report
+""")
+    output = suite.run("""
+RUNS = []
+
+@pytest.mark.outreach(behaviour="pairwise")
+def test_any(outreach_fake):
+    RUNS.append(1)
+    assert outreach_fake.behaviour.first_page == 1
+
+def test_runs():
+    assert len(RUNS) == 28
+""").stdout.str()
+    assert re.search(r"test_any\[row\*\] failed under \d+ of 28 behaviours\n", output)
+    assert "test_runs" not in output.partition("short test summary")[2]
+
+
+@pytest.mark.covers
+@pytest.mark.thorough
+def test_a_fixture_that_fails_when_a_test_is_run_again_is_a_failure(suite: Suite) -> None:
+    output = suite.run("""
+@pytest.fixture
+def choosy(outreach_fake):
+    assert outreach_fake.behaviour.past_end == "clamp"
+
+@pytest.mark.outreach(behaviour="pairwise")
+def test_any(choosy):
+    assert False
+""").stdout.str()
+    failed = sum(row.past_end == "clamp" for row in outreach_async.testing.pairwise())
+    assert f"test_any[row*] failed under {failed} of {failed} behaviours: it fails with all defaults\n" in output
 
 
 def test_passing_tests_add_nothing_to_the_output(suite: Suite) -> None:
@@ -536,7 +610,7 @@ def test_reads(outreach_fake):
     output = result.stdout.str()
     assert output.count("- outreach service -") == len(bad)
     assert f"test_reads[row*] failed under {len(bad)} of" in output
-    assert "those with first_page=0" in output
+    assert "behaviours: it fails with first_page=0\n" in output
 
 
 def test_the_entry_point_names_the_plugin() -> None:

@@ -1,21 +1,19 @@
-"""The pairwise cover: complete for any knobs, small for the fake's, deterministic; and its explanations of failures."""
+"""The pairwise cover: complete for any knobs, small for the fake's, deterministic; and the causes of failures."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from itertools import combinations, product
 from math import prod
+from typing import Any
 
-import pytest
-from hypothesis import assume, given
+import attrs
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.fake import Behaviour
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.testing import differing, pairwise
-from outreach_async.testing.orders import cover_pairs, find_explanations, summarize_failures
-from outreach_async.testing.orders import format_setting as written
+from outreach_async.testing.orders import cover_pairs, find_cause, has_cause, summarize_failures
 
 figures = st.lists(st.integers(1, 5), max_size=6)
 
@@ -52,99 +50,49 @@ def test_only_settings_that_differ_from_the_default_are_named() -> None:
     assert differing(Behaviour(past_end="clamp", first_page=0)) == {"first_page": 0, "past_end": "clamp"}
 
 
-# Explanations of failed rows
+# Causes of failures
 
 KNOBS = sorted(KNOB_VALUES)
+SETTINGS = [(knob, value) for knob in KNOBS for value in KNOB_VALUES[knob][1:]]
 
 
-def explain(fails: Callable[[Behaviour], bool]) -> list[str]:
-    rows = pairwise()
-    return find_explanations([row for row in rows if fails(row)], [row for row in rows if not fails(row)])
+@given(
+    st.sampled_from(pairwise()), st.lists(st.sampled_from(SETTINGS), max_size=4, unique_by=lambda setting: setting[0]).map(dict)
+)
+def test_all_settings_of_a_cause_are_necessary_and_all_others_are_defaults(row: Behaviour, settings: dict[str, Any]) -> None:
+    failing = attrs.evolve(row, **settings)
+    ran = []
+
+    def fails(behaviour: Behaviour) -> bool:
+        ran.append(behaviour)
+        return settings.items() <= {**attrs.asdict(behaviour, recurse=False)}.items()
+
+    assert find_cause(failing, fails) == Behaviour(**settings)
+    assert len(ran) <= 1 + len(differing(failing))
 
 
-@pytest.mark.parametrize("knob", KNOBS)
-def test_a_single_setting_that_fails_a_test_is_found(knob: str) -> None:
-    for reading in KNOB_VALUES[knob]:
-        assert f"{knob}={reading!r}" in explain(lambda row: getattr(row, knob) == reading)  # noqa: B023 - called at once
+def test_a_failure_that_does_not_repeat_has_no_cause() -> None:
+    assert find_cause(pairwise()[3], lambda behaviour: behaviour != pairwise()[3]) is None
 
 
-def test_two_settings_that_fail_a_test_together_are_found() -> None:
-    found = explain(lambda row: row.past_end == "clamp" and row.numbers == "mixed")
-    assert "numbers='mixed' and past_end='clamp'" in found
+def test_a_behaviour_has_a_cause_if_it_has_all_of_its_settings() -> None:
+    cause = Behaviour(first_page=0, past_end="clamp")
+    assert has_cause(Behaviour(first_page=0, past_end="clamp", numbers="float"), [Behaviour(order="newest"), cause])
+    assert not has_cause(Behaviour(first_page=0, past_end="error"), [cause])
+    assert not has_cause(Behaviour(first_page=0), [])
+    assert has_cause(Behaviour(first_page=0), [Behaviour()])
 
 
-ALL_READINGS = sorted((knob, reading) for knob in KNOBS for reading in range(len(KNOB_VALUES[knob])))
-
-
-def has(row: Behaviour, place: tuple[str, int]) -> bool:
-    knob, number = place
-    return bool(getattr(row, knob) == KNOB_VALUES[knob][number])
-
-
-def named(place: tuple[str, int]) -> str:
-    knob, number = place
-    return f"{knob}={written(KNOB_VALUES[knob][number])}"
-
-
-@given(places=st.lists(st.sampled_from(ALL_READINGS), min_size=2, max_size=2, unique=True))
-def test_either_of_two_settings_that_fail_a_test_is_found(places: list[tuple[str, int]]) -> None:
-    assume(any(not any(has(row, place) for place in places) for row in pairwise()))
-    found = explain(lambda row: any(has(row, place) for place in places))
-    assert " or ".join(sorted(map(named, places))) in found
-
-
-def test_three_settings_that_fail_a_test_are_the_only_explanation() -> None:
-    assert explain(lambda row: row.past_end == "clamp" or row.order == "newest" or row.numbers == "float") == [
-        "numbers='float' or order='newest' or past_end='clamp'"
-    ]
-
-
-def test_a_setting_or_a_pair_that_fails_a_test_is_found() -> None:
-    found = explain(lambda row: row.past_end == "clamp" or (row.numbers == "mixed" and row.order == "newest"))
-    assert "numbers='mixed' and order='newest' or past_end='clamp'" in found
-
-
-def test_every_explanation_fits_the_rows_and_is_minimal() -> None:
-    def fails(row: Behaviour) -> bool:
-        return row.created_status == 201 or row.campaign_max_display == 100
-
-    for text in explain(fails):
-        causes = [dict(part.split("=") for part in cause.split(" and ")) for cause in text.split(" or ")]
-        hits = [{knob: written(getattr(row, knob)) for cause in causes for knob in cause} for row in pairwise()]
-        explained = [any(cause.items() <= hit.items() for cause in causes) for hit in hits]
-        assert explained == [fails(row) for row in pairwise()]
-        assert len(causes) == 2
-
-
-def test_a_failure_that_no_setting_explains_has_no_explanation() -> None:
-    rows = pairwise()
-    assert find_explanations([rows[0], rows[0]], rows) == []
-
-
-def test_a_summary_names_the_test_the_counts_and_the_settings() -> None:
-    rows = enumerate(pairwise())
-    ran = [(f"test_a.py::test_x[asyncio-row{number:02}]", number, row.past_end == "clamp") for number, row in rows]
-    failed = sum(bad for *_, bad in ran)
-    line = f"test_a.py::test_x[asyncio-row*] failed under {failed} of {len(ran)} behaviours: those with past_end='clamp'"
+def test_a_summary_names_the_test_the_counts_and_each_cause_once() -> None:
+    rows = list(enumerate(pairwise()))
+    ran = [(f"test_a.py::test_x[asyncio-row{number:02}]", number, row.past_end == "clamp", None) for number, row in rows]
+    failed = sum(bad for _, _, bad, _ in ran)
+    line = f"test_a.py::test_x[asyncio-row*] failed under {failed} of {len(ran)} behaviours"
     assert summarize_failures(ran) == [line]
-    assert summarize_failures([*ran, *((name, row, False) for name, row, _ in ran)]) == [line], (
-        "a row that failed once has failed"
-    )
+    assert summarize_failures([*ran, *((name, row, False, None) for name, row, _, _ in ran)]) == [line], "a row that failed once"
+    causes = [(*ran[5][:2], False, cause) for cause in ("past_end='clamp'", "order='newest'", "past_end='clamp'")]
+    assert summarize_failures([*ran, *causes]) == [f"{line}: it fails with past_end='clamp', or with order='newest'"]
 
 
-def test_a_summary_names_alternatives_and_each_explanation() -> None:
-    def verdict(fails: Callable[[Behaviour], bool]) -> str:
-        (line,) = summarize_failures((f"t[row{number:02}]", number, fails(row)) for number, row in enumerate(pairwise()))
-        return line.partition(": ")[2]
-
-    assert verdict(lambda row: row.past_end != "empty") == "those with past_end='clamp' or past_end='error'"
-    several = verdict(lambda row: row.created_status == 201 or row.campaign_max_display == 100)
-    assert "those with campaign_max_display=100 or created_status=201" in several.split("; or ")
-    many = verdict(lambda row: row == pairwise()[5])
-    assert many.count("; or ") == 8
-    assert re.search(r"; or \d+ more explanations$", many)
-
-
-def test_a_test_that_fails_or_passes_in_every_row_blames_no_setting() -> None:
-    assert summarize_failures([("t[row00]", 0, True), ("t[row01]", 1, True)]) == ["t[row*] failed under 2 of 2 behaviours"]
-    assert summarize_failures([("t[row00]", 0, False), ("t[row01]", 1, False)]) == []
+def test_a_test_that_passes_in_every_row_is_not_in_the_summary() -> None:
+    assert summarize_failures([("t[row00]", 0, False, None), ("t[row01]", 1, False, None)]) == []

@@ -67,6 +67,10 @@ def test_plain_text_is_unchanged(text: str) -> None:
         ("a\u200bb", "a\\u200bb"),
         ("\U000e0041", "\\U000e0041"),
         ("a\U000e0101", "a\\U000e0101"),
+        *(
+            (f"a{blank}b", f"a{blank.encode('unicode_escape').decode()}b")
+            for blank in ("\ufe00", "\ufe0f", "\u115f", "\u3164", "\u2800")
+        ),
         ("\ud800", "\\ud800"),
         ("x" * 200, "x" * 160 + "... (200 characters)"),
     ],

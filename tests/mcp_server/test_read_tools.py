@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from support.assistants import HOSTILE, MODES, Assistant, assisted, connected
+from support.assistants import HOSTILE, MODES, Assistant, assisted, connected, text_of
 from support.cli import small_service
 
 from outreach_async import InvalidRequest
@@ -44,7 +44,7 @@ async def test_the_tools_give_the_same_answers_in_every_version_of_the_protocol(
             tools = ("list_campaigns", "list_mailboxes", "list_fields", "audit", "brief")
             answers.append([await assistant.ask(tool) for tool in tools])
             answers[-1].append(await assistant.ask("campaign_steps", campaign="camp_1"))
-            answers[-1].append(await assistant.ask("check_contacts", rows=[{"email": "a@a.example"}]))
+            answers[-1].append(await assistant.ask("check_contacts", contacts=[{"email": "a@a.example"}]))
     assert answers[0] == answers[1]
 
 
@@ -241,6 +241,15 @@ async def test_the_last_audit_is_a_resource(assistant: Assistant) -> None:
     assert (await assistant.read("outreach://audit/latest.md")).startswith(f"> {NOTICE}\n\n# Mailbox audit\n")
 
 
+async def test_an_unknown_rule_names_the_tool_that_lists_all_rules(assistant: Assistant) -> None:
+    for tool in ("audit", "explain_rule"):
+        error = await assistant.fail(tool, rule="spam")
+        assert error.endswith("got 'SPAM'; call explain_rule without arguments for a list of the rules")
+    assert "did you mean 'OA120'?" in await assistant.fail("audit", rule="oa12")
+    result = await assistant.call("explain_rule")
+    assert text_of(result) == await assistant.read("outreach://rules")
+
+
 async def test_the_rules_are_resources(assistant: Assistant) -> None:
     rules = {rule["rule"]: rule for rule in json.loads(await assistant.read("outreach://rules"))}
     assert rules["OA120"]["title"] == "High bounce rate"
@@ -251,32 +260,32 @@ async def test_the_rules_are_resources(assistant: Assistant) -> None:
 
 async def test_rows_are_checked_and_not_sent(service: FakeService, assistant: Assistant) -> None:
     rows = [{"E-mail": "ann@gmial.com", "Plan": "gold"}, {"E-mail": " ", "Plan": 7}, {"E-mail": "bo@a.example", "Plan": ["x"]}]
-    answer = await assistant.ask("check_contacts", rows=rows)
+    answer = await assistant.ask("check_contacts", contacts=rows)
     assert answer["columns"] == {"E-mail": "email", "Plan": "custom_1"}
     assert answer["sendable"] == 1
-    assert [row["sendable"] for row in answer["rows"]] == [True, False, False]
-    assert "gmail.com" in answer["rows"][0]["findings"][0]
-    assert answer["rows"][1]["reason"].startswith("email: expected an address")
-    assert "got an array" in answer["rows"][2]["reason"]
+    assert [row["sendable"] for row in answer["contacts"]] == [True, False, False]
+    assert "gmail.com" in answer["contacts"][0]["findings"][0]
+    assert answer["contacts"][1]["reason"].startswith("email: expected an address")
+    assert "got an array" in answer["contacts"][2]["reason"]
     assert {request.method for request in service.requests} == {"GET"}
 
 
 async def test_columns_can_be_mapped_and_the_error_shows_how(assistant: Assistant) -> None:
     rows = [{"E-mail": "ann@a.example", "Titel": "Dr.", "Zzz": "x"}]
-    error = await assistant.fail("check_contacts", rows=rows)
+    error = await assistant.fail("check_contacts", contacts=rows)
     columns = json.loads(error.partition("columns=")[2].partition("}")[0] + "}")
     assert columns == {"Titel": "title", "Zzz": "CODE"}
     assert error.endswith("replace CODE, or pass 'ignore' if the column is not needed")
-    answer = await assistant.ask("check_contacts", rows=rows, columns={**columns, "Zzz": "ignore"})
+    answer = await assistant.ask("check_contacts", contacts=rows, columns={**columns, "Zzz": "ignore"})
     assert answer["columns"] == {"E-mail": "email", "Titel": "title", "Zzz": "ignored"}
-    error = await assistant.fail("check_contacts", rows=rows, columns={"Zzz": "city"})
+    error = await assistant.fail("check_contacts", contacts=rows, columns={"Zzz": "city"})
     assert 'columns={"Zzz": "city", "Titel": "title"}' in error
 
 
 @pytest.mark.parametrize("rows", [[], [{"email": "a@a.example"}] * 51])
 async def test_a_call_checks_1_to_50_rows(assistant: Assistant, rows: list[Any]) -> None:
-    error = await assistant.fail("check_contacts", rows=rows)
-    assert error.startswith("rows: List should have at ")
+    error = await assistant.fail("check_contacts", contacts=rows)
+    assert error.startswith("contacts: List should have at ")
     assert error.endswith("correct the arguments and call the tool again")
 
 
@@ -297,7 +306,7 @@ async def require_short_answers(service: FakeService, assistant: Assistant, name
         ("list_mailboxes", {}),
         ("list_fields", {}),
         ("audit", {"campaigns": True}),
-        ("check_contacts", {"rows": [{"email": "a@a.example", name[:50]: name}], "columns": {name[:50]: "custom_1"}}),
+        ("check_contacts", {"contacts": [{"email": "a@a.example", name[:50]: name}], "columns": {name[:50]: "custom_1"}}),
     ]
     service.faults.script("list_campaigns", *[faults.drift("data.name", name)] * 2)
     for tool, arguments in [*calls, ("brief", {})]:

@@ -15,6 +15,7 @@ from outreach_async.fake import FakeService, faults
 from outreach_async.mcp_server.answers import NOTICE
 
 ANN = {"email": "ann@a.example", "first_name": "Ann", "custom_1": "gold"}
+MANY_CODES = [f"custom_{number}" for number in range(1, 52)]
 BOB = {"email": "bob@a.example"}
 
 
@@ -102,6 +103,11 @@ async def test_another_workspace_is_refused_before_the_person_is_asked(service: 
         ({"duplicates": "overwrite"}, "duplicates: Input should be 'skip' or 'update_missing_fields'"),
         ({"contacts": [ANN] * 51}, "contacts: List should have at most 50 items"),
         ({"contacts": []}, "contacts: List should have at least 1 item"),
+        ({"contacts": [dict.fromkeys(MANY_CODES, "x")]}, "contacts.0: Dictionary should have at most 50 items"),
+        (
+            {"contacts": [{"email": "a@a.example", "custom": dict.fromkeys(MANY_CODES, "x")}]},
+            "contact 1: contact: expected at most 50 fields, got 52; omit fields; nothing was sent",
+        ),
         ({"contacts": [ANN, {"email": " "}]}, "contact 2: email: expected an address, got a blank string"),
         ({"contacts": [{"mail": "a@a.example"}]}, "contact 1: 'mail': not a field of a contact; did you mean 'email'?"),
         ({"contacts": [{}] * 9}, "contact 5: email: missing; give the contact an e-mail address; and 4 more; nothing was sent"),
@@ -198,6 +204,17 @@ async def test_answers_that_arrive_after_half_of_the_time_count() -> None:
     assert [row["status"] for row in answer["contacts"]] == ["added"]
 
 
+async def test_the_question_shows_nested_fields_one_by_one(service: FakeService) -> None:
+    person = Person("decline")
+    nested = {"custom": {"custom_1": "gold", "custom_2": "x" * 60}, "extra": {"linkedin": "ann"}}
+    contact = {"email": "ann@a.example", "custom_3": "late", **nested, "city": None}
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person) as assistant:
+        await assistant.fail("create_contacts", workspace="space_1", contacts=[contact])
+    (question,) = person.questions
+    shown = f"city=None, custom_1=gold, custom_2={'x' * 40}... (60 characters), custom_3=late, linkedin=ann"
+    assert question.splitlines()[1:] == [f"- ann@a.example ({shown})"]
+
+
 async def test_the_question_shows_hostile_values_as_one_line_each(service: FakeService) -> None:
     person = Person("decline")
     contacts = [{"email": "a@a.example", "first_name": name} for name in HOSTILE if name.isascii()]
@@ -231,7 +248,7 @@ async def test_the_key_is_in_no_schema_answer_or_error(service: FakeService, mod
         await assistant.fail(KEY)
         await assistant.fail("campaign_steps", campaign=KEY)
         await assistant.fail("explain_rule", rule=KEY)
-        await assistant.ask("check_contacts", rows=[{"email": KEY}])
+        await assistant.ask("check_contacts", contacts=[{"email": KEY}])
         contacts = [{"email": "a@a.example", "first_name": f"{KEY} {'x' * 30}{KEY}"}]
         await assistant.ask("create_contacts", workspace="space_1", contacts=contacts)
     shown_bytes = b"".join(each.model_dump_json().encode() for each in shown)
