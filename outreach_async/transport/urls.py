@@ -87,6 +87,14 @@ def encode_host(host: str) -> str:
         raise InvalidRequest(INVALID_HOST_MESSAGE) from None
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address always means this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")  # RFC 6761, section 6.3
+
+
 def url_secrets(url: str | None) -> tuple[str, ...]:
     """Return the secrets in a URL: the password (or the user if there is none) and the basic authorization value."""
     parts = urlsplit(url or "")
