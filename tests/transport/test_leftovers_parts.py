@@ -321,7 +321,7 @@ async def test_a_connection_of_unknown_state_is_used_once_with_one_warning() -> 
     with respx.mock(base_url=NOWHERE) as router:
         router.get("/").mock(side_effect=respond)
         transport = HttpxTransport(NOWHERE)
-        with pytest.warns(RuntimeWarning, match="^the installed httpx or httpcore is too new to check its connections, so each req"):
+        with pytest.warns(RuntimeWarning, match="^the installed httpx or httpcore is too new to check its connections, so each"):
             assert (await transport.send(Request("GET", "/"), Progress())).body == b"ok"
         assert (await transport.send(Request("GET", "/"), Progress())).body == b"ok"  # a second warning would be an error
     route = transport._sender
