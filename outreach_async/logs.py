@@ -5,7 +5,7 @@ the environment sets `OUTREACH_LOG`. The levels are:
 
 - debug: every attempt, and the retries of bulk runs and audits;
 - info: other retries, and the states of bulk runs;
-- warning: a bulk run pauses or ends early, or sends numbers of a data frame as text.
+- warning: a bulk run pauses or ends early, or sends numbers of a data frame as text; an owner key is sent over plain HTTP.
 
 Records have additional fields, set through `extra=`:
 
@@ -18,12 +18,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from outreach_async.call import Call
 from outreach_async.errors import OutreachError
-from outreach_async.responses import mask_string
+from outreach_async.responses import clean_string
 from outreach_async.retry import FailureKind
+from outreach_async.transport.urls import is_loopback
 from outreach_async.transport.wire import Response
 
 LOGGER: Final = logging.getLogger("outreach_async")
@@ -85,6 +88,14 @@ def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
     LOGGER.log(level, text, fields["run"], verb, ", ".join(details), extra={**fields, "error": why})
 
 
+@cache
+def warn_of_plain_http(base_url: str) -> None:
+    """Log a warning, once for each URL, if requests to it are not encrypted and leave this machine."""
+    parts = urlsplit(base_url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        LOGGER.warning("base_url: expected https, got %s, where anyone on the way can read the owner key; use https", base_url)
+
+
 def describe_error(error: OutreachError) -> str:
     """Return a description of an error without the service's message, which comes from the body and may name a contact."""
     return str(error) if error.status_code is None else f"{type(error).__name__} {error.status_code}"
@@ -93,7 +104,7 @@ def describe_error(error: OutreachError) -> str:
 def masked_request_id(call: Call[Any], response: Response) -> str | None:
     """Return the response's `x-request-id` with secrets masked; `None` if it is missing or longer than 256 characters."""
     request_id = response.headers.get("x-request-id", "")
-    return mask_string(request_id, call.operation.secrets) if 0 < len(request_id) <= _MAX_ID_LENGTH else None
+    return clean_string(request_id, call.operation.secrets) if 0 < len(request_id) <= _MAX_ID_LENGTH else None
 
 
 def _attempt_fields(call: Call[Any], status_code: int | None, request_id: str | None) -> dict[str, Any]:

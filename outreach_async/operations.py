@@ -11,8 +11,9 @@ import attrs
 from outreach_async import validation
 from outreach_async.codec import DecodeError, decode_model, decode_page, encode, encode_contact
 from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
+from outreach_async.errors import strip_invisible
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
-from outreach_async.responses import build_unexpected_response, make_secret_detector, mask_string, secret_parts
+from outreach_async.responses import build_unexpected_response, clean_string, make_secret_detector, secret_parts
 from outreach_async.retry import Idempotency
 from outreach_async.secret import Secret, reveal
 from outreach_async.transport.wire import Request, Response
@@ -254,27 +255,33 @@ class ContactRequests:
         return CreatedContact(
             status=answer.status,
             id=answer.id,
-            details=self._mask(answer.details),
+            details=self._clean(answer.details),
             possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
-            request_id=self._mask(response.headers.get("x-request-id")),
+            request_id=self._clean(response.headers.get("x-request-id")),
             attempts=info.attempts,
             extra=answer.extra,
         )
 
-    def _mask(self, text: str | None) -> str | None:
-        return text if text is None or not self._may_contain_secret(text) else mask_string(text, self._secrets)
+    def _clean(self, text: str | None) -> str | None:
+        if text is None or (strip_invisible(text) == text and not self._may_contain_secret(text)):
+            return text
+        return clean_string(text, self._secrets)
 
     def _parse_response(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         answer = _try_decode(decode_model, CreateContactResponse, response.body)
         if isinstance(answer, DecodeError):
             raise build_unexpected_response("create_contact", response, self._secrets, answer)
         known = answer.status in SERVICE_OUTCOMES
-        if not known or self._may_contain_key(answer.id or ""):
+        identifier = answer.id or ""
+        visible = strip_invisible(identifier)
+        if not known or visible != identifier or self._may_contain_key(identifier):
             answer, info = self._drop_key(answer, info)
-        if not known and not (answer.id or "").startswith(ID_PREFIXES["contact"]):  # with an id, the status is a new outcome
-            raise build_unexpected_response(
-                "create_contact", response, self._secrets, f"unknown status {answer.status.value!r} and no contact id"
-            )
+            answer = answer if answer.id is None else attrs.evolve(answer, id=visible)
+        # With a contact id, the status is a new outcome, unless it has invisible characters.
+        has_id = (answer.id or "").startswith(ID_PREFIXES["contact"])
+        if not known and not (has_id and strip_invisible(answer.status.value) == answer.status.value):
+            fault = f"unknown status {answer.status.value!r}{'' if has_id else ' and no contact id'}"
+            raise build_unexpected_response("create_contact", response, self._secrets, fault)
         return answer, info
 
     def _drop_key(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
@@ -285,7 +292,7 @@ class ContactRequests:
         return attrs.evolve(answer, id=None), attrs.evolve(info, possible=frozenset(possible))
 
     def _contains_key(self, text: str) -> bool:
-        return mask_string(text, self._secrets[:1]) != text
+        return clean_string(text, self._secrets[:1]) != strip_invisible(text)
 
 
 def raw_request(method: object, target: object, body: object, headers: object, defaults: RequestDefaults) -> Operation[Response]:

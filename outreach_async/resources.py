@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -14,6 +14,7 @@ from outreach_async.call import CallOptions, Throttle
 from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.engine import Engine
 from outreach_async.errors import OutreachError, drop_tracebacks
+from outreach_async.logs import warn_of_plain_http
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, WorkspaceField
 from outreach_async.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async.pagination import HasId, Pager
@@ -226,7 +227,7 @@ class Contacts(_Resource):
 
     @_cached_requests.default
     def _build_cache(self) -> Callable[..., ContactRequests]:
-        return lru_cache(_MAX_OPTION_SETS, typed=True)(partial(_build_contact_requests, self._settings))
+        return lru_cache(_MAX_OPTION_SETS, typed=True)(self._build_requests)
 
     async def create(
         self,
@@ -389,12 +390,14 @@ class Contacts(_Resource):
         try:
             return self._cached_requests(owner_key, workspace, **options)
         except TypeError:  # an unhashable option is invalid: the next line raises its error
-            return _build_contact_requests(self._settings, owner_key, workspace, **options)
+            return self._build_requests(owner_key, workspace, **options)
 
-
-def _build_contact_requests(settings: Settings, owner_key: object, workspace: str | None, **options: object) -> ContactRequests:
-    key, space = default_to(owner_key, settings.owner_key), default_to(workspace, settings.workspace)
-    return ContactRequests.from_options(key, space, settings.request_defaults, **options)
+    def _build_requests(self, owner_key: object, workspace: str | None, **options: object) -> ContactRequests:
+        key, space = default_to(owner_key, self._settings.owner_key), default_to(workspace, self._settings.workspace)
+        requests = ContactRequests.from_options(key, space, self._settings.request_defaults, **options)
+        if isinstance(base_url := getattr(self._engine.transport, "base_url", None), str):
+            warn_of_plain_http(base_url)
+        return requests
 
 
 def default_to(value: object, default: object) -> object:

@@ -95,6 +95,18 @@ def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
     return mask_bytes(text.encode(errors="surrogatepass"), secrets).decode(errors="replace")
 
 
+def clean_string(text: str, secrets: Iterable[str | Secret]) -> str:
+    """Return a string with every secret masked, and without invisible characters."""
+    masked = mask_string(text, secrets)
+    visible = errors.strip_invisible(masked)
+    # A secret may contain invisible characters, and the service may insert some into its copy of a secret.
+    return masked if visible == masked else mask_string(visible, secrets)
+
+
+def _clean_beginning(text: str, secrets: Secrets) -> str:
+    return clean_string(_mask_string_beginning(text, secrets), secrets)
+
+
 def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
     """Return the beginning of a body with secrets masked, or the whole masked body if it has only a few kilobytes.
 
@@ -243,14 +255,14 @@ def _base64_character_pattern(characters: str) -> str:
 
 
 def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
-    """Return header fields for an error, with secrets masked.
+    """Return header fields for an error, with secrets masked, and without invisible characters.
 
     The values of secret fields are masked entirely; in other values and in names, only the secrets are masked. Only the first
     256 fields are kept. Very long names and values are truncated.
     """
     kept = islice(headers.items(), 256)  # twice as many as any backend accepts
     pairs = ((name, MASK if is_secret_header(name) else value) for name, value in kept)
-    return {_mask_string_beginning(name, secrets): _mask_string_beginning(value, secrets) for name, value in pairs}
+    return {_clean_beginning(name, secrets): _clean_beginning(value, secrets) for name, value in pairs}
 
 
 def scrub_error(error: errors.OutreachError, secrets: Secrets) -> errors.OutreachError:
@@ -305,7 +317,7 @@ def build_unexpected_response(
         text = f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(attributes['body'])}"
     elif states_error:
         text = f"an error: {extract_reason(attributes['body'])}"
-    text = errors.shorten(_mask_string_beginning(text, secrets), _MAX_FAULTS_LENGTH)
+    text = errors.shorten(_clean_beginning(text, secrets), _MAX_FAULTS_LENGTH)
     error = errors.UnexpectedResponse(f"{operation}: the service answered {response.status} with {text}", **attributes)
     error.well_formed = value is not None
     error.states_error = states_error
@@ -326,7 +338,7 @@ def extract_reason(body: bytes) -> str:
         message = _extract_message(decode_json(body))
     except (DecodeError, RecursionError):
         message = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
-    return errors.shorten(" ".join(message.split()), _MAX_REASON_LENGTH) or "no message"
+    return errors.shorten(" ".join(errors.strip_invisible(message).split()), _MAX_REASON_LENGTH) or "no message"
 
 
 def _extract_message(value: Any) -> str:

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import attrs
 import h11
 
@@ -32,10 +33,16 @@ MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT = 10.0
 """Maximum seconds from the first to the last byte of a request's head. Between requests, a connection may be idle forever."""
 
+BODY_TIMEOUT = 60.0
+"""Maximum seconds from the end of a request's head to the end of its body."""
+
+WRITE_TIMEOUT = 60.0
+"""Maximum seconds in which the client must make room for a response, or for each piece that a fault sends."""
+
 LINGER_SECONDS = 1.0
 """Maximum seconds to wait for the client to close the connection. Closing a socket with unread data would send RST, not FIN."""
 
-_READ_SIZE = 64 * 1024
+_READ_SIZE = 16 * 1024  # h11 copies all unread bytes for each chunk of a body and each pipelined request
 _BODILESS = (204, 304)
 _FRAMING = ("content-length", "transfer-encoding")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
@@ -57,13 +64,18 @@ class RawConnection:
                 return self._socket.recv(_READ_SIZE)
 
     async def write(self, data: bytes) -> None:
-        """Send all bytes, and wait whenever the socket's send buffer is full."""
+        """Send all bytes, and wait whenever the socket's send buffer is full.
+
+        Raises:
+            OSError: The client has reset the connection, or does not read (`TimeoutError`).
+        """
         rest = memoryview(data)
-        while rest:
-            try:
-                rest = rest[self._socket.send(rest) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._socket)
+        with anyio.fail_after(WRITE_TIMEOUT):
+            while rest:
+                try:
+                    rest = rest[self._socket.send(rest) :]
+                except BlockingIOError:
+                    await anyio.wait_writable(self._socket)
 
     async def drain(self) -> None:
         """Read and discard bytes until the client has closed the connection."""
@@ -87,11 +99,12 @@ class RawConnection:
 async def handle_connection(connection: socket.socket, service: Service) -> None:
     """Handle the requests of a connection one at a time. When either side has closed the connection, close the socket."""
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
-    with connection, suppress(OSError):  # the client reset the connection
+    with connection, suppress(OSError):  # the client reset the connection, or does not read
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while await _handle_request(RawConnection(connection), conversation, service):
             conversation.start_next_cycle()
+            await anyio.lowlevel.checkpoint()  # pipelined requests must not keep those of other connections waiting
 
 
 async def _handle_request(line: RawConnection, conversation: h11.Connection, service: Service) -> bool:
@@ -114,7 +127,7 @@ async def _handle_request(line: RawConnection, conversation: h11.Connection, ser
 
 
 async def _read_request(line: RawConnection, conversation: h11.Connection) -> Request | None:
-    """Read one whole request; return `None` if the client has closed the connection, or takes too long to send the head."""
+    """Read one whole request; return `None` if the client has closed the connection, or takes too long to send the request."""
     head: object = None
     # Wait for the first byte without a time limit, because an idle connection is allowed. The rest of the head has a time
     # limit, because a slow client must not keep the connection open forever. If a pipelined request has already arrived, do not
@@ -131,10 +144,13 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
     if int(headers.get("content-length", 0)) > MAX_REQUEST_BYTES:
         raise BodyTooLarge
     body = bytearray()
-    while isinstance(event := await _read_event(line, conversation), h11.Data):
-        body += event.data
-        if len(body) > MAX_REQUEST_BYTES:
-            raise BodyTooLarge
+    with anyio.move_on_after(BODY_TIMEOUT) as scope:
+        while isinstance(event := await _read_event(line, conversation), h11.Data):
+            body += event.data
+            if len(body) > MAX_REQUEST_BYTES:
+                raise BodyTooLarge
+    if scope.cancelled_caught:
+        return None
     # RFC 9112, section 3.2.2: a server must also accept a target in absolute form.
     target = head.target.decode("ascii")
     path = re.sub(r"^https?://[^/?]*", "", target, flags=re.IGNORECASE)
@@ -240,7 +256,8 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
 
     An exception raised in the block is re-raised unchanged, not wrapped in an exception group.
 
-    A connection is closed if the head of a request is incomplete 10 seconds after its first byte. A request with both
+    A connection is closed if the head of a request is incomplete 10 seconds after its first byte, or its body 60 seconds later,
+    or if the client does not read a response for 60 seconds. A request with both
     `Content-Length` and `Transfer-Encoding`, or with a line that ends with a line feed but no carriage return, gets 400.
 
     Args:
@@ -301,10 +318,12 @@ async def _accept_connections(listener: socket.socket, group: anyio.abc.TaskGrou
     while True:
         await anyio.wait_readable(listener)
         try:
-            connection, _ = listener.accept()
+            while True:  # all that are waiting: one in each round of the event loop would wait for the requests of all others
+                connection, _ = listener.accept()
+                group.start_soon(handle_connection, connection, service)
+        except BlockingIOError:
+            pass
         except OSError:
             # Either the client has closed the connection, or no file descriptor is free. In the second case the listener stays
             # readable: without a pause, this loop would spin and block the connections that could free a descriptor.
             await anyio.sleep(0.05)
-        else:
-            group.start_soon(handle_connection, connection, service)

@@ -102,7 +102,7 @@ class AiohttpTransport:
         max_answer: int = MAX_ANSWER,
         middlewares: Sequence[AiohttpMiddleware] = (),
     ) -> None:
-        urls.require_module("aiohttp", "outreach_async[aiohttp]")
+        urls.require_library("aiohttp")
         self.max_in_flight = None if max_in_flight is None else urls.require_positive("max_in_flight", max_in_flight)
         self._max_answer = urls.require_positive("max_answer", max_answer)
         self._middlewares = middlewares

@@ -106,7 +106,7 @@ class HttptoolsTransport:
         trust_env: bool = True,
         max_answer: int = MAX_ANSWER,
     ) -> None:
-        urls.require_module("httptools", "outreach_async[httptools]")
+        urls.require_library("httptools")
         self.max_in_flight = urls.require_positive("max_in_flight", max_in_flight)
         self._max_answer = urls.require_positive("max_answer", max_answer)
         self._base = urls.parse_base_url(_require_string(base_url))

@@ -18,7 +18,7 @@ from outreach_async.transport.httpx_pool import FAMILIES, Family, PoolSender
 from outreach_async.transport.response_reader import MAX_ANSWER
 from outreach_async.transport.sending import build_closed_error, build_transport_error, describe_cause, mark_unsent
 from outreach_async.transport.tls import TrustSettings
-from outreach_async.transport.urls import parse_base_url, reject_options, require_module, require_positive
+from outreach_async.transport.urls import parse_base_url, reject_options, require_library, require_positive
 from outreach_async.transport.wire import Progress, Request, Response
 
 if TYPE_CHECKING:
@@ -190,6 +190,5 @@ class HttpxTransport:
 def _require_family(family: str) -> Family:
     if family not in FAMILIES:
         raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}, got {family!r}; pass one of them")
-    if family != "httpx":
-        require_module(family, f"outreach_async[{family}]")
+    require_library(family)
     return FAMILIES[family]

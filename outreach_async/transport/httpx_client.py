@@ -14,7 +14,7 @@ from outreach_async.transport.httpx_pool import FAMILIES, Family, HandshakeTrack
 from outreach_async.transport.leftovers import ConnectionMonitor
 from outreach_async.transport.lifecycle import InFlight, LoopLocal
 from outreach_async.transport.sending import build_closed_error, mark_handed_over, merge_headers, require_origin_form
-from outreach_async.transport.urls import find_library, header_secrets, url_secrets
+from outreach_async.transport.urls import find_library, header_secrets, require_library, url_secrets
 from outreach_async.transport.wire import Progress, Request, Response
 
 
@@ -114,4 +114,5 @@ def _detect_family(client: Any, family: Family | None) -> Family:
     if detected is None or family not in (None, detected):
         expected = f"a base URL or an {family or 'httpx'}.AsyncClient"
         raise InvalidRequest(f"transport: expected {expected}, got {type(client).__name__}; pass one of them")
+    require_library(detected)
     return detected

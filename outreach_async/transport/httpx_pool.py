@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import cache, lru_cache, partial
@@ -13,7 +14,7 @@ from typing import Any, Final, Literal
 import anyio
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.leftovers import ConnectionMonitor
+from outreach_async.transport.leftovers import ConnectionMonitor, http11_state
 from outreach_async.transport.lifecycle import ConnectionPool, LoopLocal
 from outreach_async.transport.response_reader import BodyReader, decode_headers, require_final_status
 from outreach_async.transport.sending import mark_handed_over, merge_headers, require_origin_form
@@ -202,7 +203,7 @@ class PoolSender(HttpxSender):
         mark_handed_over(progress, request, proof=True)
         answer = await connection.transport.handle_async_request(message)
         progress.sent = True  # a response proves that the request was sent, with or without a body
-        monitor = connection.mark_open(answer.extensions.get("network_stream"))
+        monitor = connection.mark_open(answer)
         response, connection.is_clean = await read_response(answer, self.max_answer, monitor)
         return response
 
@@ -238,6 +239,13 @@ class PoolSender(HttpxSender):
             await pool.aclose()
 
 
+@cache
+def warn_of_unknown_state(family: str) -> None:
+    """Warn, once for each library, that its connections cannot be checked, and are therefore not reused."""
+    text = f"the installed {family} or httpcore is too new to check its connections, so each request opens a connection"
+    warnings.warn(f"{text}; use HttptoolsTransport or AiohttpTransport, or an earlier version", RuntimeWarning, stacklevel=1)
+
+
 class _HttpxConnection:
     """One connection of httpx or httpx2.
 
@@ -259,11 +267,14 @@ class _HttpxConnection:
         if event.endswith("connect_tcp.complete"):
             self._sockets.append(info["return_value"])
 
-    def mark_open(self, network: Any) -> ConnectionMonitor | None:
+    def mark_open(self, answer: Any) -> ConnectionMonitor | None:
         """Stop tracing new sockets, because the connection is open. Return the monitor of the connection."""
         self.extensions = {}
+        network = answer.extensions.get("network_stream")
         if network is not None and (self._monitor is None or self._monitor.network is not network):
             self._monitor = ConnectionMonitor(network)
+            if http11_state(answer.stream) is None:
+                warn_of_unknown_state(type(answer).__module__.partition(".")[0])
         return self._monitor
 
     def is_reusable(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.errors import InvalidRequest, TransportError, strip_invisible
 from outreach_async.transport.response_reader import ACCEPT_ENCODING
 from outreach_async.transport.wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, Progress, Request, has_dot_segments
 
@@ -122,5 +122,5 @@ def describe_cause(error: BaseException) -> str:
 
 
 def to_one_line(text: str) -> str:
-    """Return at most the first 200 characters of a string, with every run of white space replaced by one space."""
-    return " ".join(text.split())[:_MAX_MESSAGE_LENGTH]
+    """Return at most 200 visible characters of a string, with every run of white space replaced by one space."""
+    return " ".join(strip_invisible(text).split())[:_MAX_MESSAGE_LENGTH]

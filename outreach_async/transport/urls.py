@@ -22,6 +22,14 @@ _UNSAFE_CHARACTERS: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
 _PATH: Final = re.compile(f"[{PATH_CHARACTERS}]*")
 _HOST_AND_PORT: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
 _AUTHORIZATION_HEADERS: Final = ("authorization", "proxy-authorization", "cookie")
+_RELEASE: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+SUPPORTED_VERSIONS: Final = {
+    "httpx": ("0.28", "1"),
+    "httpx2": ("2.16", ""),
+    "aiohttp": ("3.13.4", "4"),
+    "httptools": ("0.7", ""),
+}
+"""For each HTTP library, the earliest supported version and the first unsupported one, as in the project's requirements."""
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 """The default port of each scheme."""
 
@@ -94,6 +102,14 @@ def encode_host(host: str) -> str:
         return idna.encode(host).decode("ascii")
     except idna.IDNAError:
         raise InvalidRequest(INVALID_HOST_MESSAGE) from None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address always means this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")  # RFC 6761, section 6.3
 
 
 def url_secrets(url: str | None) -> tuple[str, ...]:
@@ -198,6 +214,31 @@ def require_module(module: str, requirement: str) -> None:
     """
     if find_spec(module) is None:
         raise InvalidRequest(f"{module} is not installed; run: pip install '{requirement}'")
+
+
+def require_library(name: str) -> None:
+    """Check that the HTTP library of a backend is installed in a supported version, without importing the library.
+
+    Raises:
+        InvalidRequest: The library is not installed, or has another version; the message has the pip command.
+    """
+    require_module(name, f"outreach_async[{name}]")  # no extra installs httpx, which is always required
+    from importlib.metadata import PackageNotFoundError, version  # a slow import
+
+    try:
+        found = version(name)
+    except PackageNotFoundError:  # for example, bundled with an application
+        return
+    least, below = SUPPORTED_VERSIONS[name]
+    if not _parse_version(least) <= _parse_version(found) or (below and _parse_version(found) >= _parse_version(below)):
+        supported = f"{name}>={least}" + (f",<{below}" if below else "")
+        raise InvalidRequest(f"{name}: expected a version in {supported}, got {found}; run: pip install '{supported}'")
+
+
+def _parse_version(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version before any suffix, so that a pre-release counts as its release."""
+    release = _RELEASE.match(text)
+    return tuple(map(int, release[0].split("."))) if release else ()
 
 
 def require_positive(field: str, value: object) -> int:

@@ -16,7 +16,7 @@ from support.time import virtual_time
 from support.transport import Script, added, lost, status
 
 from outreach_async import NewContact, OutreachClient, OutreachError, Response, RetryPolicy
-from outreach_async.logs import LOGGER
+from outreach_async.logs import LOGGER, warn_of_plain_http
 
 CLIENT = """
 import logging
@@ -138,6 +138,30 @@ def extras(record: logging.LogRecord) -> dict[str, Any]:
 
 
 @virtual_time
+async def create(base_url: str | None) -> None:
+    transport: Any = Script(added())
+    transport.base_url = base_url
+    async with OutreachClient(transport=transport, owner_key="key_secret", workspace="space_1") as client:
+        await client.contacts.create(NewContact("ann@company.example"))
+
+
+async def test_an_owner_key_over_plain_http_is_logged_once_for_each_url(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_plain_http.cache_clear()
+    urls = ["http://api.example", "http://10.0.0.1:8080/v1"]
+    for url in (*urls, *urls):
+        await create(url)
+    remedy = "where anyone on the way can read the owner key; use https"
+    assert caplog.messages == [f"base_url: expected https, got {url}, {remedy}" for url in urls]
+
+
+@pytest.mark.parametrize(
+    "url", ["https://api.example", "http://localhost:80", "http://api.localhost", "http://127.1.2.3", "http://[::1]:8000", None]
+)
+async def test_an_owner_key_over_https_or_to_this_machine_logs_nothing(url: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    await create(url)
+    assert caplog.messages == []
+
+
 async def test_attempts_are_logged_at_debug_and_waits_before_a_retry_at_info(caplog: pytest.LogCaptureFixture) -> None:
     logged_records = await records(caplog, 2.0, lost(), status(429, b"words", retry_after="7", x_request_id="req_0"), added())
     assert [shown(record) for record in logged_records] == [

@@ -326,6 +326,27 @@ def test_a_response_to_a_creation_becomes_a_contact_with_its_attempt_info(
     assert contact.extra == {"new": 1}
 
 
+def test_the_texts_of_a_created_contact_have_no_invisible_characters() -> None:
+    body = answer(id="contact_\x1b[2J1\u202e", details="dup\x07licate\u2066\nof").body
+    contact = create(Response(200, {"x-request-id": "req\x1b]0;x\x07_1\u200f"}, body))
+    assert (contact.id, contact.details, contact.request_id) == ("contact_[2J1", "duplicate of", "req]0;x_1")
+    assert contact.certain
+
+
+def test_a_key_split_by_invisible_characters_is_masked_in_a_contact() -> None:
+    split = "\u200b".join("key_1")
+    contact = create(Response(200, {"x-request-id": split}, answer(id=f"contact_{split}", details=split).body))
+    assert (contact.id, contact.details, contact.request_id) == (None, "***", "***")
+    assert not contact.certain
+
+
+@pytest.mark.parametrize("status", ["added\x00", "\u202eadded"])
+def test_an_outcome_with_invisible_characters_is_unexpected(status: str) -> None:
+    with pytest.raises(UnexpectedResponse) as caught:
+        create(answer(status=status))
+    assert str(caught.value) == f"create_contact: the service answered 201 with unknown status {status!r}"
+
+
 def test_an_id_with_the_key_leaves_the_stated_outcome_possible() -> None:
     contact = create(answer(status="overwriten", id="contact_key_1"))
     assert (contact.status, contact.id) == ("overwriten", None)

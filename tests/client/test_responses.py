@@ -34,6 +34,29 @@ def not_allowed(body: bytes, kind: Any = CreateContactResponse) -> UnexpectedRes
     return build_unexpected_response("create_contact", Response(200, {}, body), (), caught.value)
 
 
+INVISIBLE = "\x00\x1b\x7f\x9b\u061c\u200b\u202e\u2066\ufeff\U000e0041"
+
+
+def test_no_text_of_an_error_has_invisible_characters() -> None:
+    hidden = INVISIBLE.join(["", "slow\ndown", ""])
+    body = json.dumps({"error": hidden}).encode()
+    fields = {"x-request-id": hidden, f"x-{INVISIBLE}other": "visible"}
+    error = refusal(400, body, fields)
+    assert str(error) == "list_fields: the service answered 400: slow down"
+    assert (error.request_id, error.headers) == ("slow down", {"x-request-id": "slow down", "x-other": "visible"})
+    assert str(not_allowed(json.dumps({"status": "added", "id": "a", hidden: 1}).encode())).isprintable()
+    unexpected = build_unexpected_response("create_contact", Response(200, fields, b"{}"), (), f"a {hidden} text")
+    assert str(unexpected) == "create_contact: the service answered 200 with a slow down text"
+
+
+def test_a_key_split_by_invisible_characters_or_with_some_in_it_is_masked() -> None:
+    for key, echo in (("key_secret", INVISIBLE.join("key_secret")), ("key_\u200bsecret", "key_\u200bsecret")):
+        body = json.dumps({"error": echo}).encode()
+        error = build_status_error("op", Response(400, {"x-request-id": echo}, body), (key,), now=NOW)
+        assert str(error) == "op: the service answered 400: ***"
+        assert error.request_id == "***"
+
+
 # Messages of refusals
 
 

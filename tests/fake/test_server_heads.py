@@ -13,7 +13,7 @@ from support.echo_service import TinyService
 from support.raw_http import CLOSED, exchange_bytes
 from support.time import virtual_time
 
-from outreach_async.fake.server import HEAD_TIMEOUT, MAX_HEAD_BYTES, RawConnection, _read_request, serve
+from outreach_async.fake.server import BODY_TIMEOUT, HEAD_TIMEOUT, MAX_HEAD_BYTES, RawConnection, _read_request, serve
 from outreach_async.transport.wire import Request
 
 CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -119,10 +119,25 @@ async def test_a_head_that_stops_arriving_times_out() -> None:
 
 
 @virtual_time
-async def test_a_connection_may_be_idle_and_a_body_slow() -> None:
+async def test_a_connection_may_be_idle_without_a_limit() -> None:
     began = anyio.current_time()
-    assert await parse_pieces(CHUNKED, WHOLE[len(CHUNKED) :][:4], WHOLE[len(CHUNKED) + 4 :], seconds=3600.0) == READ
-    assert anyio.current_time() - began == pytest.approx(3 * 3600)
+    assert await parse_pieces(WHOLE, seconds=3600.0) == READ
+    assert anyio.current_time() - began == pytest.approx(3600)
+
+
+@virtual_time
+async def test_a_body_may_be_slow() -> None:
+    began = anyio.current_time()
+    assert await parse_pieces(CHUNKED, WHOLE[len(CHUNKED) :][:4], WHOLE[len(CHUNKED) + 4 :], seconds=29.0) == READ
+    assert anyio.current_time() - began == pytest.approx(3 * 29)
+
+
+@virtual_time
+@pytest.mark.parametrize("pieces", [[b"a"], [b"a"] * 99], ids=["stops", "arrives byte by byte"])
+async def test_a_body_that_is_incomplete_after_a_minute_times_out(pieces: list[bytes]) -> None:
+    began = anyio.current_time()
+    assert await parse_pieces(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n", *pieces, seconds=1.0) is None
+    assert anyio.current_time() - began == pytest.approx(1 + BODY_TIMEOUT)
 
 
 @virtual_time

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from support.tables import check_rows
 from tools.supply import (
@@ -24,6 +25,8 @@ from tools.supply import (
     update_hooks,
     vulnerable,
 )
+
+from outreach_async.transport.urls import SUPPORTED_VERSIONS
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCK = LOCKED.read_text(encoding="utf-8")
@@ -90,6 +93,12 @@ def test_the_supported_python_versions_are_the_tested_ones() -> None:
     promised = [one.removeprefix(named) for one in PROJECT["classifiers"] if re.fullmatch(rf"{named}3\.\d+", one)]
     assert promised == re.findall(r"\d+\.\d+", matrix)
     assert promised[0] == PROJECT["requires-python"].removeprefix(">=")
+
+
+def test_the_versions_that_transports_accept_are_those_of_the_requirements() -> None:
+    required = {one.name: one.specifier for one in map(Requirement, REQUIREMENTS) if one.name in SUPPORTED_VERSIONS}
+    accepted = {name: f">={least}" + (f",<{below}" if below else "") for name, (least, below) in SUPPORTED_VERSIONS.items()}
+    assert required == {name: SpecifierSet(text) for name, text in accepted.items()}
 
 
 def test_every_dependency_of_users_has_a_minimum_version() -> None:

@@ -23,7 +23,7 @@ from support.transports import LOOPS, NOWHERE
 
 from outreach_async.errors import TransportError
 from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.httpx_pool import PoolSender, _HttpxConnection, read_response
+from outreach_async.transport.httpx_pool import PoolSender, _HttpxConnection, read_response, warn_of_unknown_state
 from outreach_async.transport.leftovers import ConnectionMonitor, SocketProbe, http11_state
 from outreach_async.transport.wire import Progress, Request
 
@@ -313,12 +313,17 @@ class Foreign(httpx.AsyncByteStream):
         yield b"ok"
 
 
-async def test_a_connection_of_unknown_state_is_used_once() -> None:
-    answer = httpx.Response(200, stream=Foreign(), extensions={"network_stream": Network()})
+async def test_a_connection_of_unknown_state_is_used_once_with_one_warning() -> None:
+    def respond(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=Foreign(), extensions={"network_stream": Network()})
+
+    warn_of_unknown_state.cache_clear()
     with respx.mock(base_url=NOWHERE) as router:
-        router.get("/").mock(return_value=answer)
+        router.get("/").mock(side_effect=respond)
         transport = HttpxTransport(NOWHERE)
-        assert (await transport.send(Request("GET", "/"), Progress())).body == b"ok"
+        with pytest.warns(RuntimeWarning, match="^the installed httpx or httpcore is too new to check its connections, so each"):
+            assert (await transport.send(Request("GET", "/"), Progress())).body == b"ok"
+        assert (await transport.send(Request("GET", "/"), Progress())).body == b"ok"  # a second warning would be an error
     route = transport._sender
     assert isinstance(route, PoolSender)
     ((_, lane),) = route._pool.get()._idle
@@ -328,7 +333,10 @@ async def test_a_connection_of_unknown_state_is_used_once() -> None:
 
 def test_a_reconnection_by_the_library_is_noticed() -> None:
     lane, first, second = _HttpxConnection(None), Network(), Network()
-    links = [lane.mark_open(network) for network in (first, first, second)]
+    links = [
+        lane.mark_open(SimpleNamespace(extensions={"network_stream": network}, stream=beneath(Machine(), 1)))
+        for network in (first, first, second)
+    ]
     assert [link and link.network for link in links] == [first, first, second]
     assert links[0] is links[1]
 

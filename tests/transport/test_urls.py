@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,8 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.urls import choose_environment_proxy, choose_proxy, parse_base_url
+from outreach_async.transport.aiohttp import AiohttpTransport
+from outreach_async.transport.httptools import HttptoolsTransport
+from outreach_async.transport.httpx import HttpxTransport
+from outreach_async.transport.urls import choose_environment_proxy, choose_proxy, parse_base_url, require_library
 
+NOWHERE = "http://service.example"
 PROXY = "http://proxy.example:3128"
 
 
@@ -161,3 +167,41 @@ def test_a_proxy_passed_by_the_user_takes_precedence(monkeypatch: pytest.MonkeyP
     assert choose_proxy(base, PROXY, ("http",), trust_env=True) == PROXY
     assert choose_proxy(base, None, ("http",), trust_env=True) == "http://environment:1"
     assert choose_proxy(base, None, ("http",), trust_env=False) is None
+
+
+# Versions of the HTTP libraries.
+
+
+def install(path: Path, name: str, version: str) -> None:
+    """Make a folder in which a library seems to be installed in a version."""
+    folder = path / f"{name}-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+@pytest.mark.parametrize(
+    ("supported", "version", "make"),
+    [
+        ("httpx>=0.28,<1", "1.0.dev6", lambda: HttpxTransport(NOWHERE)),
+        ("httpx>=0.28,<1", "0.27.2", lambda: HttpxTransport(httpx.AsyncClient(base_url=NOWHERE))),
+        ("httpx2>=2.16", "2.9", lambda: HttpxTransport(NOWHERE, family="httpx2")),
+        ("aiohttp>=3.13.4,<4", "4.0.0a1", lambda: AiohttpTransport(NOWHERE)),
+        ("httptools>=0.7", "unknown", lambda: HttptoolsTransport(NOWHERE)),
+    ],
+)
+def test_an_unsupported_version_is_named_when_the_transport_is_made(
+    supported: str, version: str, make: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = supported.partition(">")[0]
+    install(tmp_path, name, version)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidRequest) as caught:
+        make()
+    assert str(caught.value) == f"{name}: expected a version in {supported}, got {version}; run: pip install '{supported}'"
+
+
+def test_a_library_without_a_known_version_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "httptools.py").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.path", [str(tmp_path)])
+        require_library("httptools")
