@@ -120,7 +120,8 @@ throttling for too long (run the part again later), `BulkStopped` if an error af
 and the reports can be pickled. `merge_reports` accepts reports in any order, including several reports of one part. The import is
 complete if `report.rows == made.rows`. A report lists the first 100 failed rows of each part by file and line, and `failed_rows`
 lists all. The command `outreach-async report FOLDER` reads the files of the plan: `--rejects rejects.csv` writes the failed rows
-with their cells, for another import, and `--uncertain` lists the uncertain rows by file, line and e-mail.
+with their cells, for another import, `--results results.csv` writes the outcomes of all rows by file, line and e-mail, and
+`--uncertain` lists the uncertain ones.
 
 Rate and key
 ------------

@@ -118,7 +118,7 @@ def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[LocatedOu
                 files.append((len(lines), file))
             lines.append(row.line)
         message = str(outcome.error or "")
-        if outcome.repeats is not None and outcome.repeats < outcome.index:
+        if outcome.repeats is not None and is_reject(outcome):
             _, other = files[bisect_right(files, outcome.repeats, key=itemgetter(0)) - 1]
             message = rejection_message(f"{other.location}: line {lines[outcome.repeats]}")
         yield LocatedOutcome(outcome, files[-1][1], row, message)

@@ -59,7 +59,7 @@ def rejects_in(path: Path) -> list[dict[str, Any]]:
 
 def test_the_failed_rows_of_all_parts_are_written_with_file_line_and_cells(shell: Shell, folder: str, tmp_path: Path) -> None:
     done = shell("report", folder, "--rejects", str(tmp_path / "rejects.csv"))
-    assert (done.code, "6 rows written to" in done.out) == (3, True), done.err
+    assert (done.code, "7 rows written to" in done.out) == (3, True), done.err
     found = rejects_in(tmp_path / "rejects.csv")
     assert list(found[0]) == ["E-mail", "", "City", "Firm", "_file", "_row", "_code", "_field", "_message"]
     places = [(Path(row["_file"]).name, row["_row"], row["E-mail"], row["City"], row["Firm"]) for row in found]
@@ -70,6 +70,7 @@ def test_the_failed_rows_of_all_parts_are_written_with_file_line_and_cells(shell
         ("b.csv", "4", "bo@x.example", "", "Acme"),
         ("b.csv", "5", "ann@x.example", "", ""),
         ("c.csv", "2", "ann@x.example", "", ""),
+        ("c.csv", "3", "ANN@x.example", "", ""),
     ]
     assert found[0][""] == "'=1"
     assert found[3]["_message"].startswith(f"email: same address as {tmp_path}/a.csv: line 4; ")
@@ -86,6 +87,26 @@ def test_the_rejects_of_several_files_can_be_imported(
     code, value = shell.json("import", str(path), *server_options, *options)
     assert (code, value["outcomes"]["added"]) == (3, 3)
     assert service.contact("space_1", "rae@x.example") is not None
+
+
+def test_the_results_have_every_row_once_with_file_line_email_and_outcome(shell: Shell, folder: str, tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    assert "10 rows written to" in shell("report", folder, "--results", str(path)).out
+    found = rejects_in(path)
+    assert sorted((Path(row["file"]).name, row["line"], row["email"], row["status"]) for row in found) == [
+        ("a.csv", "2", "ann@x.example", "added"),
+        ("a.csv", "3", "", "rejected"),
+        ("a.csv", "4", "bo@x.example", "added"),
+        ("b.csv", "2", "", "rejected"),
+        ("b.csv", "3", "cy@x.example", "skipped"),
+        ("b.csv", "4", "bo@x.example", "rejected"),
+        ("b.csv", "5", "ann@x.example", "rejected"),
+        ("c.csv", "2", "ann@x.example", "rejected"),
+        ("c.csv", "3", "ANN@x.example", "rejected"),
+        ("c.csv", "4", "", "rejected"),
+    ]
+    assert [(row["line"], row["possible"]) for row in found if row["status"] == "skipped"] == [("3", "added, skipped")]
+    assert all(row["id"].startswith("contact_") for row in found if row["status"] == "added")
 
 
 def test_uncertain_rows_are_listed_by_part_file_line_and_email(shell: Shell, folder: str, tmp_path: Path) -> None:
