@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from outreach_async.bulk.journal import OpenJournal
-from outreach_async.bulk.journal.identity import MarkedWindow
+from outreach_async.bulk.journal.identity import OTHER_JOURNAL, MarkedWindow
 from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.bulk.rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source
 from outreach_async.errors import InvalidRequest
@@ -188,7 +188,7 @@ class WindowedFeed:
         if originals and marked is None and self._writer.finished:
             raise InvalidRequest(
                 f"rows: the input changed: expected the {self._first} rows of the finished run, got more;"
-                " resume with the same input, or pass another journal path"
+                f" resume with the same input, or {OTHER_JOURNAL}"
             )
         if not originals and marked is not None:
             raise InvalidRequest(

@@ -629,7 +629,8 @@ def _require_fitting_journal(journal: files.JournalLocation | None, repeats: Rep
     if repeats in WHOLE_INPUT and journal is None:
         raise click.UsageError(f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH.")
     if journal is not None and not resume and journal_at(journal).exists():
-        raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or pass another journal.")
+        other = "pass another journal, with --earlier unknown if some of the rows may have been sent"
+        raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or {other}.")
 
 
 def _create_job(

@@ -58,7 +58,7 @@ def import_in_parts(
     screen.print_line(f"{count_noun(made.rows, 'row')} in {count_noun(len(made.parts), 'part')}")
     with _open_cluster(scheduler) as cluster:
         report = _run(cluster, made, connection, options.rate, settings)
-    print_report(screen, report, made.rows, None)
+    print_report(screen, report, made.rows, journal)
     for row in report.failures[: max_listed_rows(screen)]:
         screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")
     screen.print_result(report.to_dict())
@@ -94,7 +94,9 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
     for name in _UNAVAILABLE:
         if settings[name]:
             flag = {"checks": "check"}.get(name, name).replace("_", "-")
-            raise click.UsageError(f"--{flag}: conflicts with --dask; remove one of the options.")
+            after = f", and run outreach-async report {settings['journal']} --rejects {settings[name]} after the import"
+            remedy = f"remove --rejects{after}" if name == "rejects" else "remove one of the options"
+            raise click.UsageError(f"--{flag}: conflicts with --dask; {remedy}.")
     if options.headers:
         text = "--header: conflicts with --dask, because Dask tasks must not contain secrets; remove one of the options."
         raise click.UsageError(text)

@@ -126,7 +126,7 @@ class CsvFile(File):
         with closing(read_lines(source, codec)) as lines:
             above = header_row - 1
             delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(islice(lines, above, None)))
-        heading = Heading((), rejects=False, notes=())
+        heading = Heading((), added=0, notes=())
         bare = cls(source=source, heading=heading, delimiter=delimiter, encoding=codec, skip=above + skip)
         with closing(bare._read_all()) as records:
             heading = Heading.of(source.name, next((record.cells for record in records), ()))

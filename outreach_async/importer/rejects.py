@@ -24,7 +24,7 @@ from outreach_async.bulk.journal import JournalReader
 from outreach_async.bulk.outcomes import ContactOutcome, is_superseded
 from outreach_async.bulk.rows import rejection_message
 from outreach_async.errors import InvalidRequest, StatusError
-from outreach_async.importer.table import REASONS, File, RowNumber, RowUnit, has_reason_columns
+from outreach_async.importer.table import REASONS, File, RowNumber, RowUnit, count_reason_columns
 from outreach_async.spreadsheets import escape_formula
 from outreach_async.vocabulary import FAILED_OUTCOMES, STANDARD_FIELDS
 
@@ -55,14 +55,14 @@ class Reject:
     message: str
 
     def format_cells(self, headers: Sequence[str]) -> list[str]:
-        """Return the cells of the row in a rejects file.
+        """Return the cells of the row in a rejects file."""
+        return [*fit_cells(self.cells, len(headers)), str(self.line), self.code, self.field, self.message]
 
-        If the row has more cells than the input has columns, the surplus cells are appended to the input's last column,
-        separated by commas.
-        """
-        last = len(headers) - 1
-        cells = [*self.cells[:last], ",".join(self.cells[last:])]
-        return [*cells, *[""] * (len(headers) - len(cells)), str(self.line), self.code, self.field, self.message]
+
+def fit_cells(cells: Sequence[str], width: int) -> list[str]:
+    """Return a row with as many cells as there are columns. Surplus cells are appended to the last one, separated by commas."""
+    fitted = [*cells[: width - 1], ",".join(cells[width - 1 :])]
+    return [*fitted, *[""] * (width - len(fitted))]
 
 
 class RejectsFile:
@@ -268,6 +268,11 @@ def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: 
         OSError: The rejects file cannot be written.
     """
     headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes(), unit))
+    return write_rejects(path, headers, rows)
+
+
+def write_rejects(path: Path, headers: Sequence[str], rows: Iterable[Reject]) -> int:
+    """Write failed rows to a rejects file, and return their number."""
     with RejectsFile(path, headers) as rejects:
         for row in rows:
             rejects.add(row)
@@ -310,4 +315,4 @@ def is_rejects_file(path: Path) -> bool:
         OSError: The file cannot be read.
     """
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        return has_reason_columns(next(csv.reader(io.StringIO(file.read(_HEAD_SIZE), newline="")), ()))
+        return count_reason_columns(next(csv.reader(io.StringIO(file.read(_HEAD_SIZE), newline="")), ())) > 0

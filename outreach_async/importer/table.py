@@ -43,6 +43,8 @@ REASONS: Final = ("_row", "_code", "_field", "_message")
 `_row` is the number of the row. `RowUnit` describes its unit. `_code` is the outcome, and `_message` is the error message.
 `_field` is the invalid field, or several fields separated by commas. It is empty if the error names no field.
 """
+FILE_COLUMN: Final = "_file"
+"""Column before `REASONS` with the location of the row's file. Only the rejects file of an import of several files has it."""
 
 
 class Record(NamedTuple):
@@ -242,12 +244,12 @@ class Heading:
 
     Attributes:
         headers: Column names, without the columns that a rejects file adds.
-        rejects: Whether the header is that of a rejects file.
+        added: Number of columns that a rejects file adds; 0 if the file is no rejects file.
         notes: Notes about renamed columns, to be shown to the user.
     """
 
     headers: tuple[str, ...]
-    rejects: bool
+    added: int
     notes: tuple[str, ...]
 
     @classmethod
@@ -265,14 +267,14 @@ class Heading:
             raise InvalidRequest(
                 f"{name}: expected a header, got the e-mail address {address.strip()!r} in the first line; {remedy}"
             )
-        rejects = has_reason_columns(named)
-        headers, notes = _number_duplicates(tuple(map(unescape_formula, named[: -len(REASONS)])) if rejects else named)
-        return cls(headers, rejects, notes)
+        added = count_reason_columns(named)
+        headers, notes = _number_duplicates(tuple(map(unescape_formula, named[:-added])) if added else named)
+        return cls(headers, added, notes)
 
     @property
     def width(self) -> int:
         """Number of columns in the file, including the columns that a rejects file adds."""
-        return len(self.headers) + (len(REASONS) if self.rejects else 0)
+        return len(self.headers) + self.added
 
 
 @attrs.frozen(kw_only=True)
@@ -319,7 +321,7 @@ class File(ABC):
 
         An import ignores the columns that a rejects file adds to the columns of the input.
         """
-        return self.heading.rejects
+        return self.heading.added > 0
 
     def fingerprint(self) -> str:
         r"""Return a digest of the file's bytes.
@@ -474,6 +476,9 @@ def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
     return tuple(unique), tuple(notes)
 
 
-def has_reason_columns(headers: Sequence[str]) -> bool:
-    """Return whether a file with these column names is a rejects file."""
-    return tuple(header.strip() for header in headers[-len(REASONS) :]) == REASONS
+def count_reason_columns(headers: Sequence[str]) -> int:
+    """Return the number of columns that a rejects file adds; 0 if a file with these column names is no rejects file."""
+    names = tuple(header.strip() for header in headers[-len(REASONS) - 1 :])
+    if names[-len(REASONS) :] != REASONS:
+        return 0
+    return len(REASONS) + (names[0] == FILE_COLUMN)

@@ -102,19 +102,16 @@ dies, run its part again, on any machine that can access the same folder: the pa
 again, and their outcomes are uncertain. A finished part sends nothing and returns the same report. If a part runs twice at the
 same time, the second run fails, because the journal is in use. Run the part again, or ignore the failure.
 
-The folder belongs to one plan, which its first part records in `plan.json`. A part of another plan sends nothing, and raises
-`InvalidRequest`. Use a new folder for a new plan. If the new plan contains rows that the old one may have sent, because a file
-was added or changed, also pass `earlier="unknown"`. Otherwise, contacts that the old import created are reported as certainly
-`skipped`.
+A folder belongs to one plan, and refuses the parts of another. Use a new folder for a new plan. If the old plan may have sent
+rows of the new one, because a file was added or changed, also pass `earlier="unknown"`: `skipped` is then uncertain.
 
 Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
 the same time, the later run takes over the journal, and the earlier run stops with a `JournalError`.
 
 A journal protects a run only while the journal exists. If the journal is lost, the part starts with a new one, and reports
 contacts as certainly `skipped` although the earlier run created them. Store the folder where every worker can access it, and not
-on a disk that is lost with its machine. If journals are lost anyway, pass `earlier="unknown"` for their parts: every `skipped`
-outcome is then uncertain. The locks of some network file systems are unreliable; there, make sure that your engine never runs a
-part twice at the same time.
+on a disk that is lost with its machine. If journals are lost anyway, pass `earlier="unknown"` for their parts. The locks of some
+network file systems are unreliable; there, make sure that your engine never runs a part twice at the same time.
 
 Results
 -------
@@ -122,7 +119,9 @@ Results
 throttling for too long (run the part again later), `BulkStopped` if an error affects every row (fix its cause first). The errors
 and the reports can be pickled. `merge_reports` accepts reports in any order, including several reports of one part. The import is
 complete if `report.rows == made.rows`. A report lists the first 100 failed rows of each part by file and line, and `failed_rows`
-lists all.
+lists all. The command `outreach-async report FOLDER` reads the files of the plan: `--rejects rejects.csv` writes the failed rows
+with their cells, for another import, `--results results.csv` writes the outcomes of all rows by file, line and e-mail, and
+`--uncertain` lists the uncertain ones.
 
 Rate and key
 ------------

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal
 
+import attrs
 import msgspec
 
-from outreach_async.bulk.journal import Journal, ObjectJournal, journal_at
+from outreach_async.bulk.journal import Journal, JournalReader, ObjectJournal, journal_at
 from outreach_async.bulk.journal.object_journal import translate_errors
 from outreach_async.bulk.journal.objects import FolderObjects, Objects, create_or_read, is_url, open_objects
 from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.importer.table import Row
+from outreach_async.bulk.rows import rejection_message
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer.rejects import Reject, find_field, fit_cells, is_reject
+from outreach_async.importer.table import FILE_COLUMN, Row
 from outreach_async.spread.planning import Part, PlannedFile, planned_rows
 
 PLAN_NAME: Final = "plan.json"
@@ -55,37 +61,100 @@ def record_part(part: Part, folder: str | os.PathLike[str]) -> None:
         create_or_read(objects, f"{part.id}.json", msgspec.json.encode(_PartRecord(part)), after=PLAN_NAME)
 
 
-def read_part(folder: str | os.PathLike[str], name: str) -> Part | None:
-    """Return the recorded part with an id; `None` if there is none.
+def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:
+    """Return the recorded part to which a journal belongs. Return `None` if the journal was not written by an import in parts.
+
+    Args:
+        folder: Folder or URL of the journals.
+        name: Name of the journal.
+        fingerprint: Fingerprint of the input in the journal.
 
     Raises:
-        InvalidRequest: The record was written by an incompatible version of this package, or the URL is invalid.
+        InvalidRequest: The URL is invalid.
         JournalError: The record cannot be read.
     """
-    try:
-        with translate_errors(os.fspath(folder)):
-            content = _open(folder).read(f"{name}.json")
-        return msgspec.json.decode(content, type=_PartRecord).part
-    except JournalError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+    with translate_errors(os.fspath(folder)):
+        try:
+            part = msgspec.json.decode(_open(folder).read(f"{name}.json"), type=_PartRecord).part
+        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        raise
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidRequest(
-            f"journal: {os.fspath(folder)}: {name}.json is not the record of a part ({error}); use the version that wrote it"
-        ) from None
+    return part if part.fingerprint() == fingerprint else None
 
 
-def located(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[tuple[ContactOutcome, PlannedFile, Row]]:
+@attrs.frozen
+class LocatedOutcome:
+    """An outcome of a part, with the file and the row.
+
+    Attributes:
+        outcome: The outcome.
+        file: The file.
+        row: The row.
+        message: The message of the error; empty if there is none. Other rows are identified by file and line.
+    """
+
+    outcome: ContactOutcome
+    file: PlannedFile
+    row: Row
+    message: str
+
+    @property
+    def email(self) -> str:
+        """The e-mail of the row, as in the file; empty if the row has no such cell."""
+        column = self.file.codes.index("email")
+        return self.row.cells[column].strip() if column < len(self.row.cells) else ""
+
+
+def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[LocatedOutcome]:
     """Yield outcomes of a part, ordered by index, each with its file and its row.
 
     Raises:
         InvalidRequest: A file has changed since the import was planned, or cannot be read.
     """
-    rows = enumerate(planned_rows(part))
+    rows, lines, files = planned_rows(part), array("Q"), list[tuple[int, PlannedFile]]()
     for outcome in outcomes:
-        file, row = next(found for index, found in rows if index == outcome.index)
-        yield outcome, file, row
+        while len(lines) <= outcome.index:
+            file, row = next(rows)
+            if not files or files[-1][1] is not file:
+                files.append((len(lines), file))
+            lines.append(row.line)
+        message = str(outcome.error or "")
+        if outcome.repeats is not None and is_reject(outcome):
+            _, other = files[bisect_right(files, outcome.repeats, key=itemgetter(0)) - 1]
+            message = rejection_message(f"{other.location}: line {lines[outcome.repeats]}")
+        yield LocatedOutcome(outcome, files[-1][1], row, message)
+
+
+def rejects_of_parts(parts: Iterable[tuple[Part, JournalReader]]) -> tuple[tuple[str, ...], Iterator[Reject]]:
+    """Return the columns and the failed rows of the parts of one plan.
+
+    The columns are those of all files, and the column `_file`.
+
+    Raises:
+        InvalidRequest: When iterated: a file has changed since the import was planned, or cannot be read.
+        JournalError: When iterated: a journal cannot be read.
+    """
+    parts = list(parts)
+    columns = list(dict.fromkeys(column for part, _ in parts for file in part.files for column in _columns_of(file)))
+
+    def find() -> Iterator[Reject]:
+        for part, journal in parts:
+            for found in locate(part, filter(is_reject, journal.outcomes())):
+                cells = dict(zip(_columns_of(found.file), fit_cells(found.row.cells, len(found.file.headers)), strict=True))
+                outcome = found.outcome
+                yield Reject(
+                    line=found.row.line,
+                    cells=[*(cells.get(column, "") for column in columns), found.file.location],
+                    code=outcome.status.value,
+                    field=find_field(outcome),
+                    message=found.message,
+                )
+
+    return (*(name for name, _ in columns), FILE_COLUMN), find()
+
+
+def _columns_of(file: PlannedFile) -> list[tuple[str, int]]:
+    """Return the columns of a file: the name, and a number that distinguishes columns with blank names."""
+    return [(name, 0 if name.strip() else at) for at, name in enumerate(file.headers)]
 
 
 def _open(folder: str | os.PathLike[str]) -> Objects:

@@ -19,7 +19,7 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer.rejects import is_reject
 from outreach_async.shared_rate import Rate
-from outreach_async.spread.folder import journal_of, located, record_part
+from outreach_async.spread.folder import journal_of, locate, record_part
 from outreach_async.spread.planning import Part
 from outreach_async.transport.urls import parse_base_url
 from outreach_async.transport.wire import Transport
@@ -354,8 +354,8 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
         print([(row.line, row.status) for row in failed_rows(part, ".")])  # -> [(2, 'rejected')]
         ```
     """
-    for outcome, file, row in located(part, filter(is_reject, journal_of(part, journal).outcomes())):
-        yield FailedRow(file.location, row.line, outcome.status.value, str(outcome.error or ""))
+    for found in locate(part, filter(is_reject, journal_of(part, journal).outcomes())):
+        yield FailedRow(found.file.location, found.row.line, found.outcome.status.value, found.message)
 
 
 def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:

@@ -13,6 +13,7 @@ from support.examples import scaled
 from support.scenarios import ROW, Scenario
 from support.takeovers import Takeover
 
+from outreach_async.errors import JournalError
 from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 
 pytestmark = pytest.mark.covers
@@ -43,7 +44,9 @@ SCENES = st.builds(
     st.integers(1, 8),
 )
 STALLS = st.dictionaries(st.integers(1, 80), st.sampled_from([0.5, 3.0, 4.0, 6.0, LONG]), max_size=12)
-PUTS = st.dictionaries(st.integers(1, 20), st.sampled_from([*["lost reply"] * 9, "503", "503 after the write"]), max_size=5)
+PUTS = st.dictionaries(
+    st.integers(1, 20), st.sampled_from([*["lost reply"] * 9, "503", "503 after the write", "unmounted"]), max_size=5
+)
 
 
 @pytest.mark.thorough
@@ -101,6 +104,14 @@ def test_after_a_long_stop_a_run_that_was_taken_over_sends_nothing_new(backend: 
         takeover = played(point, LONG, backend, scene(rows=30, concurrency=4))
         assert takeover.happened
         assert takeover.sent_after == set(), f"point {point}"
+
+
+@pytest.mark.parametrize("write", range(3, 9))
+def test_a_run_whose_folder_is_unmounted_makes_no_label_false(write: int) -> None:
+    takeover = Takeover(scene(rows=30, trouble=0.0), "asyncio", 10_000, 0.0, puts={write: "unmounted"})
+    takeover.play()
+    assert list(takeover.violations()) == []
+    assert [type(error) for error in takeover.errors] == [JournalError]
 
 
 def test_after_a_short_stop_a_run_that_was_taken_over_may_send_marked_rows() -> None:

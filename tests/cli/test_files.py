@@ -183,6 +183,7 @@ OUTPUTS = {
     "rejects": ("import", "k.csv", "--dry-run", "--rejects"),
     "mapping": ("import", "k.csv", "--dry-run", "--save-mapping"),
     "report": ("report", "j.db", "--rejects"),
+    "results": ("report", "j.db", "--results"),
     **{form: ("audit", "--format", form, *FAKE, "--output") for form in WRITERS},
     "brief": ("brief", *FAKE, "--format", "html", "--output"),
 }
@@ -246,7 +247,7 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         ("mcp", "since"),
         ("serve", "world"),
     ]
-    writes = [("import", "rejects"), ("import", "save_mapping"), ("report", "rejects")]
+    writes = [("import", "rejects"), ("import", "save_mapping"), ("report", "rejects"), ("report", "results")]
     writes += [("audit", "outputs"), ("audit", "prometheus"), ("brief", "outputs"), ("brief", "since")]
     journals = [("import", "journal"), ("report", "journal")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)

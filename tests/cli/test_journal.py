@@ -132,11 +132,17 @@ def test_the_report_adds_lines_and_emails_from_the_input(
     assert listed[0] == "line\temail\tstatus\tpossible\tattempts\tid\terror"
     assert listed[1] == "5\tb@b.example\tskipped\tadded, skipped\t2\t\t"
     assert shell.json("report", journal, "--uncertain")[1]["uncertain_rows"] == [{"record": 2, "email": "", **UNCERTAIN}]
+    results = tmp_path / "results.csv"
+    assert "2 rows written to" in shell("report", journal, "--results", str(results), "--input", str(moved)).out
+    header, first, last = results.read_text(encoding="utf-8").splitlines()
+    assert header == "file,line,record,email,status,possible,attempts,id,error"
+    assert first.startswith(f"{moved},2,,a@a.example,rejected,rejected,1,,")
+    assert last == f'{moved},5,,b@b.example,skipped,"added, skipped",2,,'
     moved.write_text("Mail\nc@c.example\n", encoding="utf-8")
     changed = shell("report", journal, "--uncertain", "--input", str(moved))
     assert (changed.code, "--input: " in changed.err, "has changed since the run began" in changed.err) == (2, True, True)
     unused = shell("report", journal, "--input", str(moved))
-    assert (unused.code, "--input: requires --uncertain or --rejects" in unused.err) == (2, True)
+    assert (unused.code, "--input: requires --uncertain, --rejects or --results" in unused.err) == (2, True)
 
 
 def test_the_report_of_a_run_without_uncertain_rows_lists_none(

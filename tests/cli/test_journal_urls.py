@@ -104,7 +104,7 @@ def test_a_report_of_a_folder_adds_up_its_parts(
     assert "00001" in shown
     refused = shell("report", parts, "--rejects", str(tmp_path / "rejects.csv"))
     assert refused.code == 2
-    assert "--rejects: JOURNAL is a folder of 2 journals; pass one of them, such as 00000" in refused.err
+    assert f"--rejects: {parts}/00000 is not a part of an import; pass this location instead of the folder" in refused.err
     assert shell("import", str(tmp_path / "1.csv"), *server_options, "--journal", f"{parts}/00001", "--resume").code == 0
     code, value = shell.json("report", parts)
     assert (code, value["state"], value["rows"], sum(value["outcomes"].values())) == (0, "finished", 8, 8)

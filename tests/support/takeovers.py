@@ -76,13 +76,20 @@ class _PassingObjects:
         self._objects = objects
         self._takeover = takeover
         self._writes = 0
-        self.read, self.names = objects.read, objects.names
+
+    def read(self, name: str) -> bytes:
+        return self._objects.read(name)
+
+    def names(self) -> Iterator[str]:
+        return self._objects.names()
 
     def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
         begun = self._takeover.clock()
         self._writes += 1
         trouble = self._takeover.puts.get(self._writes)
         self._takeover.at("create", None)
+        if trouble == "unmounted" and self._writes > 1:  # before the first object, nothing shows that the folder is another one
+            self._objects, self.failed = DictObjects(), True
         created = trouble != "503" and self._objects.create(name, content, after=after)
         ours = created or (trouble != "503" and self._objects.read(name) == content)
         self._takeover.at("created", None)
@@ -104,8 +111,8 @@ class Takeover:
         seconds: How long it pauses, on the clock of its event loop.
         clock: The clock of the journals.
         stalls: How long the first run pauses at other points, in seconds, by the number of the point.
-        puts: The results of the first run's writes that fail, by number: `lost reply` (the retry finds the object), `503` or `503
-            after the write`.
+        puts: The results of the first run's writes that fail, by number: `lost reply` (the retry finds the object), `503`, `503
+            after the write`, or `unmounted` (from this write on, the run sees an empty folder).
 
     Attributes:
         happened: Whether the first run reached the point.

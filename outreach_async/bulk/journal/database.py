@@ -174,7 +174,10 @@ class FileDatabase(Database):
             db.execute("PRAGMA synchronous = FULL")
             mode = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != ("wal",):
-            raise InvalidRequest(f"journal: {self.name} is on a file system without shared memory; pass a path on a local disk")
+            raise InvalidRequest(
+                f"journal: {self.name} is on a file system without shared memory;"
+                " pass a path on a local disk, and move an existing journal there"
+            )
 
     def _before_commit(self, transaction: Transaction) -> None:
         self._log["commits"] += 1

@@ -22,6 +22,10 @@ Earlier: TypeAlias = Literal["known", "unknown"]
 """Determines which rows of a resumed run may count as possibly sent. With `known`, only rows that are marked in the journal and
 have no outcome may count. With `unknown`, all rows without an outcome count."""
 
+OTHER_JOURNAL: Final = 'pass another journal, with earlier="unknown" if some of the rows may have been sent'
+"""The remedy for a journal that cannot be used. In a new journal, no row counts as sent, so contacts that an earlier run created
+would be reported as certainly `skipped`."""
+
 END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 """The states in which a run can end."""
 
@@ -128,7 +132,7 @@ def require_same_run(path: str, identity: Identity, recorded: Mapping[str, Any])
     if changes := list(_describe_changes(recorded, encode_identity(identity))):
         raise InvalidRequest(
             f"journal: {path} belongs to another run: {'; '.join(changes)};"
-            " resume with the original input and options, or pass another journal path"
+            f" resume with the original input and options, or {OTHER_JOURNAL}"
         )
 
 

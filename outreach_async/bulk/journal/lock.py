@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Self
 
+from outreach_async.bulk.journal.identity import OTHER_JOURNAL
 from outreach_async.bulk.journal.records import HEADER_SIZE
 from outreach_async.errors import InvalidRequest, JournalError
 
@@ -35,7 +36,8 @@ def require_local(path: str, mounts: str) -> None:
     kind = file_system_type(os.path.realpath(path), mounts)
     if kind is not None and _NETWORK_TYPES.fullmatch(kind):
         raise InvalidRequest(
-            f"journal: {path} is on a network file system ({kind}), whose locks are unreliable; pass a path on a local disk"
+            f"journal: {path} is on a network file system ({kind}), whose locks are unreliable;"
+            " pass a path on a local disk, and move an existing journal there"
         )
 
 
@@ -147,7 +149,7 @@ def _open_file(path: str, *, resume: bool) -> int:
     if (status.st_dev, status.st_ino) in _LOCKED_FILES:
         raise _in_use_error(path)
     if not resume:
-        raise InvalidRequest(f"journal: {path} already exists; resume its run, or pass another path to start a new run")
+        raise InvalidRequest(f"journal: {path} already exists; resume its run, or {OTHER_JOURNAL}")
     return os.open(path, _OPEN_FLAGS)
 
 
@@ -162,7 +164,7 @@ def require_same_file(path: str, descriptor: int) -> None:
 
 
 def _in_use_error(path: str) -> InvalidRequest:
-    return InvalidRequest(f"journal: another run is writing {path}; wait until that run ends, or pass another path")
+    return InvalidRequest(f"journal: another run is writing {path}; wait until that run ends, or {OTHER_JOURNAL}")
 
 
 @contextmanager
@@ -174,7 +176,8 @@ def translate_os_errors(path: str) -> Iterator[None]:
         raise _in_use_error(path) from None
     except (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError) as error:
         raise InvalidRequest(
-            f"journal: {path} cannot be opened: {error.strerror}; pass a path in a folder that you can write to"
+            f"journal: {path} cannot be opened: {error.strerror}; pass a path in a folder that you can write to,"
+            ' with earlier="unknown" if some of the rows may have been sent'
         ) from error
     except OSError as error:
         raise JournalError(f"journal {path} cannot be opened: {error.strerror}; fix the cause and resume the run") from error

@@ -14,7 +14,7 @@ import msgspec
 
 from outreach_async.bulk.journal import records
 from outreach_async.bulk.journal.database import STATEMENTS, Change, Database, Transaction
-from outreach_async.bulk.journal.identity import Earlier, Identity, require_same_run
+from outreach_async.bulk.journal.identity import OTHER_JOURNAL, Earlier, Identity, require_same_run
 from outreach_async.bulk.journal.objects import ObjectLog, Objects, TakenOverError, open_objects
 from outreach_async.bulk.journal.protocol import JournalWriter, WriterThread
 from outreach_async.bulk.journal.reader import DamagedJournalError, JournalReader, RunQuery, read_metadata, require_intact
@@ -198,9 +198,7 @@ class ObjectWriter(DatabaseWriter):
         with translate_errors(name):
             if log.find():
                 if not resume and earlier == "known":
-                    raise InvalidRequest(
-                        f"journal: {name} already exists; resume its run, or pass another URL to start a new run"
-                    )
+                    raise InvalidRequest(f"journal: {name} already exists; resume its run, or {OTHER_JOURNAL}")
                 try:
                     return cls._resume(log, identity, earlier, wall=wall, clock=clock)
                 except DamagedJournalError as error:

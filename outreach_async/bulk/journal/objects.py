@@ -32,6 +32,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from outreach_async.bulk.journal.database import Change
+from outreach_async.bulk.journal.identity import OTHER_JOURNAL
 from outreach_async.bulk.journal.reader import DamagedJournalError
 from outreach_async.bulk.journal.records import DECODING_ERRORS, CorruptContentError, require
 from outreach_async.errors import InvalidRequest, JournalError
@@ -431,7 +432,7 @@ class ObjectLog:
             if match is None:
                 raise InvalidRequest(
                     f"journal: {self.name} contains objects that do not belong to a journal, such as {name!r};"
-                    " pass another prefix"
+                    f" move them to another prefix, or {OTHER_JOURNAL}"
                 )
             last = max(last, (int(match[1]), int(match[2])))
         if last[0] > self.generation and self.number:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from outreach_async.bulk.journal import reader, records
-from outreach_async.bulk.journal.identity import Earlier
+from outreach_async.bulk.journal.identity import OTHER_JOURNAL, Earlier
 from outreach_async.bulk.journal.lock import JournalLock, require_lockable, translate_os_errors
 from outreach_async.errors import InvalidRequest
 
@@ -96,7 +96,7 @@ def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
     if kind == "newer":
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; resume with that version")
     if kind == "foreign":
-        raise InvalidRequest(f"journal: {path} is not a journal; pass another path")
+        raise InvalidRequest(f"journal: {path} is not a journal; {OTHER_JOURNAL}")
     try:
         metadata, log_stale = reader.query_journal(Path(path), reader.require_intact, "mode=ro")
     except InvalidRequest as error:  # SQLite finds no journal, although the first bytes are those of a journal

@@ -15,7 +15,15 @@ import msgspec
 
 from outreach_async.bulk.journal import records
 from outreach_async.bulk.journal.database import Database, FileDatabase, Transaction
-from outreach_async.bulk.journal.identity import END_STATES, Earlier, Identity, MarkedWindow, encode_identity, require_same_run
+from outreach_async.bulk.journal.identity import (
+    END_STATES,
+    OTHER_JOURNAL,
+    Earlier,
+    Identity,
+    MarkedWindow,
+    encode_identity,
+    require_same_run,
+)
 from outreach_async.bulk.journal.opening import open_locked
 from outreach_async.bulk.journal.records import checksum, require, to_json
 from outreach_async.bulk.outcomes import ContactOutcome, OutcomeCounts
@@ -145,7 +153,7 @@ class DatabaseWriter:
             if self.window_at(window.first) != window:
                 raise InvalidRequest(
                     f"rows: the input changed: rows {window.first} to {window.end - 1} differ from those of the journal"
-                    f" {self._database.name}; resume with the same input, or pass another journal path"
+                    f" {self._database.name}; resume with the same input, or {OTHER_JOURNAL}"
                 )
             return
         with self._database.mark_transaction() as transaction:
