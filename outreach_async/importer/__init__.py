@@ -37,9 +37,13 @@ For text that is not UTF-8, the error shows a cell in each possible encoding. `f
 
 `open_file` reads a whole workbook in a separate Python process (`sys.executable`) and stores its rows in a temporary file. It
 rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or too much processor time for the
-size of the file. Save such a sheet as CSV: a CSV file may have any number of rows. `open_file` also rejects a cell of more than
-131,072 characters and a row of more than 1 MiB. macOS does not enforce a memory limit, so the process checks its own memory
-every 10 ms. In an async program, open a large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
+size of the file. Save such a sheet as CSV: a CSV file may have any number of rows. macOS does not enforce a memory limit, so the
+process checks its own memory every 10 ms. In an async program, open a large workbook in a thread:
+`await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
+
+A file has at most 1,000 columns, and a cell at most 131,072 characters. In CSV and JSON Lines, only the row with a longer cell is
+rejected; a workbook or a Parquet file is refused, as is one with a row of more than 1 MiB. A Parquet file is also refused if it
+unpacks to more than 64 MiB and to more than 200 times its size.
 
 A file is opened once. If another file replaces it at its path, all later reads return the bytes of the file that was opened. If
 its bytes change, every later read raises `InvalidRequest`, so rows of two versions are never mixed; call `open_file` again.
