@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -15,7 +15,7 @@ import attrs
 import click
 
 from outreach_async.atomic import atomic_write
-from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, ObjectJournal, Outcomes, Repeats
+from outreach_async.bulk import BulkReport, BulkRun, Journal, ObjectJournal, Outcomes, Repeats
 from outreach_async.bulk.journal import JournalReport, journal_at
 from outreach_async.bulk.journal.identity import Earlier
 from outreach_async.bulk.outcomes import unsent_outcome
@@ -23,7 +23,8 @@ from outreach_async.bulk.rows import WHOLE_INPUT
 from outreach_async.cli import files
 from outreach_async.cli.app import create_completer
 from outreach_async.cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
-from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_report
+from outreach_async.cli.import_end import end_run, open_rejects
+from outreach_async.cli.import_report import FailedRows, max_listed_rows, print_columns, print_findings
 from outreach_async.cli.messages import count_noun
 from outreach_async.cli.options import WRITING, Options, shared_options
 from outreach_async.cli.output import Screen, follow_progress, format_progress, show_progress
@@ -40,11 +41,11 @@ from outreach_async.cli.process import (
 )
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, open_file, parse_overrides, reject
+from outreach_async.importer import Columns, File, Row, columns_for, open_file, parse_overrides
 from outreach_async.importer.checks import CHECKS, CheckPolicy, Checks, Level
 from outreach_async.importer.mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
 from outreach_async.importer.preflight import OnRejected, Preflight, estimate_duration, run_preflight
-from outreach_async.importer.rejects import FindNumber, export_rejects, is_rejects_file, number_record, rejects_of
+from outreach_async.importer.rejects import is_rejects_file, number_record
 from outreach_async.importer.source import STDIN, InputChanged
 from outreach_async.importer.table import RowUnit
 from outreach_async.validation import require_id
@@ -140,8 +141,8 @@ class ImportJob:
             return None
         try:
             self.file.source.require_content(self.fingerprint)
-        except InputChanged as error:
-            return error
+        except InvalidRequest as error:  # also if the file can no longer be read
+            return InputChanged(str(error).partition("; ")[0])
         return None
 
     def read_earlier_report(self) -> JournalReport | None:
@@ -227,7 +228,7 @@ async def check_file(options: Options, job: ImportJob) -> int:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(open_client(options)) if options.base_url else None
         failed = FailedRows(screen, max_listed_rows(screen))
-        with failed, _open_rejects(job.rejects, job.file) as write_reject:
+        with failed, open_rejects(job.rejects, job.file) as write_reject:
 
             def reject_row(row: Row, error: InvalidRequest) -> None:
                 outcome = unsent_outcome(0, row, Outcome.REJECTED, error)
@@ -253,54 +254,6 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
     return {column: code for column, code, _ in columns.decisions()}
 
 
-WriteReject: TypeAlias = Callable[[ContactOutcome], None]
-"""A function that writes an outcome to the rejects file if its row failed."""
-
-
-@contextmanager
-def _open_rejects(
-    path: Path | None,
-    file: File,
-    find_number: FindNumber = lambda _index: None,
-    complete: Callable[[RejectsFile], None] = lambda _rejects: None,
-) -> Iterator[WriteReject]:
-    """Open the rejects file, if `path` is given, and yield a function that writes to it.
-
-    The file appears at its path when the `with` block ends, even if the block raises.
-
-    Args:
-        path: Path of the rejects file.
-        file: The input file.
-        find_number: Function that takes the index of a row and returns its number.
-        complete: Function that is called with the rejects file when the `with` block begins and when it ends.
-
-    Raises:
-        click.ClickException: The file cannot be written.
-    """
-    if path is None:
-        yield lambda _outcome: None
-        return
-    rejects = RejectsFile(path, file.headers)
-
-    def write_reject(outcome: ContactOutcome) -> None:
-        row = cast("Row", outcome.contact)
-        if is_reject(outcome):
-            with files.explain_write_errors("--rejects", path):
-                rejects.add(reject(row.line, row.cells, outcome, find_number))
-
-    with files.explain_write_errors("--rejects", path):
-        rejects.__enter__()
-    try:
-        complete(rejects)
-        yield write_reject
-    finally:
-        with files.explain_write_errors("--rejects", path):  # an error of the block is not an error of this file
-            try:
-                complete(rejects)
-            finally:
-                rejects.__exit__(None, None, None)
-
-
 async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: OnClose) -> int:
     """Create the contacts of a file, print the results and return the exit code.
 
@@ -317,7 +270,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
     find_number = number_record if job.spools else preflight.find_number
     failed = FailedRows(screen, few, find_number)
     if_finished = "" if earlier is None or earlier.state != "finished" else _ALREADY_FINISHED.format(journal=job.journal)
-    end = _end_run(
+    end = end_run(
         job,
         screen,
         total=total,
@@ -368,105 +321,6 @@ def _exit_code(interrupts: InterruptHandler, outcomes: Outcomes, screen: Screen)
 
 
 _ALREADY_FINISHED: Final = "The run in {journal} had already finished, so nothing was sent. Its results:"
-
-
-@contextmanager
-def _end_run(
-    job: ImportJob,
-    screen: Screen,
-    *,
-    total: int | None,
-    find_number: FindNumber,
-    heading: str,
-    closing: Callable[[BulkReport], None],
-) -> Iterator[Callable[[Outcomes], WriteReject]]:
-    """Yield a function to call when the run has started. At the end of the `with` block, print the number of rows by outcome.
-
-    The rejects are completed and the numbers are printed even if the block raises. For a resumed run, both include the rows that
-    were processed earlier. Last, the input file is compared with the file that was opened.
-
-    Args:
-        job: The import.
-        screen: Screen to print on.
-        total: Number of rows of the input; `None` if unknown.
-        find_number: Function that takes the index of a row and returns its number.
-        heading: Line to print before the numbers; empty for none.
-        closing: Function to call with the final report.
-
-    Raises:
-        InputChanged: The file has changed, or another file has replaced it. The message states what was sent.
-    """
-    started: list[Outcomes] = []
-    reports: list[BulkReport] = []
-    change: InputChanged | None = None
-
-    def complete(rejects: RejectsFile) -> None:
-        # The journal also has the failed rows of earlier processes, but only the file has their cells. They are written before
-        # the first row is sent. If the file changes later, the rows that fail in this process follow as they were sent.
-        if job.journal is not None and change is None:
-            rejects.clear()
-            for row in rejects_of(job.file, journal_at(job.journal).outcomes(), job.unit):
-                rejects.add(row)
-
-    with ExitStack() as rejects:
-
-        def start(outcomes: Outcomes) -> WriteReject:
-            started.append(outcomes)
-            path = None if job.stores_rows else job.rejects
-            return rejects.enter_context(_open_rejects(path, job.file, find_number, complete))
-
-        try:
-            yield start
-        except InputChanged as error:  # raised below, with what was sent
-            change = error
-        finally:
-            for outcomes in started:
-                change = change or job.find_content_change()
-                rejects.close()
-                reports.append(report := _read_final_report(job, outcomes, change))
-                if heading:
-                    screen.print_line(heading)
-                print_report(screen, report, total, job.journal, job.file.path)
-                closing(report)
-    for report in reports:
-        _require_same_file(job, report, change)
-
-
-def _read_final_report(job: ImportJob, outcomes: Outcomes, change: InputChanged | None) -> BulkReport:
-    """Return the numbers of the whole run. If the journal stores the rows, also write the rejects file."""
-    if job.journal is None:
-        return outcomes.report
-    journal = journal_at(job.journal)
-    if job.stores_rows and job.rejects is not None:
-        with files.explain_write_errors("--rejects", job.rejects):
-            export_rejects(job.rejects, None if job.spooled or change else job.file, journal, job.unit)
-    recorded = journal.report()
-    return BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
-
-
-def _require_same_file(job: ImportJob, report: BulkReport, change: InputChanged | None) -> None:
-    """Check that the input file is still the one that was opened.
-
-    Args:
-        job: The import.
-        report: The number of rows by outcome.
-        change: The change of the file's content; `None` if it is the same.
-
-    Raises:
-        InputChanged: The file has changed, or another file has replaced it.
-    """
-    journal = "" if job.journal is None else " with another --journal and --earlier unknown"
-    try:
-        if change is not None:
-            raise change
-        job.file.source.require_path()
-    except InputChanged as error:
-        outcomes = ", ".join(f"{count:,} {outcome.value}" for outcome, count in report.outcomes.items() if count)
-        sent = f"rows of the file that was opened have outcomes: {outcomes or 'none'}"
-        remedy = "import the new file" if change is None else "import a copy that no program changes"
-        told = InputChanged(f"{error.what}; {sent}", remedy + journal)
-        told.maybe_sent = told.maybe_applied = report.rows > 0
-        raise told from None
 
 
 def _create_run(

@@ -35,14 +35,13 @@ Formats
 `header_row=` is the line or row of the column names if a title is above them. Pass `"-"` for standard input, or a binary stream.
 For text that is not UTF-8, the error shows a cell in each possible encoding. `file.notes` contains notes for the user.
 
-`open_file` reads a whole workbook in a separate Python process (`sys.executable`) and stores its rows in a temporary file. It
-rejects a sheet that needs more than 384 MiB of memory (about 300,000 people in 13 columns) or too much processor time for the
-size of the file. Save such a sheet as CSV: a CSV file may have any number of rows. `open_file` also rejects a cell of more than
-131,072 characters and a row of more than 1 MiB. macOS does not enforce a memory limit, so the process checks its own memory
-every 10 ms. In an async program, open a large workbook in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`.
+A whole workbook is read in a separate Python process. It may need 384 MiB of memory (about 300,000 people in 13 columns); save a
+larger one as CSV. In an async program, open it in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`. Any file
+may have 1,000 columns and 131,072 characters per cell. A longer cell rejects its row in CSV and JSON Lines, and otherwise the
+file, as does a row of more than 1 MiB, or a Parquet file that unpacks to 64 MiB and 200 times its size.
 
-A file is opened once. If another file replaces it at its path, all later reads return the bytes of the file that was opened. If
-its bytes change, every later read raises `InvalidRequest`, so rows of two versions are never mixed; call `open_file` again.
+A file is opened once: if another file replaces it, its own bytes are still read. If its bytes change, every later read raises
+`InvalidRequest`, so rows of two versions are never mixed.
 
 A row is a mapping that `create_many` accepts, with the additional attributes `line` and `cells`. A line that does not match the
 header also becomes a row, with a `fault`: `create_many` reports the row as `rejected`, with the fault as its error.
@@ -54,8 +53,7 @@ client. Your overrides take precedence. Next, the columns of known tools are map
 Outlook and Salesforce are recognised by the header. Last, the column's name is compared, regardless of case, accents and
 punctuation, with the names of fields and with common names in English, German, French, Spanish, Portuguese, Dutch, Italian,
 Polish and Czech. If a name has several meanings, the other columns determine the meaning: beside a column "Vorname", "Name" is
-the surname. A column that is still unknown or ambiguous is an error, so that no data is lost by accident. `decisions()` explains
-each column:
+the surname. A column that is still unknown or ambiguous is an error. `decisions()` explains each column:
 
 ```python
 from outreach_async import InvalidRequest
@@ -110,8 +108,7 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`Checks(columns, policy).guarded(file.rows(columns))` yields the rows for `create_many`. A finding of level `error` becomes
-the fault of its row.
+`Checks(columns, policy).guarded(file.rows(columns))` yields rows for `create_many`. A finding of level `error` is a row's fault.
 
 `row.warnings` lists the cells that a spreadsheet or a wrong encoding changed, such as `OrlÃ©ans` instead of `Orléans`.
 If the original value is lost, such as a phone number that became `4.4E+11`, the row has a fault instead. Errors of spreadsheets

@@ -78,6 +78,8 @@ def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
 
 _SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16
 """Maximum number of lines, and of characters, in the sample from which the delimiter is detected."""
+_MAX_CELLS: Final = 1 << 14
+"""Maximum number of cells of a row, as in Excel. Spreadsheet programs may save as many blank cells after the last column."""
 
 
 @attrs.frozen(kw_only=True)
@@ -146,6 +148,8 @@ class CsvFile(File):
                 self._require_closed_quotes(cells, line, last_line, lines.last)
                 where = f"lines {line} to {last_line} are" if last_line > line else "the line is"
                 yield Record(line, (), f"{where} not CSV: {cells}; check the quotes and the length of each cell")
+            elif len(cells) > _MAX_CELLS:
+                yield Record(line, tuple(cells[:_MAX_CELLS]), f"the line has {len(cells):,} cells; check the quotes")
             elif any(map(str.strip, cells)):
                 yield Record(line, tuple(cells))
 
@@ -173,7 +177,7 @@ class _LineTracker(Iterator[str]):
 def _take_sample(lines: Iterator[str]) -> list[str]:
     sample: list[str] = []
     for line in islice(lines, _SAMPLE_LINES):
-        sample.append(line)
+        sample.append(line[:_SAMPLE_CHARACTERS])
         if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
             break
     return sample

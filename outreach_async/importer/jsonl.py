@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer.cells import CellIssue
 from outreach_async.importer.source import ByteSource, detect_encoding, read_lines
-from outreach_async.importer.table import File, Heading, Record
-
-_MAX_KEYS: Final = 1000
-"""Maximum number of columns. A file with more keys probably has data, such as e-mails, as keys."""
+from outreach_async.importer.table import MAX_COLUMNS, File, Heading, Record
+from outreach_async.importer.workbook_reader import MAX_CELL_LENGTH
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
 
@@ -60,8 +58,8 @@ def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
         for line, members in objects:
             if not isinstance(members, str):
                 keys.update(dict.fromkeys(key for key, _ in members))
-            if len(keys) > _MAX_KEYS:
-                limit = f"expected at most {_MAX_KEYS:,} keys, got more in the first {line} lines"
+            if len(keys) > MAX_COLUMNS:
+                limit = f"expected at most {MAX_COLUMNS:,} keys, got more in the first {line} lines"
                 raise InvalidRequest(f"{source.name}: {limit}; check that the keys are column names, not data")
     return tuple(keys)
 
@@ -90,6 +88,9 @@ def _parse_members(text: str) -> _Members | str:
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
         return f"the key {twice!r} occurs more than once; keep only one"
+    for key, value in members:
+        if isinstance(value, str) and len(value) > MAX_CELL_LENGTH:
+            return f"the value of {key!r} is longer than {MAX_CELL_LENGTH:,} characters; shorten it"
     return members
 
 

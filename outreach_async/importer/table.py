@@ -37,6 +37,10 @@ _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 """Pattern for an e-mail address. No column name matches, so a first line with an address is a row and not a header."""
 _SAMPLE_SIZE: Final = 100
 """Maximum number of rows that are searched for sample cells."""
+MAX_COLUMNS: Final = 1000
+"""Maximum number of columns. A file with more columns probably has data, such as e-mails, as column names."""
+_MAX_NOTES: Final = 10
+"""Maximum number of renamed columns that the notes list."""
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds to the columns of the input. An import ignores these columns.
 
@@ -257,11 +261,15 @@ class Heading:
         """Read the header of a file.
 
         Raises:
-            InvalidRequest: The header has no column names, or contains an e-mail address and is therefore probably a row.
+            InvalidRequest: The header has no column names or too many, or contains an e-mail address and is therefore probably a
+                row.
         """
         named = trim_cells(cells, 0)
         if not named:
             raise InvalidRequest(f"{name}: no header; name the columns in the first line")
+        if len(named) > MAX_COLUMNS:
+            limit = f"expected at most {MAX_COLUMNS:,} columns, got more"
+            raise InvalidRequest(f"{name}: {limit}; check that the first line has column names, not data")
         if address := next((cell for cell in named if _ADDRESS.fullmatch(cell.strip())), None):
             remedy = "insert a first line with column names, such as E-mail and First Name"
             raise InvalidRequest(
@@ -473,6 +481,8 @@ def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
         else:
             unique.append(name)
         seen.add(plain)
+    if len(notes) > _MAX_NOTES:
+        notes[_MAX_NOTES:] = [f"... and {len(notes) - _MAX_NOTES:,} more columns are renamed in the same way"]
     return tuple(unique), tuple(notes)
 
 

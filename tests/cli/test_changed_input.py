@@ -117,7 +117,7 @@ def test_a_file_that_grows_is_not_imported_any_further(run: Callable[..., Ended]
     assert ended.err.endswith("; import a copy that no program changes\n")
 
 
-def test_the_remedy_for_a_changed_file_imports_every_row_and_counts_no_earlier_row_as_skipped_for_certain(
+def test_the_remedy_for_a_changed_file_loses_no_row_and_no_doubt(
     run: Callable[..., Ended], shell: Shell, service: FakeService, tmp_path: Path
 ) -> None:
     ended = run(append, "--journal", str(tmp_path / "run.db"))
@@ -143,7 +143,7 @@ def test_rejects_of_a_resumed_run_include_the_rows_that_failed_before(shell: She
     assert rejected(rejects) == ["first00@a.example", "first03@a.example"]
 
 
-def test_rows_in_the_journal_are_sent_although_the_file_changes_and_their_rejects_come_from_the_journal(
+def test_rows_and_rejects_that_the_journal_stores_do_not_depend_on_the_file(
     run: Callable[..., Ended], service: FakeService, tmp_path: Path
 ) -> None:
     rejects = tmp_path / "rejects.csv"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import tracemalloc
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -133,6 +135,38 @@ def test_duplicate_column_names_are_numbered_so_that_each_can_be_mapped() -> Non
     assert file.headers == ("email", "Phone", "Phone (2)", "Phone (3)")
     assert file.notes == ("column name 'Phone' occurs more than once; one of the columns is renamed 'Phone (3)'",)
     assert dict(rows[0]) == {"email": "a@b.example", "work_phone": "1", "home_phone": "2"}
+
+
+def test_the_notes_list_ten_duplicate_column_names() -> None:
+    *notes, last = CsvFile.open(io.BytesIO(b"email" + b",a" * 31)).notes
+    assert (len(notes), last) == (10, "... and 20 more columns are renamed in the same way")
+
+
+def test_a_header_has_at_most_1000_columns_which_blank_cells_may_follow() -> None:
+    columns = [f"c{at}" for at in range(1000)]
+    assert CsvFile.open(io.BytesIO(",".join([*columns, *[""] * 20_000]).encode())).headers == tuple(columns)
+    with pytest.raises(
+        InvalidRequest, match="expected at most 1,000 columns, got more; check that the first line has column names"
+    ):
+        CsvFile.open(io.BytesIO(",".join([*columns, "one more"]).encode()))
+
+
+def test_a_row_with_more_cells_than_any_spreadsheet_is_rejected() -> None:
+    first, second = rows_of("email,City\nann@a.example" + "," * 20_000 + "x\nbo@a.example,Lyon\n")
+    assert (first.line, first.fault, len(first.cells)) == (2, "the line has 20,001 cells; check the quotes", 2)
+    assert dict(second) == {"email": "bo@a.example", "city": "Lyon"}
+
+
+@pytest.mark.covers
+def test_millions_of_columns_in_a_small_file_take_little_memory() -> None:
+    content = gzip.compress(b"a" + b",a" * 2_000_000, mtime=0)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRequest, match="at most 1,000 columns"):
+            CsvFile.open(io.BytesIO(content))
+        assert tracemalloc.get_traced_memory()[1] < 60e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("blank", ["", ",", ",,", " , ", " ", '"",""', "\u00a0,\t"], ids=repr)

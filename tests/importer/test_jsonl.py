@@ -78,6 +78,14 @@ def test_an_unreadable_line_is_a_row_with_an_error(line: str, fault: str) -> Non
     assert str(rows[1].fault).startswith(fault)
 
 
+def test_a_value_that_is_too_long_rejects_its_row() -> None:
+    lines = [
+        f'{{"email": "{at}", "City": "{"x" * length}"}}' for at, length in (("a@a.example", 131_072), ("b@b.example", 131_073))
+    ]
+    first, second = read("\n".join(lines).encode(), format="jsonl")[1]
+    assert (first.fault, second.fault) == (None, "the value of 'City' is longer than 131,072 characters; shorten it")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

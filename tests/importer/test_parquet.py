@@ -125,8 +125,8 @@ def test_a_nested_column_is_refused_by_name_unless_ignored(column: Any) -> None:
 
 @pytest.mark.parametrize(
     ("names", "at"),
-    [(["email", "City"], 0), (["a.b", "email"], 0), (["email", "email"], 1), ([" email ", "City"], 0)],
-    ids=["one", "dotted", "twice", "blanks"],
+    [(["email", "City"], 0), (["a.b", "email"], 0), (["email", "email"], 1), ([" email ", "City"], 0), (["a.b", "a"], 1)],
+    ids=["one", "dotted", "twice", "blanks", "prefix"],
 )
 def test_a_column_has_the_cells_of_its_rows(names: list[str], at: int) -> None:
     columns = [pa.array(["1", None, "3"]), pa.array(["4", "5", "6"])]
@@ -163,6 +163,74 @@ def test_a_damaged_page_is_found_before_the_first_contact_is_sent() -> None:
     file = open_file(io.BytesIO(bytes(content)))
     with pytest.raises(InvalidRequest, match="the stream: "):
         file.count()
+
+
+def test_a_nested_column_is_not_read() -> None:
+    nested = {"a.b": pa.array([["x"], ["y"]]), "c": pa.array([["x"], ["y"]])}
+    content = saved(pa.table({"a": ["1", "2"], "email": ["ann@a.example", "bo@a.example"], **nested}))
+    damaged = bytearray(content)
+    metadata = parquet.read_metadata(io.BytesIO(content)).row_group(0).column(3)
+    damaged[metadata.data_page_offset : metadata.data_page_offset + 40] = bytes(40)
+    rows = read(bytes(damaged), {"a": "ignore", "a.b": "ignore", "c": "ignore"})[1]
+    assert [row.cells for row in rows] == [("1", "ann@a.example", "", ""), ("2", "bo@a.example", "", "")]
+
+
+CELL = "x" * 131_072
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize("cell", [CELL, "é" * 131_072])
+def test_a_cell_has_the_same_maximum_length_as_in_csv(cell: str, kind: Any) -> None:
+    def cells(longest: str) -> list[str]:
+        column = pa.array(["a", longest, None]).cast(kind)
+        return list(open_file(io.BytesIO(saved(pa.table({"email": column})))).column(0))
+
+    assert cells(cell) == ["a", cell, ""]
+    with pytest.raises(InvalidRequest, match="column 'email' has a cell of more than 131,072 characters; shorten the cell"):
+        cells(cell + "x")
+
+
+def test_a_row_with_too_many_characters_is_refused() -> None:
+    columns = {"email": ["a@a.example"] * 2, **{f"c{at}": ["", CELL] for at in range(8)}}
+    file = open_file(io.BytesIO(saved(pa.table(columns))))
+    with pytest.raises(InvalidRequest, match="row 3 is longer than 1,048,576 characters; check that the file is a table"):
+        file.count()
+    assert open_file(io.BytesIO(saved(pa.table({name: columns[name][1:] for name in list(columns)[:8]})))).count() == 1
+
+
+LONG_CELLS = [CELL[:100_000] + str(at % 2) for at in range(1000)]
+
+
+@pytest.mark.covers
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"row_group_size": 400},
+        {"use_dictionary": False, "column_encoding": {"email": "DELTA_BYTE_ARRAY"}},
+    ],
+    ids=["dictionary", "deltas"],
+)
+def test_few_bytes_that_describe_many_long_cells_are_decoded_in_small_batches(options: dict[str, Any]) -> None:
+    content = saved(pa.table({"email": LONG_CELLS}), compression="zstd", **options)
+    file = open_file(io.BytesIO(content))
+    before = pa.total_allocated_bytes()
+    for at, cell in enumerate(file.column(0)):
+        assert cell == LONG_CELLS[at]
+        assert pa.total_allocated_bytes() - before < 40e6
+
+
+@pytest.mark.covers
+@pytest.mark.parametrize("rows", [1, 400])
+def test_a_file_that_unpacks_to_hundreds_of_times_its_size_is_refused(rows: int) -> None:
+    def opened(size: int) -> int:
+        table = pa.table({"email": [CELL] * size})
+        return open_file(io.BytesIO(saved(table, use_dictionary=False, compression="zstd", row_group_size=rows))).count()
+
+    assert opened(500) == 500
+    with pytest.raises(
+        InvalidRequest, match=r"bytes unpack to [0-9,]{10,} bytes and rows; check that the file is a table of people"
+    ):
+        opened(520)
 
 
 @pytest.mark.thorough

@@ -124,7 +124,8 @@ def test_a_lone_surrogate_in_a_message_of_the_service_can_be_written(tmp_path: P
 def test_only_the_owner_can_read_a_new_rejects_file(tmp_path: Path) -> None:
     for path, mode in (tmp_path / "new.csv", 0o600), (tmp_path / "shared.csv", 0o644):
         if mode != 0o600:
-            path.touch(mode)
+            path.touch()
+            path.chmod(mode)
         with RejectsFile(path, ["email"]):
             pass
         assert path.stat().st_mode & 0o777 == mode
