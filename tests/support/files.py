@@ -9,7 +9,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from xml.sax.saxutils import escape, quoteattr
 
 from outreach_async.errors import InvalidRequest
@@ -51,7 +51,7 @@ def old_workbook() -> bytes:
     return zlib.decompress(base64.b85decode(_XLS))
 
 
-def read(file_source: str | bytes, overrides: Mapping[str, str] | None = None, **options: str | None) -> tuple[File, list[Row]]:
+def read(file_source: str | bytes, overrides: Mapping[str, str] | None = None, **options: Any) -> tuple[File, list[Row]]:
     """Open a path, or bytes as a stream, and return the file and all of its rows. The row count of the file is checked."""
     return _all_of(open_file(io.BytesIO(file_source) if isinstance(file_source, bytes) else file_source, **options), overrides)
 
