@@ -20,7 +20,15 @@ import click
 from anyio.abc import TaskGroup, TaskStatus
 
 from outreach_async.cli.messages import count_noun, find_remedy, to_printable, translate_arguments
-from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, iterate_linked_errors
+from outreach_async.errors import (
+    BulkStopped,
+    BulkSuspended,
+    InvalidRequest,
+    JournalError,
+    OutreachError,
+    iterate_linked_errors,
+    shorten,
+)
 from outreach_async.retry import explain_status, is_refusal
 from outreach_async.secret import mask_keys
 from outreach_async.validation import masked_repr
@@ -218,7 +226,7 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
 
     A line may end with a comment after `#`. A shell ignores the comment, so the user can copy the whole line.
     """
-    from outreach_async.importer.columns import CODE
+    from outreach_async.importer.columns import CODE, MAX_SAMPLE_LENGTH
 
     unknown = error.count - error.ambiguous
     kinds = [f"{count:,} {kind}" for count, kind in ((unknown, "unknown"), (error.ambiguous, "ambiguous")) if count]
@@ -227,7 +235,7 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
     yield f"outreach-async: {' and '.join(kinds)} {columns}; {remedy}:"
     for column in error.columns:
         comments = ["ambiguous"] if column.ambiguous else []
-        comments += [f"such as {masked_repr(column.sample)}"] if column.sample else []
+        comments += [f"such as {masked_repr(shorten(column.sample, MAX_SAMPLE_LENGTH))}"] if column.sample else []
         comments += [f"column {column.number} has no name"] if not column.header.strip() else []
         comments += [f"or {', '.join(column.proposals[1:])}"] if len(column.proposals) > 1 else []
         yield f"  {column.option()}" + (f"  # {'; '.join(comments)}" if comments else "")

@@ -37,7 +37,7 @@ _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
 _MAX_PROPOSED: Final = 7
 """Maximum number of columns listed in an error. A sheet can have 16,384 columns."""
 _MAX_SIMILAR: Final = 3
-_MAX_SAMPLE_LENGTH: Final = 30
+MAX_SAMPLE_LENGTH: Final = 30
 """Number of characters of a sample cell that an error shows."""
 
 _MIN_SIMILARITY: Final = 0.6
@@ -154,7 +154,8 @@ def map_columns(
         ```
     """
     fields = tuple(fields)
-    mapper = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields)
+    samples = (*samples, *[""] * (len(headers) - len(samples)))
+    mapper = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields, samples)
     decisions = mapper.decide_all(headers)
     unmapped = [at for at, decision in enumerate(decisions) if decision is None]
     ambiguous = [at for at in unmapped if load_common_headers().find_ambiguous(headers[at])]
@@ -187,20 +188,28 @@ class ColumnMapper:
         export: The tool that wrote the file; `None` if the header was not recognised.
         export_codes: Codes of the tool's columns, by folded name.
         workspace_tiers: Lookup tables for the workspace's fields, as `_create_workspace_tiers` returns them.
+        samples: A cell of each column, by column name, to show in errors.
     """
 
     overrides: Mapping[str, str | None]
     export: ExportFormat | None
     export_codes: Mapping[str, str]
     workspace_tiers: tuple[_Tier, ...]
+    samples: Mapping[str, str]
 
     @classmethod
-    def of(cls, headers: Sequence[str], chosen: Mapping[str, str | None], fields: Sequence[WorkspaceField]) -> ColumnMapper:
+    def of(
+        cls,
+        headers: Sequence[str],
+        chosen: Mapping[str, str | None],
+        fields: Sequence[WorkspaceField],
+        samples: Sequence[str] = (),
+    ) -> ColumnMapper:
         """Create a mapper for the columns of a header."""
         export = detect_export(headers)
         rest = [header for header in headers if header.strip() not in chosen]
         export_codes = export.match_columns(rest, {code for code in chosen.values() if code}) if export else {}
-        return cls(chosen, export, export_codes, _create_workspace_tiers(fields))
+        return cls(chosen, export, export_codes, _create_workspace_tiers(fields), dict(zip(headers, samples, strict=False)))
 
     def decide_all(self, headers: Sequence[str]) -> list[Decision | None]:
         """Return the code and the reason for each column; `None` for an unknown or ambiguous column.
@@ -246,14 +255,14 @@ class ColumnMapper:
                 return self.export_codes[folded], f"{export.name} column"
             if any(folded in columns for columns in export.fields.values()):
                 return None, f"{export.name}: {export.find_ignore_reason(header)}"
-        code = _parse_custom_code(header) or _find_code(header, _create_standard_tiers())
+        code = _parse_custom_code(header) or _find_code(header, _create_standard_tiers(), self.samples)
         return (code, "by name") if code else None
 
     def _decide_by_workspace(self, header: str) -> Decision | None:
-        if code := _find_code(header, self.workspace_tiers):
+        if code := _find_code(header, self.workspace_tiers, self.samples):
             return code, "workspace field"
         for name in self.export.workspace_names(header) if self.export else ():
-            if code := _find_code(name, self.workspace_tiers):
+            if code := _find_code(name, self.workspace_tiers, self.samples):
                 return code, f"workspace field {name!r}"
         return None
 
@@ -333,7 +342,7 @@ def _parse_custom_code(header: str) -> str:
     return CUSTOM_PREFIX + custom[1] if custom else ""
 
 
-def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
+def _find_code(header: str, tiers: Iterable[_Tier], samples: Mapping[str, str]) -> str:
     """Return the field code for a header; an empty string if the header is unknown.
 
     Raises:
@@ -342,8 +351,9 @@ def _find_code(header: str, tiers: Iterable[_Tier]) -> str:
     for normalise, index in tiers:
         if codes := index.get(normalise(header)):
             if len(codes) > 1:
-                remedy = f"choose one of them, as in --map '{header.strip()}={min(codes)}'"
-                raise InvalidRequest(f"column {header!r} matches {' and '.join(map(repr, sorted(codes)))}; {remedy}")
+                column = f"column {header!r}{_describe_sample(samples.get(header, ''))}"
+                remedy = f"choose one of them, as in --map {shlex.quote(f'{header.strip()}={min(codes)}')}"
+                raise InvalidRequest(f"{column} matches {' and '.join(map(repr, sorted(codes)))}; {remedy}")
             return min(codes)
     return ""
 
@@ -395,7 +405,7 @@ def _require_unique_codes(headers: Sequence[str], codes: Sequence[str | None], s
     first: dict[str | None, int] = {}
     for at, (header, code) in enumerate(zip(headers, codes, strict=True)):
         if code is not None and code in first:
-            one, other = (f"{headers[each]!r}{_describe_sample(_find_sample(samples, each))}" for each in (first[code], at))
+            one, other = (f"{headers[each]!r}{_describe_sample(samples[each])}" for each in (first[code], at))
             remedy = f"map one to another field, as in --map {shlex.quote(f'{header.strip()}={CODE}')}, or to 'ignore'"
             raise InvalidRequest(f"columns {one} and {other} both map to {code!r}; {remedy}")
         first[code] = at
@@ -403,12 +413,8 @@ def _require_unique_codes(headers: Sequence[str], codes: Sequence[str | None], s
         raise InvalidRequest("no column maps to 'email', which every contact needs; map one, as in --map Column=email")
 
 
-def _find_sample(samples: Sequence[str], at: int) -> str:
-    return shorten(samples[at], _MAX_SAMPLE_LENGTH) if at < len(samples) else ""
-
-
 def _describe_sample(sample: str) -> str:
-    return f" (such as {masked_repr(sample)})" if sample else ""
+    return f" (such as {masked_repr(shorten(sample, MAX_SAMPLE_LENGTH))})" if sample else ""
 
 
 @attrs.frozen
@@ -480,7 +486,7 @@ def _create_unmapped_error(
         ambiguous = load_common_headers().find_ambiguous(headers[at])
         similar = ambiguous.may_be if ambiguous else _find_similar_codes(headers[at], fields)
         proposals = _propose_codes(similar, taken, any_is_likely=ambiguous is not None)
-        columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None, _find_sample(samples, at)))
+        columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None, samples[at]))
         taken |= {proposals[0]} - {CODE}  # so that all options can be pasted together
     others = len(unmapped) - len(columns)
     parts = [*map(str, columns), f"{others:,} more column{'s' if others > 1 else ''}"][: len(unmapped)]

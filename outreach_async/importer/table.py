@@ -24,12 +24,13 @@ from outreach_async.importer.columns import Columns
 from outreach_async.importer.source import ByteSource
 from outreach_async.spreadsheets import unescape_formula
 from outreach_async.validation import check_contact, to_contact
+from outreach_async.vocabulary import STANDARD_FIELDS
 
 _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
 """Fields of phone numbers and postal codes. A program that stores their values as numbers drops leading zeros and plus signs."""
 
-_SINGLE_FIELDS: Final = _DIGIT_FIELDS | {"email", "website", "website_2", "website_3"}
-"""Fields that have a single value, without spaces or with a fixed form. Any other field may contain the text `:::`."""
+_SINGLE_FIELDS: Final = {"email", *STANDARD_FIELDS} - {"personal_note"}
+"""Fields that have a single value. Notes and custom fields may contain the text `:::`."""
 _MIN_PHONE_DIGITS: Final = 11
 """Minimum number of digits of a whole number that may be a phone number. A spreadsheet may display such a
 number in a form such as 4.1E+11."""

@@ -187,7 +187,7 @@ def test_an_invalid_row_map_is_refused_before_anything_is_sent(
 ) -> None:
     path = save_contacts(tmp_path, "email,Titel\na@a.example,x\n")
     for options, message in (
-        ((), "--map Titel=title  # ambiguous; or ignore"),
+        ((), "--map Titel=title  # ambiguous; such as 'x'; or ignore"),
         (("--map", "Titel"), "expected Column=code"),
         (("--map", "Titel=titel"), "has the unknown code 'titel'"),
     ):

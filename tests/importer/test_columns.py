@@ -164,8 +164,8 @@ def test_the_error_can_be_pickled() -> None:
 
 def test_a_name_shared_by_two_fields_is_refused_instead_of_guessed() -> None:
     twin = WorkspaceField(label="plan", code="custom_2", searchable=[])
-    with pytest.raises(InvalidRequest, match="column 'PLAN' matches 'custom_1' and 'custom_2'"):
-        map_columns(["email", "PLAN"], fields=[PLAN, twin])
+    with pytest.raises(InvalidRequest, match=r"column 'PLAN' \(such as 'Gold'\) matches 'custom_1' and 'custom_2'"):
+        map_columns(["email", "PLAN"], fields=[PLAN, twin], samples=["", "Gold"])
     assert map_columns(["email", "plan"], fields=[PLAN, twin]).codes == ("email", "custom_2")
 
 

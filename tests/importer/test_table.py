@@ -134,6 +134,8 @@ def test_only_the_first_of_several_values_in_a_cell_is_sent(cell: str) -> None:
         "the cell has 2 values, separated by ':::', and only the first is sent: 'a@b.example'; keep one value"
     )
     assert seen("+1 206 555 0100 ::: 5", "work_phone") == (["several"], "+1 206 555 0100", None)
+    assert seen("Lyon ::: Paris", "city") == (["several"], "Lyon", None)
+    assert seen("Lyon ::: Paris", "personal_note") == ([], "Lyon ::: Paris", None)
     assert seen(":::", "website") == ([], ":::", None)
 
 
