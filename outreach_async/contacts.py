@@ -38,10 +38,12 @@ class CreatedContact(CreateContactResponse):
 
     Attributes:
         status: The status in the last response: `added`, `skipped`, `overwriten`, `updated_missing_fields` or an unknown string.
-        id: Id of the contact; starts with `contact_`. `None` if the contact was skipped, or if the id contained the owner key.
+        id: Id of the contact; starts with `contact_`. `None` if the contact was skipped, or if the id contained the owner
+            key or came from an earlier response.
         details: `None` on success; a short string if the contact was skipped as a duplicate.
         possible: Every outcome that is consistent with the responses. There can be more than one after a lost response: if a
-            retry finds the contact, an earlier attempt of the same call may have added it.
+            retry finds the contact, an earlier attempt of the same call may have added it. Nor is `added` certain with the id of
+            an earlier response: a server or proxy has then sent that response twice, and `id` is `None`.
         request_id: The response's `x-request-id`; `None` if the response has none.
         attempts: Number of attempts.
         extra: Response fields that this class does not define.

@@ -175,6 +175,26 @@ def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: byte
         return error.with_traceback(None)  # the frames reference the error: a cycle
 
 
+_HISTORY_SIZE: Final = 4096
+"""Number of contact ids that a client remembers. More responses than this rarely lie between a response and its late copy."""
+
+
+class RecentIds:
+    """Remembers the contact ids of a client's last responses. A copy of a response, taken for another, repeats its id."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}  # in the order of arrival
+
+    def add(self, contact_id: str) -> bool:
+        """Remember an id. Return whether it is new."""
+        if contact_id in self._ids:
+            return False
+        self._ids[contact_id] = None
+        if len(self._ids) > _HISTORY_SIZE:
+            del self._ids[next(iter(self._ids))]
+        return True
+
+
 @attrs.frozen(repr=False)
 class ContactRequests:
     """Builds operations that create contacts. The shared options are checked and encoded once.
@@ -191,6 +211,7 @@ class ContactRequests:
     _secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
     _may_contain_key: Callable[[str], bool] = attrs.field(repr=False)
     _may_contain_secret: Callable[[str], bool] = attrs.field(repr=False)
+    _recent_ids: RecentIds
 
     @classmethod
     def from_options(
@@ -202,8 +223,11 @@ class ContactRequests:
         duplicates: object,
         strict_validation: object,
         campaign: object,
+        recent_ids: RecentIds,
     ) -> ContactRequests:
         """Return a builder with these options, after checking and encoding them.
+
+        All builders of a client share `recent_ids`.
 
         Raises:
             InvalidRequest: An option has a value or type that the API documentation does not allow.
@@ -220,6 +244,7 @@ class ContactRequests:
             (key, *defaults.secrets),
             make_secret_detector(key),
             make_secret_detector(key, *defaults.secrets),
+            recent_ids,
         )
 
     @property
@@ -243,7 +268,7 @@ class ContactRequests:
         Raises:
             InvalidRequest: The contact is invalid.
         """
-        return self._build_operation(contact, self._parse_response)
+        return self._build_operation(contact, self._parse_row)
 
     def _build_operation(self, contact: NewContact, parse: Callable[[Response, AttemptInfo], T]) -> Operation[T]:
         validation.check_contact(contact)
@@ -252,6 +277,9 @@ class ContactRequests:
 
     def _parse_created(self, response: Response, info: AttemptInfo) -> CreatedContact:
         answer, info = self._parse_response(response, info)
+        if answer.id is not None and not self._recent_ids.add(answer.id) and answer.status == Outcome.ADDED:
+            # No two calls add the same contact: a server or proxy has sent another call's response twice.
+            answer, info = self._distrust(answer, info)
         return CreatedContact(
             status=answer.status,
             id=answer.id,
@@ -261,6 +289,12 @@ class ContactRequests:
             attempts=info.attempts,
             extra=answer.extra,
         )
+
+    def _parse_row(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+        answer, info = self._parse_response(response, info)
+        if answer.id is not None:  # the run compares the ids of its rows itself
+            self._recent_ids.add(answer.id)
+        return answer, info
 
     def _clean(self, text: str | None) -> str | None:
         if text is None or (strip_invisible(text) == text and not self._may_contain_secret(text)):
@@ -288,6 +322,9 @@ class ContactRequests:
         """If the id or status in a response contains the owner key, drop the id and mark the response as untrusted."""
         if answer.id is None or not (self._contains_key(answer.id) or self._contains_key(answer.status.value)):
             return answer, info
+        return self._distrust(answer, info)
+
+    def _distrust(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
         return attrs.evolve(answer, id=None), attrs.evolve(info, possible=frozenset(possible))
 

@@ -17,7 +17,7 @@ from benchmarks.results import Table
 from benchmarks.workload import BIG, OWNER_KEY, WORKSPACE, Pages, body_of
 from outreach_async.codec import decode_model, structure
 from outreach_async.models import Mailbox, Page
-from outreach_async.operations import ContactRequests, RequestDefaults
+from outreach_async.operations import ContactRequests, RecentIds, RequestDefaults
 
 _SECONDS: Final = 0.4
 
@@ -53,8 +53,14 @@ def _vary_page(body: bytes) -> list[bytes]:
 
 def _encoders() -> dict[str, Callable[[], Any]]:
     creation = ContactRequests.from_options(
-        OWNER_KEY, WORKSPACE, RequestDefaults.from_headers({}), duplicates="skip", strict_validation=False, campaign=None
-    )  # fmt: skip
+        OWNER_KEY,
+        WORKSPACE,
+        RequestDefaults.from_headers({}),
+        duplicates="skip",
+        strict_validation=False,
+        campaign=None,
+        recent_ids=RecentIds(),
+    )
     ready, body = ours.contact(1), body_of(1)
     french = attrs.evolve(ready, first_name="Zoé", city="Orléans", personal_note="rencontrée à la foire")
     custom = attrs.evolve(ready, custom={"custom_1": "gold", "custom_2": "x", "custom_33": "hello"})

@@ -116,29 +116,30 @@ class RecentIds:
     """Detects a response that contains the id of another row's contact.
 
     For example, a server or proxy may write a response twice. Each later response on that connection is then received for the
-    wrong row. The same id is allowed for rows whose e-mails the service may treat as equal.
+    wrong row. The same id is allowed for rows whose e-mails the service may treat as equal, unless the later one was added.
     """
 
     def __init__(self) -> None:
         self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
-    def find_earlier(self, contact_id: str | None, key: str, index: int) -> int | None:
-        """Return the index of an earlier row with the same id but a different key; `None` if there is none.
+    def find_earlier(self, outcome: ContactOutcome, key: str) -> int | None:
+        """Return the index of an earlier row whose contact cannot have the same id as this row's; `None` if there is none.
 
         If the id is new, it is stored with the key and index of this row.
 
         Args:
-            contact_id: The id that the row received; `None` if the response had no id.
+            outcome: The outcome of the row.
             key: The row's key, which is the same for all e-mails that the service may treat as equal; see `order_key`.
-            index: Index of the row.
         """
-        if contact_id is None:
+        if outcome.id is None:
             return None
         key_hash = hash(key)  # stored instead of the key, because it is smaller
-        earlier_hash, earlier = self._rows.setdefault(contact_id, (key_hash, index))
+        earlier_hash, earlier = self._rows.setdefault(outcome.id, (key_hash, outcome.index))
         if len(self._rows) > _HISTORY_SIZE:
             self._rows.popitem(last=False)
-        return None if earlier_hash == key_hash else earlier
+        if earlier == outcome.index or (earlier_hash == key_hash and outcome.status != Outcome.ADDED):
+            return None
+        return earlier
 
 
 def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:

@@ -406,9 +406,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
         """Check the contact id of an outcome, and return the outcome to record.
 
-        If a row with another e-mail received the same id, neither response can be trusted. Both outcomes are then revised.
+        If a row with another e-mail received the same id, or both were added, neither response can be trusted. Both outcomes are
+        then revised.
         """
-        earlier, duplicates = self._recent_ids.find_earlier(outcome.id, key, outcome.index), self._plan.duplicates
+        earlier, duplicates = self._recent_ids.find_earlier(outcome, key), self._plan.duplicates
         if earlier is None:
             return outcome
         self._recorder.revise(earlier, lambda other: outcomes.misdirected_outcome(other, outcome.index, duplicates))

@@ -65,7 +65,10 @@ Your own `httpx.AsyncClient` or aiohttp session can miss extra bytes. With `http
 event hook or the authentication reads it, or if your own httpx transport wraps it. An aiohttp session may reuse an idle
 connection that has received extra bytes. The next request then fails with the same error; without a body, it may instead receive
 the extra bytes as its response. To prevent this, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
-`aiohttp.TCPConnector(force_close=True)`. No transport can recognise a copy that arrives alone after the next request was sent.
+`aiohttp.TCPConnector(force_close=True)`.
+
+No transport can recognise a copy that arrives alone after the next request was sent. A client therefore remembers the last
+contact ids that it received: a creation that was answered `added` with the id of another response is never certain.
 
 respx works without configuration, because a client uses httpx by default:
 

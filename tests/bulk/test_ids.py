@@ -86,15 +86,30 @@ async def test_a_committed_outcome_is_not_changed(tmp_path: Path) -> None:
     assert [each.certain for each in found] == [each.certain for each in journal.outcomes()] == [True, False]
 
 
-@pytest.mark.parametrize("answer", [added("contact_1"), skipped()], ids=["one id", "none"])
+OVERWRITTEN = Response(200, {}, b'{"status": "overwriten", "id": "contact_1", "details": null}')
+
+
+@pytest.mark.parametrize("answer", [OVERWRITTEN, skipped()], ids=["one id", "none"])
 async def test_rows_whose_emails_may_be_equal_may_share_an_id(answer: Response) -> None:
     found = await outcomes_of(run(Desynchronised(lambda _: answer), rows("Ann@a.example", "ann@a.example")))
     assert [each.certain for each in found] == [True, True]
 
 
+async def test_a_row_added_with_the_id_of_an_equal_email_is_uncertain() -> None:
+    found = await outcomes_of(run(Desynchronised(lambda _: added("contact_1")), rows("Ann@a.example", "ann@a.example")))
+    assert [each.certain for each in found] == [True, False]
+
+
 async def test_the_last_4096_ids_are_remembered() -> None:
     ids = RecentIds()
+
+    def find_earlier(contact_id: str, key: str, index: int) -> int | None:
+        outcome = ContactOutcome(
+            index=index, contact={}, status=Outcome.ADDED, id=contact_id, possible=frozenset({Outcome.ADDED}), attempts=1
+        )
+        return ids.find_earlier(outcome, key)
+
     for number in range(4097):
-        assert ids.find_earlier(f"contact_{number}", f"key {number}", number) is None
-    assert ids.find_earlier("contact_1", "another", 5000) == 1
-    assert ids.find_earlier("contact_0", "another", 5001) is None
+        assert find_earlier(f"contact_{number}", f"key {number}", number) is None
+    assert find_earlier("contact_1", "another", 5000) == 1
+    assert find_earlier("contact_0", "another", 5001) is None

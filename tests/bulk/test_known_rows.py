@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 
 from outreach_async import NewContact
 from outreach_async.bulk.rows import ParsedRow, RecentEmails, RowParser, SpooledRow
-from outreach_async.operations import ContactRequests, RequestDefaults
+from outreach_async.operations import ContactRequests, RecentIds, RequestDefaults
 
 REQUESTS = ContactRequests.from_options(
-    "key_owner", "space_x", RequestDefaults.from_headers({}), duplicates="skip", strict_validation=False, campaign=None
+    "key_owner",
+    "space_x",
+    RequestDefaults.from_headers({}),
+    duplicates="skip",
+    strict_validation=False,
+    campaign=None,
+    recent_ids=RecentIds(),
 )
 
 NAMES = st.sampled_from(

@@ -20,6 +20,7 @@ from outreach_async.operations import (
     AttemptInfo,
     ContactRequests,
     Operation,
+    RecentIds,
     RequestDefaults,
     list_campaigns,
     list_fields,
@@ -30,7 +31,7 @@ from outreach_async.operations import (
 from outreach_async.retry import Idempotency
 from outreach_async.secret import reveal
 from outreach_async.transport.wire import Request, Response
-from outreach_async.vocabulary import STANDARD_FIELDS, UNSET, Outcome
+from outreach_async.vocabulary import DUPLICATE_OUTCOMES, STANDARD_FIELDS, UNSET, Outcome
 
 DIALECT = RequestDefaults.from_headers({"authorization": "Bearer abcdef123456", "x-team": "red"})
 READ = {
@@ -61,7 +62,7 @@ READS: dict[str, tuple[Callable[[], Operation[Any]], str, str]] = {
 
 
 def creation(key: Any = "key_1", workspace: Any = "space_1", **options: Any) -> ContactRequests:
-    settings = {"duplicates": "skip", "strict_validation": True, "campaign": None, **options}
+    settings = {"duplicates": "skip", "strict_validation": True, "campaign": None, "recent_ids": RecentIds(), **options}
     return ContactRequests.from_options(key, workspace, DIALECT, **settings)
 
 
@@ -345,6 +346,38 @@ def test_an_outcome_with_invisible_characters_is_unexpected(status: str) -> None
     with pytest.raises(UnexpectedResponse) as caught:
         create(answer(status=status))
     assert str(caught.value) == f"create_contact: the service answered 201 with unknown status {status!r}"
+
+
+@pytest.mark.parametrize("policy", ["skip", "overwrite"])
+def test_added_with_the_id_of_an_earlier_response_is_uncertain(policy: str) -> None:
+    recent_ids = RecentIds()
+
+    def create_in(policy: str, **members: Any) -> CreatedContact:
+        operation = creation(duplicates=policy, recent_ids=recent_ids).build(NewContact("a@b.example"))
+        return operation.parse(answer(**members), FIRST)
+
+    assert create_in(policy, status="overwriten", id="contact_1").certain
+    assert create_in(policy, status="overwriten", id="contact_1").certain
+    again = create_in(policy, status="added", id="contact_1")
+    assert (again.status, again.id) == ("added", None)
+    assert again.possible == {"added", "not_applied", DUPLICATE_OUTCOMES[policy]}
+    assert create_in(policy, status="added", id="contact_2").certain
+    assert create_in(policy, status="added", id=None).certain
+    assert create_in(policy, status="added", id=None).certain
+
+
+def test_the_id_of_a_row_is_remembered_for_later_calls() -> None:
+    requests = creation()
+    for status, contact_id in (("skipped", None), ("added", "contact_1")):
+        requests.build_row(NewContact("a@b.example")).parse(answer(status=status, id=contact_id), FIRST)
+    assert not requests.build(NewContact("c@b.example")).parse(answer(id="contact_1"), FIRST).certain
+
+
+def test_a_client_remembers_the_last_4096_ids() -> None:
+    ids = RecentIds()
+    assert all(ids.add(f"contact_{number}") for number in range(4097))
+    assert not ids.add("contact_1")
+    assert ids.add("contact_0")
 
 
 def test_an_id_with_the_key_leaves_the_stated_outcome_possible() -> None:

@@ -1,4 +1,4 @@
-"""Bulk runs over a service that sends some responses twice: no outcome is both certain and wrong."""
+"""Calls and bulk runs over a service that sends some responses twice: no outcome is both certain and wrong."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Final
 import anyio
 import pytest
 from support.copies import TIMINGS, CopyingService, Timing
-from support.listener import Listener
+from support.listener import Listener, Peer
 from support.transports import ALL, Make, over
 
 from outreach_async import OutreachClient, Progress, Request, Response, RetryPolicy, Transport
-
-pytestmark = pytest.mark.thorough
 
 ROWS: Final = 200
 PATIENCE: Final = 60.0
@@ -32,6 +30,24 @@ class Idling:
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def answer_everything_alike(peer: Peer) -> None:
+    """Respond to the first request, and to each later one with a copy of that response alone."""
+    while True:
+        peer.request()
+        peer.send(b'HTTP/1.1 201 Created\r\ncontent-length: 55\r\n\r\n{"status": "added", "id": "contact_1", "details": null}')
+
+
+@over(*ALL)
+async def test_a_copy_that_arrives_alone_is_not_certain(make: Make) -> None:
+    with Listener(answer_everything_alike) as listener:
+        async with OutreachClient(transport=make(listener.url), owner_key="key_1", workspace="space_1") as client:
+            found = [await client.contacts.create({"email": f"user{number}@company.example"}) for number in range(3)]
+            other = client.with_options(owner_key="key_2")
+            found.append(await other.contacts.create({"email": "user3@company.example"}))
+        assert len(listener.peers) == 1
+    assert [(each.id, each.certain) for each in found] == [("contact_1", True), *[(None, False)] * 3]
 
 
 @pytest.mark.nightly
