@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import anyio
 import attrs
-from support.journal import ENDINGS, facts
+from support.journal import ENDINGS, facts, open_elsewhere
 from support.scenarios import KEY, SPACE
 
 from outreach_async import ContactOutcome, Journal, Outcome, OutreachClient
@@ -22,7 +22,7 @@ from outreach_async.testing import VirtualTime
 from outreach_async.transport.wire import Progress, Request, Response
 
 ROWS: Final = 90
-KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten")
+KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten", "opened elsewhere")
 _OPEN: Final = {"marked": 1, "sending": 30, "late": 65, "spooled": 40}
 """The runs that are killed, each with the number of the request at which the kill happens."""
 _TIME: Final = VirtualTime()
@@ -150,6 +150,9 @@ def _specimen(name: str, path: Path, service: Snapshot, arguments: dict[str, Any
 
 def damage(path: Path, kind: str, chance: random.Random) -> None:
     """Damage a file in the way that `kind` names; `chance` chooses the position and size."""
+    if kind == "opened elsewhere":
+        open_elsewhere(path)
+        return
     content = bytearray(path.read_bytes())
     if kind == "deleted":
         path.unlink()
@@ -176,7 +179,7 @@ def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str,
         for specimen in found
         for ending in ENDINGS
         for kind in KINDS
-        if Path(f"{specimen.path}{ending}").exists()
+        if Path(f"{specimen.path}{ending}").exists() and not (ending and kind == "opened elsewhere")
     ]
     for number in range(count):
         specimen, ending, kind = places[number % len(places)]
@@ -198,7 +201,7 @@ class Figures:
         copies: Number of copies.
         counts: Number of reads and resumes, by result.
         labels: Copies whose resumed run has a false label, or does not have exactly one outcome per row.
-        reads: Reads that returned wrong data without an error.
+        reads: Reads that returned wrong data without an error, and reads of an undamaged file that returned an error.
         errors: Unexpected exceptions, including those of runs that cannot be resumed with `earlier="unknown"`.
     """
 
@@ -216,18 +219,22 @@ class Figures:
     def take(self, specimen: Specimen, what: str, path: Path) -> None:
         """Read a copy and resume its run. If the journal is refused, resume as if every row may have been sent."""
         self.copies += 1
+        # The file is complete without its log and index: only damage to the file itself may be reported.
+        whole = path.exists() and (path.read_bytes() == specimen.path.read_bytes() or what.endswith("opened elsewhere"))
         for name, read, right in _READINGS:
-            self._read(f"{what}: {name}", partial(read, Journal(path)), partial(right, specimen))
+            self._read(f"{what}: {name}", partial(read, Journal(path)), partial(right, specimen), whole=whole)
         try:
             self._resume(specimen, what, path)
         except Exception as error:  # noqa: BLE001 - every unexpected exception is recorded
             self.errors.append(f"{what}: resuming: {error!r}")
 
-    def _read(self, what: str, read: Callable[[], Any], right: Callable[[Any], bool]) -> None:
+    def _read(self, what: str, read: Callable[[], Any], right: Callable[[Any], bool], *, whole: bool) -> None:
         try:
             found = read()
-        except (InvalidRequest, JournalError):
+        except (InvalidRequest, JournalError) as error:
             self.counts["reading: refused"] += 1
+            if whole:
+                self.reads.append(f"{what}: {error!r}")
         except Exception as error:  # noqa: BLE001 - every unexpected exception is recorded
             self.errors.append(f"{what}: {error!r}")
         else:
