@@ -94,10 +94,8 @@ anyio.run(main)
 Keep the file on a local disk, because locks on network file systems are unreliable. Journal files are not supported on Windows. A
 URL such as `"s3://bucket/prefix"` is a journal that outlives the machine (see `outreach_async.bulk.journal`).
 
-During a run, and after a crash, SQLite's files `run.db-wal` and `run.db-shm` are beside the journal. Move and copy them with it:
-if the process was killed during a commit, the journal is complete only with `run.db-wal`. Any program may read the journal with
-SQLite, which may move the content of these files into the journal and remove them. A half commit or a changed row raises
-JournalError. Copy a journal only when no run writes it.
+Files `run.db-wal` and `run.db-shm` are part of the journal: move or copy them with it, and only when no run writes it. Other
+programs may read it with SQLite, which may remove these files. A half commit or a changed row raises JournalError.
 
 `earlier="unknown"` continues a run whose journal is damaged, empty or lost, and implies `resume=True`. Every row without an
 outcome then counts as possibly sent, so `skipped` is never certain, not even when this run is resumed later. A damaged journal

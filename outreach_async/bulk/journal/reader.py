@@ -467,8 +467,8 @@ def remedy(path: Path) -> str:
     """Return the part of an error message that states the remedy for a damaged or empty journal."""
     return (
         'restore a copy (with its -wal file, if there is one), or resume with earlier="unknown" (on the command line: --resume'
-        f" --earlier unknown), which renames {path.name} to {path.name}.damaged and starts over with every row counted as possibly"
-        " sent"
+        f" --earlier unknown), which renames {path.name} to {path.name}.damaged and starts over with every row counted as"
+        " possibly sent"
     )
 
 
