@@ -130,12 +130,22 @@ class TestLog:
         assert path.with_name("run.db.damaged-wal").read_bytes() == log
         assert Journal(path).report().rows == 2
 
-    def test_the_log_of_another_run_is_ignored(self, path: Path, tmp_path: Path) -> None:
-        make_killed_journal(tmp_path / "other.db", 7)
-        ended(path)
+    @pytest.mark.parametrize("size", [1, 5000])
+    def test_the_log_of_another_run_is_ignored(self, path: Path, size: int) -> None:
+        """A large identity has pages of its own. With the log, its entry refers to pages of the other run."""
+        identity = attrs.evolve(IDENTITY, source="x" * size)
+        other = path.with_name("other.db")
+        for each in (other, path):
+            writer = open_journal(each, attrs.evolve(identity, workspace=each.name))
+            writer.mark(window(0))
+            if each == other:
+                for ending in ENDINGS[1:]:
+                    shutil.copyfile(f"{other}{ending}", f"{other}.kept{ending}")
+            writer.close()
         for ending in ENDINGS[1:]:
-            (tmp_path / f"other.db{ending}").rename(f"{path}{ending}")
-        assert (Journal(path).report().state, Journal(path).report().rows) == ("finished", 3)
+            Path(f"{other}.kept{ending}").rename(f"{path}{ending}")
+        assert Journal(path).report().workspace == "run.db"
+        open_journal(path, attrs.evolve(identity, workspace="run.db"), resume=True).close()
 
     def test_a_log_without_its_journal_is_an_error_and_no_new_run_uses_it(self, path: Path) -> None:
         make_killed_journal(path, 7)

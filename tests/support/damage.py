@@ -22,7 +22,10 @@ from outreach_async.testing import VirtualTime
 from outreach_async.transport.wire import Progress, Request, Response
 
 ROWS: Final = 90
-KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten", "opened elsewhere")
+KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten")
+"""Kinds of damage to each file of a journal."""
+EVENTS: Final = ("opened elsewhere", "another's log")
+"""What may happen to a journal as a whole, without damage."""
 _OPEN: Final = {"marked": 1, "sending": 30, "late": 65, "spooled": 40}
 """The runs that are killed, each with the number of the request at which the kill happens."""
 _TIME: Final = VirtualTime()
@@ -150,9 +153,6 @@ def _specimen(name: str, path: Path, service: Snapshot, arguments: dict[str, Any
 
 def damage(path: Path, kind: str, chance: random.Random) -> None:
     """Damage a file in the way that `kind` names; `chance` chooses the position and size."""
-    if kind == "opened elsewhere":
-        open_elsewhere(path)
-        return
     content = bytearray(path.read_bytes())
     if kind == "deleted":
         path.unlink()
@@ -172,14 +172,14 @@ def damage(path: Path, kind: str, chance: random.Random) -> None:
 
 
 def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str, Path]]:
-    """Yield `count` damaged copies. They cycle through every combination of specimen, file and kind of damage."""
+    """Yield `count` copies. They cycle through every combination of specimen, file and kind of damage, and every event."""
     found = specimens(folder)
     places = [
         (specimen, ending, kind)
         for specimen in found
         for ending in ENDINGS
-        for kind in KINDS
-        if Path(f"{specimen.path}{ending}").exists() and not (ending and kind == "opened elsewhere")
+        for kind in (KINDS if ending else (*KINDS, *EVENTS))
+        if Path(f"{specimen.path}{ending}").exists()
     ]
     for number in range(count):
         specimen, ending, kind = places[number % len(places)]
@@ -189,7 +189,14 @@ def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str,
         for each in ENDINGS:
             if Path(f"{specimen.path}{each}").exists():
                 shutil.copyfile(f"{specimen.path}{each}", copy / f"run.db{each}")
-        damage(copy / f"run.db{ending}", kind, chance)
+        if kind == "opened elsewhere":
+            open_elsewhere(copy / "run.db")
+        elif kind == "another's log":
+            other = chance.choice([each for each in found if each.is_open and each is not specimen])
+            for each in ENDINGS[1:]:
+                shutil.copyfile(f"{other.path}{each}", copy / f"run.db{each}")
+        else:
+            damage(copy / f"run.db{ending}", kind, chance)
         yield specimen, f"{specimen.name}{ending} {kind}", copy / "run.db"
 
 
@@ -220,7 +227,7 @@ class Figures:
         """Read a copy and resume its run. If the journal is refused, resume as if every row may have been sent."""
         self.copies += 1
         # The file is complete without its log and index: only damage to the file itself may be reported.
-        whole = path.exists() and (path.read_bytes() == specimen.path.read_bytes() or what.endswith("opened elsewhere"))
+        whole = path.exists() and (path.read_bytes() == specimen.path.read_bytes() or what.endswith(EVENTS))
         for name, read, right in _READINGS:
             self._read(f"{what}: {name}", partial(read, Journal(path)), partial(right, specimen), whole=whole)
         try:

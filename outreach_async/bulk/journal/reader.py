@@ -396,7 +396,7 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T]) -> tuple
             if failures == _MAX_FAILURES:
                 raise read_error(path, error) from error
         else:
-            if before.has_log or _JournalFiles.of(path) == before:
+            if (before.has_log and not stale) or _JournalFiles.of(path) == before:
                 return result, stale
             failures = 0
     raise JournalError(f"journal {path} changes faster than it can be read; try again")
@@ -429,7 +429,12 @@ def _is_stale(path: Path) -> bool:
     except (sqlite3.Error, *DECODING_ERRORS):
         # A power failure may have torn a page while the log was copied into the file. The log still has the whole page.
         return False
-    log_state = _run_query(path, _WITH_LOG, _read_log_state)
+    try:
+        log_state = _run_query(path, _WITH_LOG, _read_log_state)
+    except (OutreachError, sqlite3.Error, *DECODING_ERRORS) as error:
+        if _is_external(error):
+            raise
+        return True  # the file is readable alone, so the log is not from its last commit: that log would complete the file
     return bool(log_state["run"] != file_state["run"] or log_state["commits"] < file_state["commits"])
 
 
@@ -448,12 +453,17 @@ def _require_format(path: Path, db: sqlite3.Connection) -> None:
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; read it with that version")
 
 
+def _is_external(error: Exception) -> bool:
+    """Return whether the cause of an error is outside the file, and may be temporary."""
+    code = getattr(error, "sqlite_errorcode", None)  # the sqlite3 module's own errors, such as invalid UTF-8, have no code
+    return code is not None and code & 0xFF in _EXTERNAL_CODES and code != sqlite3.SQLITE_IOERR_SHORT_READ
+
+
 def read_error(path: Path, error: Exception) -> OutreachError:
     """Return the error for a journal that could not be read."""
-    code = getattr(error, "sqlite_errorcode", None)  # the sqlite3 module's own errors, such as invalid UTF-8, have no code
-    if code == sqlite3.SQLITE_NOTADB:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
         return InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
-    if code is not None and code & 0xFF in _EXTERNAL_CODES and code != sqlite3.SQLITE_IOERR_SHORT_READ:
+    if _is_external(error):
         return JournalError(f"journal {path} cannot be read: {error}; fix the cause and try again")
     return DamagedJournalError(f"journal {path} is damaged: {error}; {remedy(path)}")
 
