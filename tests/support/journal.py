@@ -83,7 +83,7 @@ def child(path: Path | str, *options: object) -> subprocess.Popen[str]:
     """Start the run in a separate process."""
     command = [sys.executable, "-m", "tools.journal_child", str(path), *map(str, options)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, Path(__file__).parents[1:3]))  # the tests and the package
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
