@@ -90,13 +90,12 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run, and change nothing.
+`Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run. They never change it.
 Keep the file on a local disk, because locks on network file systems are unreliable. Journal files are not supported on Windows. A
 URL such as `"s3://bucket/prefix"` is a journal that outlives the machine (see `outreach_async.bulk.journal`).
 
-During a run, and after a crash, the latest outcomes are in a second file, the log `run.db-wal`. Copy or move both files, and do
-not open them with another program: the SQLite shell, for example, removes the log. A missing log or a changed row raises
-JournalError. If the log is truncated, only outcomes are lost, and the rows without them count as possibly sent.
+Files `run.db-wal` and `run.db-shm` are part of the journal: move or copy them with it, and only when no run writes it. Other
+programs may read it with SQLite, which may remove these files. A half commit or a changed row raises JournalError.
 
 `earlier="unknown"` continues a run whose journal is damaged, empty or lost, and implies `resume=True`. Every row without an
 outcome then counts as possibly sent, so `skipped` is never certain, not even when this run is resumed later. A damaged journal

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
-from support.journal import cut_copy, make_killed_journal, require_prefix, require_resumable
+from support.journal import require_prefix, require_resumable
 from tools.journal_child import open_journal, outcome_of, window
 from tools.journal_faults import broken_log, cuts, full_disk, kills
 
@@ -16,28 +15,8 @@ from outreach_async.errors import JournalError
 
 
 @pytest.mark.thorough
-def test_a_log_cut_anywhere_leaves_an_earlier_state_of_the_run(tmp_path: Path) -> None:
-    found = cuts(tmp_path, count=8)
-    assert len(found) == 7
-    assert len(set(found)) == 3
-
-
-@pytest.mark.parametrize("size", [0, 31, 32])
-def test_an_empty_log_is_an_error_at_once(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "run.db"
-    make_killed_journal(path, 2)
-    copy = cut_copy(path, tmp_path / "cut", size)
-    began = time.monotonic()
-    with pytest.raises(JournalError, match=r"name ends in -wal\) is empty or unreadable"):
-        Journal(copy).report()
-    assert time.monotonic() - began < 5  # SQLite itself would give up after ten seconds
-
-
-def test_a_log_whose_first_frame_is_cut_loses_outcomes_but_no_mark(tmp_path: Path) -> None:
-    path = tmp_path / "run.db"
-    make_killed_journal(path, 2)
-    report = Journal(cut_copy(path, tmp_path / "cut", 33)).report()
-    assert (report.marked, report.rows, report.possibly_sent) == (20, 0, 20)
+def test_a_log_cut_anywhere_leaves_every_durable_state(tmp_path: Path) -> None:
+    assert set(cuts(tmp_path, count=8)) == {(540, 540)}
 
 
 @pytest.mark.thorough

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import anyio
 import attrs
-from support.journal import ENDINGS, facts
+from support.journal import ENDINGS, facts, open_elsewhere
 from support.scenarios import KEY, SPACE
 
 from outreach_async import ContactOutcome, Journal, Outcome, OutreachClient
@@ -23,6 +23,9 @@ from outreach_async.transport.wire import Progress, Request, Response
 
 ROWS: Final = 90
 KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten")
+"""Kinds of damage to each file of a journal."""
+EVENTS: Final = ("opened elsewhere", "another's log")
+"""What may happen to a journal as a whole, without damage."""
 _OPEN: Final = {"marked": 1, "sending": 30, "late": 65, "spooled": 40}
 """The runs that are killed, each with the number of the request at which the kill happens."""
 _TIME: Final = VirtualTime()
@@ -169,13 +172,13 @@ def damage(path: Path, kind: str, chance: random.Random) -> None:
 
 
 def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str, Path]]:
-    """Yield `count` damaged copies. They cycle through every combination of specimen, file and kind of damage."""
+    """Yield `count` copies. They cycle through every combination of specimen, file and kind of damage, and every event."""
     found = specimens(folder)
     places = [
         (specimen, ending, kind)
         for specimen in found
         for ending in ENDINGS
-        for kind in KINDS
+        for kind in (KINDS if ending else (*KINDS, *EVENTS))
         if Path(f"{specimen.path}{ending}").exists()
     ]
     for number in range(count):
@@ -186,7 +189,14 @@ def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str,
         for each in ENDINGS:
             if Path(f"{specimen.path}{each}").exists():
                 shutil.copyfile(f"{specimen.path}{each}", copy / f"run.db{each}")
-        damage(copy / f"run.db{ending}", kind, chance)
+        if kind == "opened elsewhere":
+            open_elsewhere(copy / "run.db")
+        elif kind == "another's log":
+            other = chance.choice([each for each in found if each.is_open and each is not specimen])
+            for each in ENDINGS[1:]:
+                shutil.copyfile(f"{other.path}{each}", copy / f"run.db{each}")
+        else:
+            damage(copy / f"run.db{ending}", kind, chance)
         yield specimen, f"{specimen.name}{ending} {kind}", copy / "run.db"
 
 
@@ -198,7 +208,7 @@ class Figures:
         copies: Number of copies.
         counts: Number of reads and resumes, by result.
         labels: Copies whose resumed run has a false label, or does not have exactly one outcome per row.
-        reads: Reads that returned wrong data without an error.
+        reads: Reads that returned wrong data without an error, and reads of an undamaged file that returned an error.
         errors: Unexpected exceptions, including those of runs that cannot be resumed with `earlier="unknown"`.
     """
 
@@ -216,18 +226,22 @@ class Figures:
     def take(self, specimen: Specimen, what: str, path: Path) -> None:
         """Read a copy and resume its run. If the journal is refused, resume as if every row may have been sent."""
         self.copies += 1
+        # The file is complete without its log and index: only damage to the file itself may be reported.
+        whole = path.exists() and (path.read_bytes() == specimen.path.read_bytes() or what.endswith(EVENTS))
         for name, read, right in _READINGS:
-            self._read(f"{what}: {name}", partial(read, Journal(path)), partial(right, specimen))
+            self._read(f"{what}: {name}", partial(read, Journal(path)), partial(right, specimen), whole=whole)
         try:
             self._resume(specimen, what, path)
         except Exception as error:  # noqa: BLE001 - every unexpected exception is recorded
             self.errors.append(f"{what}: resuming: {error!r}")
 
-    def _read(self, what: str, read: Callable[[], Any], right: Callable[[Any], bool]) -> None:
+    def _read(self, what: str, read: Callable[[], Any], right: Callable[[Any], bool], *, whole: bool) -> None:
         try:
             found = read()
-        except (InvalidRequest, JournalError):
+        except (InvalidRequest, JournalError) as error:
             self.counts["reading: refused"] += 1
+            if whole:
+                self.reads.append(f"{what}: {error!r}")
         except Exception as error:  # noqa: BLE001 - every unexpected exception is recorded
             self.errors.append(f"{what}: {error!r}")
         else:

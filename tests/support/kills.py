@@ -231,7 +231,7 @@ class Importers:
 def _started(module: str, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", module, *arguments]
     environment: Mapping[str, str] = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
-    environment = {**environment, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**environment, "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[1:3]))}
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

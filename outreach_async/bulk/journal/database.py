@@ -5,9 +5,8 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final, TypeAlias
-from weakref import finalize
 
 from outreach_async.bulk.journal.lock import JournalLock
 from outreach_async.bulk.journal.reader import connect
@@ -93,17 +92,8 @@ class Database(ABC):
                         db.execute("ROLLBACK")
 
     @contextmanager
-    def first_transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in the first transaction of a run."""
-        with self.transaction() as transaction:
-            yield transaction
-
-    @contextmanager
     def mark_transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in a transaction that marks rows as possibly sent.
-
-        The rows are sent after the transaction. If the marks were lost, a resumed run would treat the rows as not sent.
-        """
+        """Run the `with` block in a transaction whose loss would cause false labels: rows are sent after it."""
         with self.transaction() as transaction:
             yield transaction
 
@@ -144,13 +134,15 @@ class Database(ABC):
 class FileDatabase(Database):
     """The SQLite file of a journal.
 
-    "The log" is SQLite's write-ahead log. A checkpoint copies its contents into the journal's file. The log is marked as open
-    while it may contain changes that the file lacks.
+    Each commit is written to SQLite's write-ahead log, "the log", and then copied into the file by a checkpoint. If the process
+    is killed in between, the log completes the file. Between commits, the file is complete, so any program may remove the log.
+
+    A reader of an older state delays the copying. Only marks wait for it: if later outcomes are lost with the log, their rows
+    count as possibly sent.
 
     Args:
         path: Path of the journal.
-        log: The last stored state of the log. `run` is the id of the run that wrote the log. `open` is whether the log is marked
-            as open. `commits` is the number of transactions committed to the journal.
+        log: The id of the run, and the number of transactions committed to the journal. An old log beside the file has fewer.
         lock: The lock on the file, which is released when the database is closed.
     """
 
@@ -160,9 +152,10 @@ class FileDatabase(Database):
         self._lock = lock
         with self._translate_errors():
             self._db = connect(path, "mode=rw")
-        # Runs even if `close` is never called, and at interpreter exit.
-        self._close_keeping_log = finalize(self, _close_keeping_log, path, self._db)
-        self._enable_log()
+        with ExitStack() as stack:
+            stack.callback(self._db.close)
+            self._enable_log()
+            stack.pop_all()
 
     def _enable_log(self) -> None:
         """Switch to a write-ahead log, and make each commit wait until its changes are on the disk.
@@ -184,88 +177,39 @@ class FileDatabase(Database):
         transaction.set_metadata("log", self._log)
 
     @contextmanager
-    def first_transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in the first transaction of a run, and mark the write-ahead log as open in the journal's file.
-
-        Raises:
-            JournalError: A program that reads the journal prevents SQLite from checkpointing the write-ahead log.
-        """
-        self._log["open"] = True
-        with self.mark_transaction() as transaction:
+    def transaction(self) -> Iterator[Transaction]:
+        """Run the `with` block in a transaction, and then copy its changes into the file unless a reader delays this."""
+        with super().transaction() as transaction:
             yield transaction
+        self._copy_log("PASSIVE")
 
     @contextmanager
     def mark_transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in a transaction, and checkpoint the write-ahead log after it.
-
-        The changes of the transaction then survive the loss of the log.
+        """Run the `with` block in a transaction, and copy its changes into the file, so that they survive the loss of the log.
 
         Raises:
-            JournalError: A program that reads the journal prevents SQLite from checkpointing the write-ahead log.
+            JournalError: A program that reads the journal prevents the copying for more than 10 seconds.
         """
         with self.transaction() as transaction:
             yield transaction
-        self.move_log()
-
-    def move_log(self) -> None:
-        """Checkpoint the write-ahead log: copy its contents into the journal's file, so that they survive the loss of the log.
-
-        Raises:
-            JournalError: A program that reads the journal blocks the checkpoint for more than 10 seconds.
-        """
-        with self.connection() as db:
-            # FULL waits for readers of an older state, up to 10 seconds; PASSIVE never waits, and is usually enough.
-            if not (_checkpoint_log(db, "PASSIVE") or _checkpoint_log(db, "FULL")):
+        with self._translate_errors():
+            if not self._copy_log("FULL"):
                 raise sqlite3.OperationalError(
                     "the write-ahead log cannot be checkpointed, because another program is reading the journal"
                 )
 
-    def close(self) -> None:
-        """Checkpoint the write-ahead log, and close the connection. Later calls of other methods raise JournalError.
-
-        If the checkpoint fails, the log is kept, because the journal's file is incomplete without the log. The journal's lock is
-        released last, because its release also drops SQLite's own locks on the file.
-        """
-        complete = False
-        with suppress(JournalError):
-            complete = self._close_log()
-        self._failure = (f"journal {self.name} is closed; open it again", None)
-        if complete:
-            self._close_keeping_log.detach()
-            with suppress(sqlite3.Error):  # the file is complete in any case
-                self._db.close()
-        else:
-            self._close_keeping_log()
-        self._lock.release()
-
-    def _close_log(self) -> bool:
-        """Checkpoint the write-ahead log, and then mark it as closed in the journal's file. Return whether both succeeded.
-
-        The mark needs a second checkpoint. If one checkpoint copied both the changes and the mark, a process killed during the
-        checkpoint could leave a file with the mark, but without some of the changes.
-        """
-        if not self._log["open"]:
-            return True
+    def _copy_log(self, mode: str) -> bool:
+        """Copy the log into the file. Return whether all of it was copied: FULL waits for readers, PASSIVE does not."""
         with self.connection() as db:
-            if not _checkpoint_log(db, "PASSIVE"):
-                return False
-            self._log["open"] = False
-            with self.transaction():
-                pass
-            return _checkpoint_log(db, "PASSIVE")
+            busy, logged, copied = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        return bool(not busy and logged == copied)
 
+    def close(self) -> None:
+        """Close the connection, which removes the log unless a reader uses it. Later calls of other methods raise JournalError.
 
-def _close_keeping_log(path: str, db: sqlite3.Connection) -> None:
-    """Close a connection without removing the write-ahead log, as if the process had been killed."""
-    with ExitStack() as stack:
+        The journal's lock is released last, because its release also drops SQLite's own locks on the file.
+        """
+        self._failure = (f"journal {self.name} is closed; open it again", None)
         with suppress(sqlite3.Error):
-            reader = stack.enter_context(closing(connect(path, "mode=ro")))
-            reader.execute("SELECT count(*) FROM meta").fetchone()  # this reader's lock keeps SQLite from removing the log
-        with suppress(sqlite3.Error):
-            db.close()
-
-
-def _checkpoint_log(db: sqlite3.Connection, mode: str) -> bool:
-    """Checkpoint the write-ahead log, and return whether the whole log was copied into the journal's file."""
-    busy, logged, moved = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-    return bool(not busy and logged == moved)
+            self._db.close()
+        self._lock.release()

@@ -98,7 +98,7 @@ def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
     if kind == "foreign":
         raise InvalidRequest(f"journal: {path} is not a journal; {OTHER_JOURNAL}")
     try:
-        metadata, log_stale = reader.query_journal(Path(path), reader.require_intact, "mode=ro")
+        metadata, log_stale = reader.query_journal(Path(path), reader.require_intact)
     except InvalidRequest as error:  # SQLite finds no journal, although the first bytes are those of a journal
         message = f"journal {path} is damaged: its header is invalid; {reader.remedy(Path(path))}"
         raise reader.DamagedJournalError(message) from error
@@ -162,10 +162,8 @@ def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str
 
     Args:
         path: Path of the journal.
-        suffixes: Suffixes of the files to rename, in this order. The empty suffix denotes the journal itself and must be last.
-            If the process is killed before it renames the journal, the next run finds the journal without its log, and reports
-            the damage.
-            Until the journal is renamed, its lock keeps another run from creating a new journal, whose log would be renamed here.
+        suffixes: Suffixes of the files to rename, in this order. The empty suffix denotes the journal itself and must be last:
+            until the journal is renamed, its lock keeps another run from creating a new journal, whose log would be renamed here.
 
     Raises:
         OSError: A file cannot be renamed.

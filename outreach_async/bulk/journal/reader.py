@@ -1,24 +1,25 @@
-"""Read a journal at any time and from any process. No file is created or changed, and damage is detected.
+"""Read a journal at any time and from any process. The content of its files is not changed, and damage is detected.
 
 Each row is checked against its checksum. The tables are checked against the totals that were committed with them.
 
 A write-ahead log beside the file shows that a writer is active or was killed. In this case, SQLite locks the file and the log
-while it reads them. It opens the index of the log read-only, and neither creates nor repairs an index. A file without a log is
-read without locks. If a writer changes this file during the query, the query runs again.
+while it reads them. It repairs the index of the log, which it also creates if it is missing. A file without a log is read without
+locks. If a writer changes this file during the query, the query runs again.
 
 Only SQLite opens the file and the index. If this module opened and closed them itself, the operating system would release the
 locks that a writer in the same process holds.
 
-SQLite treats a missing log as an empty log, and applies an old log to a newer file. To detect both cases, the file records
-whether a log is open, and how many commits the file contains. If the open log is missing, the journal is reported as damaged. A
-log is ignored if it has fewer commits than the file, or belongs to another run.
+The file contains each commit as soon as the call that made the commit returns, so a missing or damaged log loses nothing. After a
+kill during the copying of a commit, the log completes the file. If that log is lost, the checks above find the half commit.
+
+SQLite applies an old log to a newer file. A log is therefore ignored if it has fewer commits than the file, or belongs to another
+run.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import struct
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -65,10 +66,10 @@ _MAX_ATTEMPTS: Final = 100
 _MAX_FAILURES: Final = 3
 """Number of times in a row that a query must fail before its error is raised. If the files changed during the query, a writer
 may be the cause, and the count starts again."""
+_WITH_LOG: Final = "mode=ro"
+"""URI parameters to open a journal with its log. SQLite needs the index of the log, and may have to create it."""
 _WITHOUT_LOG: Final = "mode=ro&immutable=1"
 """URI parameters to open a journal without its log."""
-_LOG_HEADER_SIZE: Final = 32
-_LOG_MAGIC: Final = (0x377F0682, 0x377F0683)
 _EXTERNAL_CODES: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -83,11 +84,6 @@ _EXTERNAL_CODES: Final = frozenset(
     }
 )
 """Primary SQLite error codes whose cause is outside the file."""
-
-_LOG_MISSING: Final = (
-    "its write-ahead log (the file whose name ends in -wal) is missing; copy it too, because it contains outcomes"
-)
-_LOG_EMPTY: Final = "its write-ahead log (the file whose name ends in -wal) is empty or unreadable, so outcomes are missing"
 
 
 def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
@@ -339,22 +335,20 @@ class _JournalFiles:
     Attributes:
         file: State of the journal's file; `None` if the file does not exist.
         log: State of the write-ahead log beside the file; `None` if there is no such log.
-        has_valid_log: Whether the log has content and a header that SQLite accepts. If the header is invalid, a read-only
-            connection retries forever.
-        has_index: Whether the log's index exists.
     """
 
     file: _FileState | None
     log: _FileState | None
-    has_valid_log: bool
-    has_index: bool
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Return the current state of a journal's files. Only the header of the log is read."""
-        file, log, index = (_read_file_state(Path(f"{path}{suffix}")) for suffix in ("", "-wal", "-shm"))
-        has_valid_log = log is not None and log[1] > _LOG_HEADER_SIZE and _has_valid_header(Path(f"{path}-wal"))
-        return cls(file, log, has_valid_log, index is not None)
+        """Return the current state of a journal's files."""
+        return cls(_read_file_state(path), _read_file_state(Path(f"{path}-wal")))
+
+    @property
+    def has_log(self) -> bool:
+        """True if the log has content."""
+        return self.log is not None and self.log[1] > 0
 
 
 def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
@@ -368,16 +362,15 @@ def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
         InvalidRequest: There is no journal.
         JournalError: The journal is damaged or cannot be read.
     """
-    return query_journal(path.resolve(), query, "mode=ro&readonly_shm=1")[0]
+    return query_journal(path.resolve(), query)[0]
 
 
-def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: str) -> tuple[T, bool]:
+def query_journal(path: Path, query: Callable[[sqlite3.Connection], T]) -> tuple[T, bool]:
     """Run a query on a journal and its log. The log is ignored if it is older than the file or belongs to another run.
 
     Args:
         path: Path of the journal.
         query: Function that queries the connection, and raises CorruptContentError if the content is inconsistent.
-        mode: URI parameters with which SQLite opens a journal that has a log.
 
     Returns:
         The result of the query, and whether a log was ignored.
@@ -392,9 +385,10 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: st
     failures = 0
     for _ in range(_MAX_ATTEMPTS):
         before = _JournalFiles.of(path)
-        _require_readable(path, before, mode)
+        _require_readable(path, before)
         try:
-            result = _query_files(path, before, query, mode)
+            stale = before.has_log and _is_stale(path)
+            result = _run_query(path, _WITH_LOG if before.has_log and not stale else _WITHOUT_LOG, query)
         except OutreachError:
             raise
         except (sqlite3.Error, *DECODING_ERRORS) as error:
@@ -402,18 +396,10 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], mode: st
             if failures == _MAX_FAILURES:
                 raise read_error(path, error) from error
         else:
-            if before.has_valid_log or _JournalFiles.of(path) == before:
-                return result
+            if (before.has_log and not stale) or _JournalFiles.of(path) == before:
+                return result, stale
             failures = 0
     raise JournalError(f"journal {path} changes faster than it can be read; try again")
-
-
-def _query_files(path: Path, files: _JournalFiles, query: Callable[[sqlite3.Connection], T], mode: str) -> tuple[T, bool]:
-    if files.has_valid_log:
-        stale = _is_stale(path, mode)
-        return _run_query(path, _WITHOUT_LOG if stale else mode, query), stale
-    require(not _run_query(path, _WITHOUT_LOG, _read_log_state)["open"], _LOG_MISSING if files.log is None else _LOG_EMPTY)
-    return _run_query(path, _WITHOUT_LOG, query), False
 
 
 def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T]) -> T:
@@ -430,12 +416,12 @@ def connect(path: str | Path, mode: str) -> sqlite3.Connection:
 
 
 def _read_log_state(db: sqlite3.Connection) -> Mapping[str, Any]:
-    """Return the metadata about the log: its run, whether a log is open, and the number of commits."""
+    """Return the id of the run, and its number of commits."""
     log: Mapping[str, Any] = read_metadata(db)["log"]
     return log
 
 
-def _is_stale(path: Path, mode: str) -> bool:
+def _is_stale(path: Path) -> bool:
     """Return whether a log is older than the file, or belongs to another run."""
     # The file is read before the log: during a run, the log is never behind an earlier state of the file.
     try:
@@ -443,35 +429,20 @@ def _is_stale(path: Path, mode: str) -> bool:
     except (sqlite3.Error, *DECODING_ERRORS):
         # A power failure may have torn a page while the log was copied into the file. The log still has the whole page.
         return False
-    log_state = _run_query(path, mode, _read_log_state)
+    try:
+        log_state = _run_query(path, _WITH_LOG, _read_log_state)
+    except (OutreachError, sqlite3.Error, *DECODING_ERRORS) as error:
+        if _is_external(error):
+            raise
+        return True  # the file is readable alone, so the log is not from its last commit: that log would complete the file
     return bool(log_state["run"] != file_state["run"] or log_state["commits"] < file_state["commits"])
 
 
-def _has_valid_header(log: Path) -> bool:
-    """Return whether a log has a valid header (https://sqlite.org/fileformat2.html#the_write_ahead_log)."""
-    try:
-        with log.open("rb") as file:
-            header = file.read(_LOG_HEADER_SIZE).ljust(_LOG_HEADER_SIZE, b"\0")
-    except OSError:
-        return False
-    magic = int.from_bytes(header[:4])
-    if magic not in _LOG_MAGIC:
-        return False
-    one = two = 0
-    words = struct.unpack(">6I" if magic & 1 else "<6I", header[:24])
-    for even, odd in zip(words[::2], words[1::2], strict=True):
-        one = (one + even + two) & 0xFFFFFFFF
-        two = (two + odd + one) & 0xFFFFFFFF
-    return (one, two) == struct.unpack(">2I", header[24:])
-
-
-def _require_readable(path: Path, files: _JournalFiles, mode: str) -> None:
+def _require_readable(path: Path, files: _JournalFiles) -> None:
     if files.file is None:
         raise InvalidRequest(f"journal: {path} does not exist; pass the path of a journal")
     if files.file[1] == 0:
         raise empty_error(path)
-    if files.has_valid_log and not files.has_index and "readonly_shm" in mode:
-        raise JournalError(f"journal {path}: {path.name}-shm, the index of its log, is missing; copy it too, or resume the run")
 
 
 def _require_format(path: Path, db: sqlite3.Connection) -> None:
@@ -482,12 +453,17 @@ def _require_format(path: Path, db: sqlite3.Connection) -> None:
         raise InvalidRequest(f"journal: {path} was written by a newer version of this library; read it with that version")
 
 
+def _is_external(error: Exception) -> bool:
+    """Return whether the cause of an error is outside the file, and may be temporary."""
+    code = getattr(error, "sqlite_errorcode", None)  # the sqlite3 module's own errors, such as invalid UTF-8, have no code
+    return code is not None and code & 0xFF in _EXTERNAL_CODES and code != sqlite3.SQLITE_IOERR_SHORT_READ
+
+
 def read_error(path: Path, error: Exception) -> OutreachError:
     """Return the error for a journal that could not be read."""
-    code = getattr(error, "sqlite_errorcode", None)  # the sqlite3 module's own errors, such as invalid UTF-8, have no code
-    if code == sqlite3.SQLITE_NOTADB:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
         return InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
-    if code is not None and code & 0xFF in _EXTERNAL_CODES and code != sqlite3.SQLITE_IOERR_SHORT_READ:
+    if _is_external(error):
         return JournalError(f"journal {path} cannot be read: {error}; fix the cause and try again")
     return DamagedJournalError(f"journal {path} is damaged: {error}; {remedy(path)}")
 
@@ -500,8 +476,9 @@ def empty_error(path: Path) -> InvalidRequest:
 def remedy(path: Path) -> str:
     """Return the part of an error message that states the remedy for a damaged or empty journal."""
     return (
-        'restore a copy, or resume with earlier="unknown" (on the command line: --resume --earlier unknown), which renames'
-        f" {path.name} to {path.name}.damaged and starts over with every row counted as possibly sent"
+        'restore a copy (with its -wal file, if there is one), or resume with earlier="unknown" (on the command line: --resume'
+        f" --earlier unknown), which renames {path.name} to {path.name}.damaged and starts over with every row counted as"
+        " possibly sent"
     )
 
 

@@ -101,7 +101,7 @@ class DatabaseWriter:
         """
         if self.finished:
             return
-        with self._database.first_transaction() as transaction:
+        with self._database.mark_transaction() as transaction:
             if self.resumed:
                 self._add_event(transaction, "resumed", {"after": self.state})
                 transaction.set_metadata("state", "running")
@@ -135,8 +135,7 @@ class DatabaseWriter:
     def mark(self, window: MarkedWindow) -> None:
         """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged.
 
-        When this method returns, the mark is durable. A journal file is also checkpointed, so that the mark survives the loss of
-        the write-ahead log.
+        When this method returns, the mark is durable. In a journal file, it also survives the loss of the write-ahead log.
 
         Raises:
             InvalidRequest: The rows differ from the marked rows, the window is empty, or it does not start where the previous
@@ -348,7 +347,7 @@ def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
         "suspects": [],
         "spooled": None,
         "events": 0,
-        "log": {"run": token_hex(8), "open": False, "commits": 0},
+        "log": {"run": token_hex(8), "commits": 0},
     }
 
 
