@@ -15,7 +15,8 @@ from outreach_async.audit import Report, audit
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.bulk import BulkReport
 from outreach_async.cli.auditing import show_audit, show_brief
-from outreach_async.cli.importing import ImportJob, run_import
+from outreach_async.cli.import_job import ImportJob
+from outreach_async.cli.importing import run_import
 from outreach_async.cli.options import Options, shared_options
 from outreach_async.cli.output import Screen
 from outreach_async.cli.process import INTERRUPTED, OK, run_async

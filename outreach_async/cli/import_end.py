@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from outreach_async.bulk import BulkReport, ContactOutcome, Outcomes
 from outreach_async.bulk.journal import journal_at
 from outreach_async.cli import files
+from outreach_async.cli.import_job import ImportJob
 from outreach_async.cli.import_report import print_report
 from outreach_async.cli.output import Screen
 from outreach_async.importer import File, RejectsFile, Row, is_reject, reject
 from outreach_async.importer.rejects import FindNumber, export_rejects, rejects_of
 from outreach_async.importer.source import InputChanged
-
-if TYPE_CHECKING:
-    from outreach_async.cli.importing import ImportJob
 
 WriteReject: TypeAlias = Callable[[ContactOutcome], None]
 """A function that writes an outcome to the rejects file if its row failed."""

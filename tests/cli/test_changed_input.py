@@ -6,13 +6,20 @@ import csv
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.cli import Ended, Shell, Watched, connection_options, save_contacts, serve_in_thread
 
+from outreach_async.bulk import Outcomes
+from outreach_async.cli.import_end import end_run
+from outreach_async.cli.import_job import ImportJob
+from outreach_async.cli.output import Screen
+from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import ok, status
+from outreach_async.importer import open_file
+from outreach_async.importer.rejects import number_record
 
 pytestmark = pytest.mark.covers
 
@@ -141,6 +148,24 @@ def test_rejects_of_a_resumed_run_include_the_rows_that_failed_before(shell: She
         assert rejected(rejects) == ["first00@a.example"]
         assert shell("import", path, *options, *journal).code == 3
     assert rejected(rejects) == ["first00@a.example", "first03@a.example"]
+
+
+def test_a_file_that_changed_before_a_run_is_resumed_leaves_the_rejects_as_they_are(
+    shell: Shell, service: FakeService, tmp_path: Path
+) -> None:
+    path, rejects = save_contacts(tmp_path, people("first")), tmp_path / "rejects.csv"
+    service.faults.script("create_contact", status(422), status(429, retry_after=7200))
+    journal = ("--journal", str(tmp_path / "run.db"), "--rejects", str(rejects))
+    with serve_in_thread(service) as url:
+        options = (*connection_options(url), "--map", "ignored=ignore", "--concurrency", "1")
+        assert shell("import", path, *options, *journal).code == 75
+    before = rejects.read_bytes()
+    job = ImportJob(file=open_file(path), journal=tmp_path / "run.db", rejects=rejects, resume=True)
+    append(path)
+    end = end_run(job, Screen.of(as_json=True), total=ROWS, find_number=number_record, heading="", closing=lambda _report: None)
+    with pytest.raises(InvalidRequest, match="the file changed after it was opened"), end as on_start:
+        on_start(cast("Outcomes", None))
+    assert rejects.read_bytes() == before
 
 
 def test_rows_and_rejects_that_the_journal_stores_do_not_depend_on_the_file(

@@ -16,7 +16,7 @@ import pytest
 from support.cli import KEY, Ended, Shell, save_contacts
 
 from outreach_async.cli.app import outreach
-from outreach_async.cli.importing import ImportJob
+from outreach_async.cli.import_job import ImportJob
 from outreach_async.cli.options import Options
 from outreach_async.fake import FakeService
 
