@@ -55,8 +55,8 @@ def record_part(part: Part, folder: str | os.PathLike[str]) -> None:
         # The first part to start decides. An object is never replaced, so parts that start at the same time agree.
         if create_or_read(objects, PLAN_NAME, plan_record) != plan_record:
             raise InvalidRequest(
-                f"journal: {os.fspath(folder)} belongs to another plan: a file or an option of the import has changed;"
-                ' restore it, or use a new folder with earlier="unknown", because some rows may have been sent'
+                f"journal: {os.fspath(folder)} belongs to another plan: the files or the options of the import differ;"
+                ' restore them, or use a new folder with earlier="unknown", because some rows may have been sent'
             )
         create_or_read(objects, f"{part.id}.json", msgspec.json.encode(_PartRecord(part)), after=PLAN_NAME)
 
