@@ -70,7 +70,7 @@ class Engine:
     limiter: RateLimiter = attrs.field(init=False)
     throttle: Throttle = attrs.field(init=False)
     rate_poller: RatePoller | None = attrs.field(init=False)
-    recent_ids: RecentIds = attrs.field(init=False, factory=RecentIds)
+    recent_ids: RecentIds = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Lower `max_in_flight` to the transport's limit, and create the limiter and the throttle that all calls share."""
@@ -85,6 +85,9 @@ class Engine:
         )
         self.rate_poller = None if shared is None else RatePoller(shared, self.limiter)
         self.throttle = ClientThrottle(self.limiter, self.policy)
+        # After a copy, each later response on its connection would be taken for another request. No task has run since the
+        # transport returned the copy, so the connection is still idle.
+        self.recent_ids = RecentIds(getattr(self.transport, "drop_idle", bool))
 
     def clock(self) -> Callable[[], float]:
         """Prepare the rate limiter for the running event loop, and return the clock of this loop."""

@@ -180,19 +180,29 @@ _HISTORY_SIZE: Final = 4096
 
 
 class RecentIds:
-    """Remembers the contact ids of a client's last responses. A copy of a response, taken for another, repeats its id."""
+    """Remembers the contact ids of a client's last responses. A copy of a response, taken for another, repeats its id.
 
-    def __init__(self) -> None:
+    Args:
+        on_copy: Called at once when a response is recognised as a copy.
+    """
+
+    def __init__(self, on_copy: Callable[[], object] = bool) -> None:
+        self._on_copy = on_copy
         self._ids: dict[str, None] = {}  # in the order of arrival
 
-    def add(self, contact_id: str) -> bool:
-        """Remember an id. Return whether it is new."""
-        if contact_id in self._ids:
+    def is_copy(self, answer: CreateContactResponse) -> bool:
+        """Remember the id of a response. Return whether the response is a copy: no two calls add the same contact."""
+        if answer.id is None:
             return False
-        self._ids[contact_id] = None
+        if answer.id in self._ids:
+            if answer.status != Outcome.ADDED:
+                return False
+            self._on_copy()
+            return True
+        self._ids[answer.id] = None
         if len(self._ids) > _HISTORY_SIZE:
             del self._ids[next(iter(self._ids))]
-        return True
+        return False
 
 
 @attrs.frozen(repr=False)
@@ -277,8 +287,7 @@ class ContactRequests:
 
     def _parse_created(self, response: Response, info: AttemptInfo) -> CreatedContact:
         answer, info = self._parse_response(response, info)
-        if answer.id is not None and not self._recent_ids.add(answer.id) and answer.status == Outcome.ADDED:
-            # No two calls add the same contact: a server or proxy has sent another call's response twice.
+        if self._recent_ids.is_copy(answer):
             answer, info = self._distrust(answer, info)
         return CreatedContact(
             status=answer.status,
@@ -292,8 +301,7 @@ class ContactRequests:
 
     def _parse_row(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         answer, info = self._parse_response(response, info)
-        if answer.id is not None:  # the run compares the ids of its rows itself
-            self._recent_ids.add(answer.id)
+        self._recent_ids.is_copy(answer)  # the run itself compares the ids of its rows
         return answer, info
 
     def _clean(self, text: str | None) -> str | None:

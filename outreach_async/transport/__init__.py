@@ -66,9 +66,8 @@ event hook or the authentication reads it, or if your own httpx transport wraps 
 connection that has received extra bytes. The next request then fails with the same error; without a body, it may instead receive
 the extra bytes as its response. To prevent this, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
 `aiohttp.TCPConnector(force_close=True)`.
-
-No transport can recognise a copy that arrives alone after the next request was sent. A client therefore remembers the last
-contact ids that it received: a creation that was answered `added` with the id of another response is never certain.
+No transport can recognise a copy that arrives alone after the next request was sent. A creation that is answered `added` with the
+id of an earlier response is never certain, and its connection is closed. A copy without an id stays unnoticed.
 
 respx works without configuration, because a client uses httpx by default:
 

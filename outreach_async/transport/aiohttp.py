@@ -15,7 +15,7 @@ from outreach_async.transport.lifecycle import LoopLocal
 from outreach_async.transport.response_reader import MAX_ANSWER
 from outreach_async.transport.sending import build_closed_error, mark_unsent
 from outreach_async.transport.tls import TrustSettings
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.transport.wire import Progress, Request, Response
 
 _DEFAULT_CONNECTIONS: Final = 64
 _PROXY_SCHEMES: Final = ("http", "https")
@@ -143,7 +143,7 @@ class AiohttpTransport:
         """
         return None if self._visible_base is None else str(self._visible_base)
 
-    def _open_sender(self) -> Transport:
+    def _open_sender(self) -> Any:
         loop = _running_loop()
         if loop is None:
             raise InvalidRequest("transport: aiohttp supports only asyncio, got another event loop; on trio, use HttpxTransport")
@@ -153,7 +153,7 @@ class AiohttpTransport:
         self._event_loop = loop if self._session is not None else None
         return self._build_sender()
 
-    def _build_sender(self) -> Transport:
+    def _build_sender(self) -> Any:
         # A separate method, because mypy follows the imports in a method that assigns attributes. Here, this would make mypy
         # check all of aiohttp.
         from outreach_async.transport import aiohttp_session
@@ -173,7 +173,12 @@ class AiohttpTransport:
         if self._closed:
             raise build_closed_error(self)
         mark_unsent(progress)
-        return await self._sender.get().send(request, progress)
+        response: Response = await self._sender.get().send(request, progress)
+        return response
+
+    def drop_idle(self) -> None:
+        """Use no idle connection of the running event loop again. The client calls this when it has received a copy."""
+        self._sender.get().drop_idle()
 
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""

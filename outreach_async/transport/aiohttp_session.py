@@ -177,6 +177,11 @@ class SessionSender:
         cause = _unwrap_error(error)
         return sending.build_transport_error(f"{text}: {sending.describe_cause(cause)}", progress), cause
 
+    def drop_idle(self) -> None:
+        """Use no idle connection again, unless the session is the user's. aiohttp does not tell which connections are its own."""
+        for usage in list(_USAGE_BY_PROTOCOL.values()):
+            usage.is_dropped |= usage.started == usage.ended
+
     async def aclose(self) -> None:
         """Cancel every exchange and close the session."""
         await self._in_flight.aclose()
@@ -347,12 +352,14 @@ class _ConnectionUsage:
         started: Number of exchanges whose request was sent.
         ended: Number of exchanges that have released the connection.
         has_leftovers: Whether unexpected bytes arrived on the connection.
+        is_dropped: Whether the transport must not use the connection again.
     """
 
     probe: SocketProbe
     started: int = 0
     ended: int = 0
     has_leftovers: bool = False
+    is_dropped: bool = False
 
     def end(self) -> None:
         """Record that an exchange has released the connection."""
@@ -379,7 +386,7 @@ def _is_silent(protocol: Any) -> bool:
     usage = _USAGE_BY_PROTOCOL.get(protocol)
     if usage is None or protocol.transport is None:
         return True  # the connection is new, or aiohttp notices by itself that it is closed
-    return not (protocol.should_close or _has_partial_head(protocol) or usage.probe.is_readable())
+    return not (usage.is_dropped or protocol.should_close or _has_partial_head(protocol) or usage.probe.is_readable())
 
 
 def _reject_unexpected_bytes(protocol: Any) -> None:

@@ -48,6 +48,9 @@ class HttptoolsPool(Protocol):
     async def send(self, message: bytes, method: str, progress: Progress) -> Response:
         """Send a request and return the response."""
 
+    def drop_idle(self) -> None:
+        """Use no idle connection again."""
+
     def is_current(self) -> bool:
         """Return whether the running event loop is the event loop of the pool; `False` if this is unknown."""
 
@@ -190,6 +193,10 @@ class HttptoolsTransport:
         drop_tracebacks(cause)
         what = "no connection to" if progress.sent is False else "no response from"
         raise build_transport_error(f"{what} {self._base}: {describe_cause(cause)}", progress) from cause
+
+    def drop_idle(self) -> None:
+        """Use no idle connection of the running event loop again. The client calls this when it has received a copy."""
+        self._get_pool().drop_idle()
 
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""

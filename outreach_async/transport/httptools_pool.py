@@ -392,6 +392,11 @@ class ProtocolPool:
         while self._idle and self._idle[0].idle_since < horizon:
             self._idle.popleft().abort()
 
+    def drop_idle(self) -> None:
+        """Close all idle connections."""
+        while self._idle:
+            self._idle.pop().abort()
+
     def _expire(self) -> None:
         """Close the connections that were idle for too long, and set the timer again if others are left."""
         self._close_expired()
@@ -555,6 +560,10 @@ class StreamPool:
             return await connection.exchange(message, method, progress)
 
         return await self._pool.run(exchange, progress)
+
+    def drop_idle(self) -> None:
+        """Use no idle connection again."""
+        self._pool.drop_idle()
 
     def is_current(self) -> bool:
         """Always return `False`.

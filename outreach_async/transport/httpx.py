@@ -181,6 +181,10 @@ class HttpxTransport:
         what = "no connection to" if progress.sent is False else "no response from"
         return build_transport_error(f"{what} {self._sender.base_url}: {describe_cause(error)}", progress), error
 
+    def drop_idle(self) -> None:
+        """Use no idle connection of the running event loop again. The client calls this when it has received a copy."""
+        self._sender.drop_idle()
+
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""
         self._closed = True

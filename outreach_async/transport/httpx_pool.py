@@ -49,6 +49,9 @@ class HttpxSender:
         self.base_url = ""
         self.secrets: tuple[str, ...] = ()
 
+    def drop_idle(self) -> None:
+        """Do nothing: httpx has no function that closes the idle connections of a client."""
+
     @property
     def library(self) -> ModuleType:
         """The module `httpx` or `httpx2`, imported on first use."""
@@ -232,6 +235,10 @@ class PoolSender(HttpxSender):
 
     def _join_url(self, target: str) -> Any:
         return self._root.copy_with(raw_path=f"{self._base.path}{require_origin_form(target)}".encode())
+
+    def drop_idle(self) -> None:
+        """Use no idle connection again."""
+        self._pool.get().drop_idle()
 
     async def aclose(self) -> None:
         """Cancel every exchange and close every connection."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
@@ -28,7 +27,7 @@ KEEPALIVE_EXPIRY: Final = 5.0
 
 _INSTANCES: Final[WeakSet[LoopLocal[Any]]] = WeakSet()
 _PARENT_VALUES: Final[list[object]] = []  # kept forever, because the garbage collection of a value may close its connections
-_CLOSING: Final[set[asyncio.Task[None]]] = set()
+_CLOSING: Final[set[Any]] = set()
 
 
 def get_running_loop() -> Any:
@@ -92,8 +91,8 @@ class LoopLocal(Generic[T]):
 
 
 def _has_ended(loop: Any) -> bool:
-    if isinstance(loop, asyncio.AbstractEventLoop):
-        return loop.is_closed()
+    if hasattr(loop, "is_closed"):  # a loop of asyncio, which this module does not import
+        return bool(loop.is_closed())
     try:
         loop.run_sync_soon(int)  # a token of trio tells in no other way; `int` stands for a function without effect
     except RuntimeError:
@@ -104,7 +103,7 @@ def _has_ended(loop: Any) -> bool:
 def _close_in(loop: Any, value: Any) -> None:
     """Close a value in its own event loop, which may run in another thread, without waiting for it."""
     with suppress(RuntimeError):  # the event loop has ended
-        if isinstance(loop, asyncio.AbstractEventLoop):
+        if hasattr(loop, "call_soon_threadsafe"):
             loop.call_soon_threadsafe(_start_closing, loop, value)
         else:
             import trio
@@ -112,7 +111,7 @@ def _close_in(loop: Any, value: Any) -> None:
             loop.run_sync_soon(trio.lowlevel.spawn_system_task, value.aclose)
 
 
-def _start_closing(loop: asyncio.AbstractEventLoop, value: Any) -> None:
+def _start_closing(loop: Any, value: Any) -> None:
     task = loop.create_task(value.aclose())
     _CLOSING.add(task)  # asyncio itself keeps only a weak reference
     task.add_done_callback(_CLOSING.discard)
@@ -221,6 +220,7 @@ class ConnectionPool:
         self._build = build
         self._clock = clock
         self._idle: deque[tuple[float, Any]] = deque()
+        self._worn: list[Any] = []
 
     async def run(self, exchange: Callable[[Any], Awaitable[Response]], progress: Progress) -> Response:
         """Run an exchange on a connection that no other exchange uses at the same time."""
@@ -243,7 +243,7 @@ class ConnectionPool:
 
     def _take_idle(self) -> tuple[Any | None, list[Any]]:
         """Remove and return the connection to use, if any, and the connections to close."""
-        worn = []
+        worn, self._worn = self._worn, []
         horizon = self._clock() - KEEPALIVE_EXPIRY
         while self._idle and self._idle[0][0] < horizon:
             worn.append(self._idle.popleft()[1])
@@ -256,11 +256,17 @@ class ConnectionPool:
             worn.append(connection)
         return None, worn
 
+    def drop_idle(self) -> None:
+        """Use no idle connection again. The next request closes them."""
+        self._worn += (connection for _, connection in self._idle)
+        self._idle.clear()
+
     async def aclose(self) -> None:
         """Cancel every exchange and close every connection."""
         await self._in_flight.aclose()  # first: a running exchange would return its connection to the pool
-        idle, self._idle = self._idle, deque()
-        await _close_all(connection for _, connection in idle)
+        self.drop_idle()
+        worn, self._worn = self._worn, []
+        await _close_all(worn)
 
 
 async def _close_all(connections: Iterable[Any]) -> None:

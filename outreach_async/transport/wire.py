@@ -111,6 +111,7 @@ class Transport(Protocol):
 
     - `max_in_flight: int` limits the client's concurrency.
     - `secrets: tuple[str, ...]` contains strings to mask in errors, such as a proxy password.
+    - `drop_idle()` closes idle connections. The client calls it when a response turns out to be a copy of an earlier one.
     - `base_url: str` is the URL that the transport prepends to every target. The client passes it to hooks, and
       records it in journals.
 

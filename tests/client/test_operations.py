@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.tables import check_rows
 from support.wire import build_model, exactly, unhurried, wire
 
-from outreach_async.contacts import CreatedContact, NewContact
+from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
 from outreach_async.models import Page
 from outreach_async.operations import (
@@ -374,10 +374,17 @@ def test_the_id_of_a_row_is_remembered_for_later_calls() -> None:
 
 
 def test_a_client_remembers_the_last_4096_ids() -> None:
-    ids = RecentIds()
-    assert all(ids.add(f"contact_{number}") for number in range(4097))
-    assert not ids.add("contact_1")
-    assert ids.add("contact_0")
+    copies: list[str] = []
+    ids = RecentIds(lambda: copies.append("copy"))
+
+    def is_copy(number: int) -> bool:
+        return ids.is_copy(CreateContactResponse(status=Outcome.ADDED, id=f"contact_{number}", details=None))
+
+    assert not any(map(is_copy, range(4097)))
+    assert copies == []
+    assert is_copy(1)
+    assert copies == ["copy"]
+    assert not is_copy(0)
 
 
 def test_an_id_with_the_key_leaves_the_stated_outcome_possible() -> None:

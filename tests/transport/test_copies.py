@@ -8,7 +8,7 @@ import anyio
 import pytest
 from support.copies import TIMINGS, CopyingService, Timing
 from support.listener import Listener, Peer
-from support.transports import ALL, Make, over
+from support.transports import ALL, MAKERS, OWN, Make, over
 
 from outreach_async import OutreachClient, Progress, Request, Response, RetryPolicy, Transport
 
@@ -46,7 +46,8 @@ async def test_a_copy_that_arrives_alone_is_not_certain(make: Make) -> None:
             found = [await client.contacts.create({"email": f"user{number}@company.example"}) for number in range(3)]
             other = client.with_options(owner_key="key_2")
             found.append(await other.contacts.create({"email": "user3@company.example"}))
-        assert len(listener.peers) == 1
+        # A transport made from a URL closes the connection of each copy, but cannot close those of a client or session.
+        assert len(listener.peers) == (3 if make in [MAKERS[name] for name in OWN] else 1)
     assert [(each.id, each.certain) for each in found] == [("contact_1", True), *[(None, False)] * 3]
 
 

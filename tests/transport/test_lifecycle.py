@@ -217,6 +217,18 @@ async def test_connections_idle_too_long_are_closed_at_the_next_request() -> Non
     assert harness.closed == [0, 1, 2]
 
 
+async def test_dropped_connections_are_closed_at_the_next_request_or_at_the_end() -> None:
+    harness = PoolHarness(3)
+    await harness.send_together(2)
+    harness.pool.drop_idle()
+    assert harness.closed == []
+    assert await harness.send() == 2
+    assert harness.closed == [0, 1]
+    harness.pool.drop_idle()
+    await harness.pool.aclose()
+    assert harness.closed == [0, 1, 2]
+
+
 async def test_a_connection_closed_by_the_peer_is_replaced() -> None:
     harness = PoolHarness(2)
     await harness.send()
