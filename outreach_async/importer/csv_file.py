@@ -177,7 +177,7 @@ class _LineTracker(Iterator[str]):
 def _take_sample(lines: Iterator[str]) -> list[str]:
     sample: list[str] = []
     for line in islice(lines, _SAMPLE_LINES):
-        sample.append(line[:_SAMPLE_CHARACTERS])
+        sample.append(line)
         if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
             break
     return sample

@@ -113,7 +113,7 @@ class ParquetFile(File):
 
     def _read_column(self, at: int) -> Iterator[str]:
         for batch in self._read_batches([self._names[at]]):
-            yield from _to_cells(batch.column(batch.schema.get_field_index(self._names[at])))  # "a" also reads a column "a.b"
+            yield from _to_cells(batch.column(0))
 
     def _read_batches(self, names: Sequence[str]) -> Iterator[Any]:
         """Yield batches of the columns with these names, in the order of the file.
@@ -137,8 +137,7 @@ class ParquetFile(File):
         for batch in self._read_batches(names):
             texts: list[Sequence[str]] = [("",) * len(batch)] * len(self._names)
             issues: defaultdict[int, list[CellIssue]] = defaultdict(list)
-            read = [column for field, column in zip(batch.schema, batch.columns, strict=True) if field.name in names]
-            for at, column in zip(places, read, strict=True):
+            for at, column in zip(places, batch.columns, strict=True):
                 texts[at] = _to_cells(column)
                 for row, issue in find_column_issues(at, column, texts[at]).items():
                     issues[row].append(issue)

@@ -100,6 +100,20 @@ def test_rows_and_rejects_come_from_the_file_that_was_opened(
     assert (ended.code, f"have outcomes: {count} added, {len(rejected(rejects))} rejected; import" in ended.err) == (3, True)
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("at", range(1, ROWS, 4))
+@pytest.mark.parametrize("journal", [True, False])
+@pytest.mark.parametrize("change", [*CHANGES, append, os.unlink])
+def test_whenever_a_file_changes_no_added_row_is_a_reject(
+    run: Callable[..., Ended], service: FakeService, tmp_path: Path, change: Callable[[str], Any], *, journal: bool, at: int
+) -> None:
+    options = ("--journal", str(tmp_path / "run.db")) if journal else ()
+    run(change, "--rejects", str(tmp_path / "rejects.csv"), "--concurrency", "8", *options, at=at)
+    if change is not rewrite_unnoticed:
+        assert {email[:5] for email in asked(service)} <= {"first"}
+    assert sorted(rejected(tmp_path / "rejects.csv")) == sorted({*asked(service)} - emails(service))
+
+
 def test_a_file_that_replaces_the_input_does_not_end_the_run(run: Callable[..., Ended], service: FakeService) -> None:
     ended = run(replace)
     assert len(asked(service)) == ROWS
@@ -138,10 +152,13 @@ def test_the_remedy_for_a_changed_file_loses_no_row_and_no_doubt(
     assert (code, len(emails(service)), value["outcomes"]["skipped"], value["uncertain"]) == (0, ROWS, len(added), len(added))
 
 
-def test_rejects_of_a_resumed_run_include_the_rows_that_failed_before(shell: Shell, service: FakeService, tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [append, lambda _path: None])
+def test_rejects_of_a_resumed_run_include_the_rows_that_failed_before(
+    shell: Shell, service: FakeService, tmp_path: Path, change: Callable[[str], Any]
+) -> None:
     path, rejects = save_contacts(tmp_path, people("first")), tmp_path / "rejects.csv"
     service.faults.script("create_contact", status(422), ok, status(429, retry_after=7200), ok, status(422))
-    with serve_in_thread(service) as url:
+    with serve_in_thread(Watched(service, 6, lambda: change(path))) as url:
         options = (*connection_options(url), "--map", "ignored=ignore", "--concurrency", "1", "--rejects", str(rejects))
         journal = ("--journal", str(tmp_path / "run.db"), "--resume")
         assert shell("import", path, *options, *journal).code == 75

@@ -131,6 +131,19 @@ def test_only_the_owner_can_read_a_new_rejects_file(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == mode
 
 
+def test_a_rejects_file_can_be_cleared(tmp_path: Path) -> None:
+    with RejectsFile(tmp_path / "rejects.csv", ["email"]) as file:
+        file.add(reject(2, ["bad"], rejected(InvalidRequest("email: bad"))))
+        file.clear()
+        assert file.rows == 0
+        file.add(reject(3, ["no"], rejected(InvalidRequest("email: no"))))
+    assert [list(cells) for _, cells, _ in open_file(tmp_path / "rejects.csv").records()] == [["no"]]
+    with RejectsFile(tmp_path / "rejects.csv", ["email"]) as file:
+        file.add(reject(2, ["bad"], rejected(InvalidRequest("email: bad"))))
+        file.clear()
+    assert (tmp_path / "rejects.csv").read_bytes() == b"email,_row,_code,_field,_message\r\n"
+
+
 def test_a_rejects_file_gets_its_name_even_if_the_import_fails(tmp_path: Path) -> None:
     path = tmp_path / "rejects.csv"
 
