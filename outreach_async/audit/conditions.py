@@ -303,7 +303,7 @@ def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
             return Sign(message, figures, severity)
     if limit > thresholds["warning"]:
         return Sign(f"its daily limit of {format_number(limit)} is above {format_number(thresholds['warning'])}", figures)
-    if limit > thresholds["young"] and case.younger(thresholds["days"]):
+    if case.younger(thresholds["days"]):
         return Sign(f"its daily limit is {format_number(limit)} at an age of {_format_age(case)}", figures)
     return None
 
