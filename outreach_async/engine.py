@@ -17,7 +17,7 @@ from outreach_async.call import Call, CallOptions, ClientThrottle, Throttle
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, drop_tracebacks
 from outreach_async.limiter import RateLimiter
 from outreach_async.logs import LOGGER, log_failure, log_response, log_retry
-from outreach_async.operations import AttemptInfo, Operation, RecentIds
+from outreach_async.operations import AttemptInfo, CopyDetector, Operation
 from outreach_async.responses import build_status_error, parse_retry_after, scrub_error
 from outreach_async.retry import (
     FailedAttempt,
@@ -70,7 +70,7 @@ class Engine:
     limiter: RateLimiter = attrs.field(init=False)
     throttle: Throttle = attrs.field(init=False)
     rate_poller: RatePoller | None = attrs.field(init=False)
-    recent_ids: RecentIds = attrs.field(init=False)
+    copy_detector: CopyDetector = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Lower `max_in_flight` to the transport's limit, and create the limiter and the throttle that all calls share."""
@@ -87,7 +87,7 @@ class Engine:
         self.throttle = ClientThrottle(self.limiter, self.policy)
         # After a copy, each later response on its connection would be taken for another request. No task has run since the
         # transport returned the copy, so the connection is still idle.
-        self.recent_ids = RecentIds(getattr(self.transport, "drop_idle", bool))
+        self.copy_detector = CopyDetector(getattr(self.transport, "drop_idle", bool))
 
     def clock(self) -> Callable[[], float]:
         """Prepare the rate limiter for the running event loop, and return the clock of this loop."""

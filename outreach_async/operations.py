@@ -179,7 +179,7 @@ _HISTORY_SIZE: Final = 4096
 """Number of contact ids that a client remembers. More responses than this rarely lie between a response and its late copy."""
 
 
-class RecentIds:
+class CopyDetector:
     """Remembers the contact ids of a client's last responses. A copy of a response, taken for another, repeats its id.
 
     Args:
@@ -221,7 +221,7 @@ class ContactRequests:
     _secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
     _may_contain_key: Callable[[str], bool] = attrs.field(repr=False)
     _may_contain_secret: Callable[[str], bool] = attrs.field(repr=False)
-    _recent_ids: RecentIds
+    _copy_detector: CopyDetector
 
     @classmethod
     def from_options(
@@ -233,11 +233,11 @@ class ContactRequests:
         duplicates: object,
         strict_validation: object,
         campaign: object,
-        recent_ids: RecentIds,
+        copy_detector: CopyDetector,
     ) -> ContactRequests:
         """Return a builder with these options, after checking and encoding them.
 
-        All builders of a client share `recent_ids`.
+        All builders of a client share `copy_detector`.
 
         Raises:
             InvalidRequest: An option has a value or type that the API documentation does not allow.
@@ -254,7 +254,7 @@ class ContactRequests:
             (key, *defaults.secrets),
             make_secret_detector(key),
             make_secret_detector(key, *defaults.secrets),
-            recent_ids,
+            copy_detector,
         )
 
     @property
@@ -287,7 +287,7 @@ class ContactRequests:
 
     def _parse_created(self, response: Response, info: AttemptInfo) -> CreatedContact:
         answer, info = self._parse_response(response, info)
-        if self._recent_ids.is_copy(answer):
+        if self._copy_detector.is_copy(answer):
             answer, info = self._distrust(answer, info)
         return CreatedContact(
             status=answer.status,
@@ -301,7 +301,7 @@ class ContactRequests:
 
     def _parse_row(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         answer, info = self._parse_response(response, info)
-        self._recent_ids.is_copy(answer)  # the run itself compares the ids of its rows
+        self._copy_detector.is_copy(answer)  # the run itself compares the ids of its rows
         return answer, info
 
     def _clean(self, text: str | None) -> str | None:

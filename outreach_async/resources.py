@@ -395,7 +395,7 @@ class Contacts(_Resource):
     def _build_requests(self, owner_key: object, workspace: str | None, **options: object) -> ContactRequests:
         key, space = default_to(owner_key, self._settings.owner_key), default_to(workspace, self._settings.workspace)
         defaults = self._settings.request_defaults
-        requests = ContactRequests.from_options(key, space, defaults, recent_ids=self._engine.recent_ids, **options)
+        requests = ContactRequests.from_options(key, space, defaults, copy_detector=self._engine.copy_detector, **options)
         if isinstance(base_url := getattr(self._engine.transport, "base_url", None), str):
             warn_of_plain_http(base_url)
         return requests

@@ -17,7 +17,7 @@ from benchmarks.results import Table
 from benchmarks.workload import BIG, OWNER_KEY, WORKSPACE, Pages, body_of
 from outreach_async.codec import decode_model, structure
 from outreach_async.models import Mailbox, Page
-from outreach_async.operations import ContactRequests, RecentIds, RequestDefaults
+from outreach_async.operations import ContactRequests, CopyDetector, RequestDefaults
 
 _SECONDS: Final = 0.4
 
@@ -59,7 +59,7 @@ def _encoders() -> dict[str, Callable[[], Any]]:
         duplicates="skip",
         strict_validation=False,
         campaign=None,
-        recent_ids=RecentIds(),
+        copy_detector=CopyDetector(),
     )
     ready, body = ours.contact(1), body_of(1)
     french = attrs.evolve(ready, first_name="Zoé", city="Orléans", personal_note="rencontrée à la foire")

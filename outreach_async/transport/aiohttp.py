@@ -177,8 +177,17 @@ class AiohttpTransport:
         return response
 
     def drop_idle(self) -> None:
-        """Use no idle connection of the running event loop again. The client calls this when it has received a copy."""
-        self._sender.get().drop_idle()
+        """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
+
+        Example:
+            ```python
+            transport = AiohttpTransport("https://api.example")
+            transport.drop_idle()
+            await transport.aclose()
+            ```
+        """
+        if (sender := self._sender.peek()) is not None:
+            sender.drop_idle()
 
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""

@@ -195,8 +195,17 @@ class HttptoolsTransport:
         raise build_transport_error(f"{what} {self._base}: {describe_cause(cause)}", progress) from cause
 
     def drop_idle(self) -> None:
-        """Use no idle connection of the running event loop again. The client calls this when it has received a copy."""
-        self._get_pool().drop_idle()
+        """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
+
+        Example:
+            ```python
+            transport = HttptoolsTransport("https://api.example")
+            transport.drop_idle()
+            await transport.aclose()
+            ```
+        """
+        if (pool := self._pool.peek()) is not None:
+            pool.drop_idle()
 
     async def aclose(self) -> None:
         """Close every connection and cancel every exchange in flight. You may call this more than once."""

@@ -182,7 +182,15 @@ class HttpxTransport:
         return build_transport_error(f"{what} {self._sender.base_url}: {describe_cause(error)}", progress), error
 
     def drop_idle(self) -> None:
-        """Use no idle connection of the running event loop again. The client calls this when it has received a copy."""
+        """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
+
+        Example:
+            ```python
+            transport = HttpxTransport("https://api.example")
+            transport.drop_idle()
+            await transport.aclose()
+            ```
+        """
         self._sender.drop_idle()
 
     async def aclose(self) -> None:

@@ -238,7 +238,8 @@ class PoolSender(HttpxSender):
 
     def drop_idle(self) -> None:
         """Use no idle connection again."""
-        self._pool.get().drop_idle()
+        if (pool := self._pool.peek()) is not None:
+            pool.drop_idle()
 
     async def aclose(self) -> None:
         """Cancel every exchange and close every connection."""

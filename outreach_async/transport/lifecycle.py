@@ -74,6 +74,10 @@ class LoopLocal(Generic[T]):
             value = self._values[loop] = self._make()
         return value
 
+    def peek(self) -> T | None:
+        """Return the value of the running event loop, if it exists."""
+        return self._values.get(self._get_loop())
+
     def release(self) -> T | None:
         """Remove all values. Return the value of the running event loop, if any. Other values are closed in their own loops."""
         values, self._values = self._values, {}

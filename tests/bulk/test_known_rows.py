@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outreach_async import NewContact
 from outreach_async.bulk.rows import ParsedRow, RecentEmails, RowParser, SpooledRow
-from outreach_async.operations import ContactRequests, RecentIds, RequestDefaults
+from outreach_async.operations import ContactRequests, CopyDetector, RequestDefaults
 
 REQUESTS = ContactRequests.from_options(
     "key_owner",
@@ -21,7 +21,7 @@ REQUESTS = ContactRequests.from_options(
     duplicates="skip",
     strict_validation=False,
     campaign=None,
-    recent_ids=RecentIds(),
+    copy_detector=CopyDetector(),
 )
 
 NAMES = st.sampled_from(

@@ -19,8 +19,8 @@ from outreach_async.models import Page
 from outreach_async.operations import (
     AttemptInfo,
     ContactRequests,
+    CopyDetector,
     Operation,
-    RecentIds,
     RequestDefaults,
     list_campaigns,
     list_fields,
@@ -62,7 +62,7 @@ READS: dict[str, tuple[Callable[[], Operation[Any]], str, str]] = {
 
 
 def creation(key: Any = "key_1", workspace: Any = "space_1", **options: Any) -> ContactRequests:
-    settings = {"duplicates": "skip", "strict_validation": True, "campaign": None, "recent_ids": RecentIds(), **options}
+    settings = {"duplicates": "skip", "strict_validation": True, "campaign": None, "copy_detector": CopyDetector(), **options}
     return ContactRequests.from_options(key, workspace, DIALECT, **settings)
 
 
@@ -350,10 +350,10 @@ def test_an_outcome_with_invisible_characters_is_unexpected(status: str) -> None
 
 @pytest.mark.parametrize("policy", ["skip", "overwrite"])
 def test_added_with_the_id_of_an_earlier_response_is_uncertain(policy: str) -> None:
-    recent_ids = RecentIds()
+    copy_detector = CopyDetector()
 
     def create_in(policy: str, **members: Any) -> CreatedContact:
-        operation = creation(duplicates=policy, recent_ids=recent_ids).build(NewContact("a@b.example"))
+        operation = creation(duplicates=policy, copy_detector=copy_detector).build(NewContact("a@b.example"))
         return operation.parse(answer(**members), FIRST)
 
     assert create_in(policy, status="overwriten", id="contact_1").certain
@@ -375,7 +375,7 @@ def test_the_id_of_a_row_is_remembered_for_later_calls() -> None:
 
 def test_a_client_remembers_the_last_4096_ids() -> None:
     copies: list[str] = []
-    ids = RecentIds(lambda: copies.append("copy"))
+    ids = CopyDetector(lambda: copies.append("copy"))
 
     def is_copy(number: int) -> bool:
         return ids.is_copy(CreateContactResponse(status=Outcome.ADDED, id=f"contact_{number}", details=None))

@@ -22,7 +22,7 @@ from outreach_async import operations as made
 from outreach_async.audit import Report, audit
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import dump_behaviour
-from outreach_async.operations import ContactRequests, Operation, RecentIds, RequestDefaults
+from outreach_async.operations import ContactRequests, CopyDetector, Operation, RequestDefaults
 
 KEY: Final = "key_4f9a8b7c6d5e"
 CONTACT: Final = NewContact("ann@company.example")
@@ -242,7 +242,7 @@ def every_operation() -> tuple[Operation[Any], ...]:
     """Return all operations as a client creates them."""
     dialect = attrs.evolve(RequestDefaults.from_headers({}), secrets=(KEY,))
     options = {"duplicates": "skip", "strict_validation": True, "campaign": None}
-    creation = ContactRequests.from_options(KEY, "space_1", dialect, recent_ids=RecentIds(), **options)
+    creation = ContactRequests.from_options(KEY, "space_1", dialect, copy_detector=CopyDetector(), **options)
     return (
         made.list_campaigns("space_1", 5, dialect, keep=False)(1),
         made.list_campaigns("space_1", 5, dialect, keep=True)(1),

@@ -340,6 +340,16 @@ async def test_connections_idle_too_long_are_closed_without_another_request() ->
 
 
 @on_asyncio
+async def test_dropped_connections_are_closed_at_once() -> None:
+    pool = StagedPool()
+    await pool.use(2)
+    pool.drop_idle()
+    assert pool.closed == [0, 1]
+    assert await pool.use() == [2]
+    pool.close()
+
+
+@on_asyncio
 async def test_a_connection_with_unexpected_bytes_is_closed_and_the_next_one_used() -> None:
     pool = StagedPool()
     await pool.use(3)
