@@ -299,9 +299,7 @@ def _check_outcome(creation: tuple[str, HttpExchange]) -> Iterator[str]:
 
 def _check_result(creation: tuple[str, HttpExchange]) -> Iterator[str]:
     outcome, exchange = creation
-    document = exchange.payload
-    if document is None or document.get("status") not in OUTCOMES:
-        return
+    document = exchange.payload or {}
     id_, details = document.get("id", KeyError), document.get("details", KeyError)
     if outcome == "skipped":
         if id_ is not None or not (isinstance(details, str) and details.strip()):

@@ -110,7 +110,7 @@ def test_a_finished_run_leaves_one_file(path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["run.db"]
 
 
-def test_reading_creates_no_file_and_changes_only_the_index_of_the_log_even_after_a_kill(tmp_path: Path) -> None:
+def test_reading_changes_only_the_index_of_the_log_even_after_a_kill(tmp_path: Path) -> None:
     killed, whole = tmp_path / "killed.db", tmp_path / "whole.db"
     make_killed_journal(killed, commits=7)
     with writing(whole) as writer:

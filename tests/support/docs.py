@@ -67,9 +67,9 @@ NOT_CALLED: Final = {
     "VirtualTimeLoop": {"time"},
     "CsvFile": {"of", "fingerprint", "count", "rows", "records"},
     "Transport": {"send", "aclose"},
-    "HttpxTransport": {"send", "aclose", "drop_idle"},
-    "AiohttpTransport": {"send", "aclose", "drop_idle"},
-    "HttptoolsTransport": {"send", "aclose", "drop_idle"},
+    "HttpxTransport": {"send", "aclose"},
+    "AiohttpTransport": {"send", "aclose"},
+    "HttptoolsTransport": {"send", "aclose"},
     "FakeTransport": {"send", "aclose"},
     "TracingTransport": {"send", "aclose"},
 }

@@ -15,6 +15,7 @@ import pytest
 from support.listener import Listener, serve
 from support.transports import MAKERS, OWN, POST
 
+from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport
 from outreach_async.transport.lifecycle import LoopLocal
 from outreach_async.transport.wire import Progress, Transport
 
@@ -105,6 +106,11 @@ class Value:
 
     async def aclose(self) -> None:
         self.closed_in = anyio.lowlevel.current_token().native_token
+
+
+@pytest.mark.parametrize("kind", [HttpxTransport, AiohttpTransport, HttptoolsTransport])
+def test_a_transport_without_connections_has_none_to_drop(kind: Any) -> None:
+    kind("http://127.0.0.1:9").drop_idle()
 
 
 def test_the_values_of_ended_loops_are_dropped_when_a_value_is_made() -> None:
