@@ -97,7 +97,7 @@ def view(path: Path) -> tuple[dict[str, Any], list[tuple[int]]]:
 
 
 @pytest.mark.thorough
-def test_any_part_of_a_commit_is_completed_by_the_log_and_without_it_found_or_harmless(tmp_path: Path) -> None:
+def test_any_part_of_a_commit_is_completed_by_the_log_found_or_harmless(tmp_path: Path) -> None:
     path, refused, harmless = tmp_path / "half.db", 0, 0
     log = Path(f"{path}-wal")
     for commit in commits(tmp_path / "run.db"):

@@ -109,7 +109,7 @@ class Value:
 
 
 @pytest.mark.parametrize("kind", [HttpxTransport, AiohttpTransport, HttptoolsTransport])
-def test_a_transport_without_connections_has_none_to_drop(kind: Any) -> None:
+async def test_a_transport_without_connections_has_none_to_drop(kind: Any) -> None:
     kind("http://127.0.0.1:9").drop_idle()
 
 
