@@ -165,8 +165,7 @@ class PageCursor(Generic[T]):
             raise error
         if not self._is_end(error):
             raise error if self.number else self._end_error or error  # if page 0 failed as well, the first error is the real one
-        if not self._looking_back:
-            self._end_error = error
+        self._end_error = error
         if self.total_found is None:
             self._first_total = 0
         self._advance(useful=False, repeated=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import product
 from operator import itemgetter
@@ -42,9 +43,11 @@ from outreach_async import (
     TransportError,
     UnexpectedResponse,
 )
+from outreach_async.codec import decode_model
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.fake.error_responses import RENDERERS
+from outreach_async.pagination import PageCursor
 from outreach_async.testing import pairwise
 from outreach_async.transport.wire import Transport
 
@@ -445,6 +448,21 @@ async def test_an_error_with_status_200_is_raised_if_the_page_is_not_past_the_en
     service.reading = Reading(first_page=min(page, 1))
     with pytest.raises(UnexpectedResponse, match="too many requests"):
         await items(campaigns(service, display=2, page=page))
+
+
+def test_an_error_with_status_200_is_raised_for_a_page_that_is_visited_again() -> None:
+    def page(total: int, *ids: str) -> Page[Campaign]:
+        data = [decode_model(Campaign, json.dumps(campaign(name)).encode()) for name in ids]
+        return Page(status="ok", headers=[], data=data, total_found=total, current_page=1, total_pages=total // 2)
+
+    past_end, throttled = UnexpectedResponse("no page 2"), UnexpectedResponse("too many requests")
+    past_end.states_error = throttled.states_error = True
+    cursor: PageCursor[Campaign] = PageCursor(1)
+    for result in (page(4, "camp_1", "camp_0"), past_end, page(6, "camp_5", "camp_4"), page(6, "camp_3", "camp_2")):
+        cursor.add(result)
+    assert cursor.number == 2
+    with pytest.raises(UnexpectedResponse, match="too many requests"):
+        cursor.add(throttled)
 
 
 async def test_an_error_with_status_200_for_page_0_is_raised_if_items_are_missing() -> None:
