@@ -35,8 +35,7 @@ Your own client
 ---------------
 Pass a configured `httpx.AsyncClient` that has its own `base_url`. Authentication, event hooks, mounts and the mocks of your
 tests work as usual. The transport takes ownership of the `httpx.AsyncClient` and closes it. An `httpx.AsyncClient` adds CPU
-time, and its pool can lose connections when requests are cancelled. A transport made from a URL has neither disadvantage: it
-uses its own pool instead of an `httpx.AsyncClient`.
+time, and its pool can lose connections when requests are cancelled. A transport made from a URL uses its own pool instead.
 
 ```python
 import anyio
@@ -63,10 +62,11 @@ again. The response before the extra bytes may itself be a copy of an earlier re
 
 Your own `httpx.AsyncClient` or aiohttp session can miss extra bytes. With `httpx.AsyncClient`, a response is not checked if an
 event hook or the authentication reads it, or if your own httpx transport wraps it. An aiohttp session may reuse an idle
-connection that has received extra bytes. The next request then fails likewise, or, without a body, may receive the extra bytes as
-its response. To prevent this, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
-`aiohttp.TCPConnector(force_close=True)`. No transport recognises a copy that arrives alone after the next request. A creation
-answered `added` with the id of an earlier response is never certain, and its connection is closed. Others pass unnoticed.
+connection that has received extra bytes. The next request then fails with the same error; without a body, it may instead receive
+the extra bytes as its response. To prevent this, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
+`aiohttp.TCPConnector(force_close=True)`.
+No transport can recognise a copy that arrives alone after the next request was sent. A creation that is answered `added` with
+the id of an earlier response is never certain, and its connection is closed. A copy without an id is not noticed.
 
 respx works without configuration, because a client uses httpx by default:
 
@@ -109,12 +109,11 @@ Writing middleware
 Middleware is a transport that wraps another. `send` receives a `Request` and a `Progress` and returns a `Response` with any
 status. If no complete response arrives, `send` raises `TransportError`.
 
-`progress.sent` determines `maybe_sent` of every error, even if a client timeout has cancelled the transport. Set `progress.sent`
-to `False` while it is certain that no byte was sent, and to `True` before the first byte is sent. The initial value, `None`,
-counts as maybe sent. The client removes the traceback frames of errors that `send` raises, because tracebacks can show secrets in
-local variables. If such an error is not an `OutreachError`, a note states where it was raised. Four attributes are optional:
-`max_in_flight` limits the client's concurrency, `secrets` are strings to mask in errors, `base_url` is the URL that hooks
-receive, and `drop_idle()` closes idle connections after a copy. A transport that wraps another should pass these attributes on.
+`progress.sent` determines `maybe_sent` of every error, even if a client timeout has cancelled the transport. Set
+`progress.sent` to `False` while it is certain that no byte was sent, and to `True` before the first byte is sent. The initial
+value, `None`, counts as maybe sent. The client removes the traceback frames of errors that `send` raises, because tracebacks can
+show secrets in local variables. If such an error is not an `OutreachError`, a note states where it was raised. A transport that
+wraps another passes on `max_in_flight`, `secrets`, `base_url` and `drop_idle`; see `Transport`.
 
 ```python
 import anyio
