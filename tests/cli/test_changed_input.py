@@ -167,7 +167,7 @@ def test_rejects_of_a_resumed_run_include_the_rows_that_failed_before(
     assert rejected(rejects) == ["first00@a.example", "first03@a.example"]
 
 
-def test_a_file_that_changed_before_a_run_is_resumed_leaves_the_rejects_as_they_are(
+def test_a_file_that_changed_before_a_resumed_run_leaves_the_rejects_alone(
     shell: Shell, service: FakeService, tmp_path: Path
 ) -> None:
     path, rejects = save_contacts(tmp_path, people("first")), tmp_path / "rejects.csv"
