@@ -8,13 +8,17 @@ or thread returns its result.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from outreach_async.fake.clock import parse_time
+
+if TYPE_CHECKING:
+    from trio.abc import Clock
 
 DEFAULT_START: Final = "2026-01-01T00:00:00Z"
 """The default start of virtual time, which is also the default start time of a fake."""
@@ -55,6 +59,21 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time since the event loop was created, in seconds."""
         return self._jump_selector.now
+
+
+def _create_trio_clock() -> Clock:
+    from trio.testing import MockClock
+
+    clock = MockClock(autojump_threshold=0)
+    to_sleep_time = clock.deadline_to_sleep_time
+
+    def jump_or_block(deadline: float) -> float:
+        # If no timer is set, block: only a signal or another thread can wake the event loop. Trio would poll for them.
+        clock.autojump_threshold = math.inf if deadline == math.inf else 0.0
+        return to_sleep_time(deadline)
+
+    clock.deadline_to_sleep_time = jump_or_block  # type: ignore[method-assign] # the class cannot be subclassed
+    return clock
 
 
 class VirtualTime:
@@ -126,9 +145,7 @@ class VirtualTime:
         """
         kept = {name: value for name, value in (others or {}).items() if name not in _REPLACED_OPTIONS}
         if backend == "trio":
-            import trio.testing
-
-            clock = trio.testing.MockClock(autojump_threshold=0)
+            clock = _create_trio_clock()
             self._attach(clock.current_time)
             return {**kept, "clock": clock}
         return {**kept, "loop_factory": self._create_asyncio_loop}

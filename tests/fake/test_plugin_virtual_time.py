@@ -11,7 +11,9 @@ from typing import Any
 
 import anyio
 import anyio.from_thread
+import anyio.to_thread
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -193,3 +195,19 @@ def test_while_a_loop_without_timers_waits_for_a_thread_time_stands_still() -> N
     assert looked < 10
     thread.join()
     loop.close()
+
+
+def test_a_trio_loop_without_timers_blocks_until_a_thread_wakes_it() -> None:
+    blocked = threading.Event()
+
+    class Watcher(trio.abc.Instrument):
+        def before_io_wait(self, timeout: float) -> None:
+            if timeout:
+                blocked.set()
+
+    async def wait_in_a_thread() -> bool:
+        return await anyio.to_thread.run_sync(blocked.wait, 10)
+
+    virtual = VirtualTime()
+    assert anyio.run(wait_in_a_thread, backend="trio", backend_options=virtual.options("trio", {"instruments": [Watcher()]}))
+    assert virtual.elapsed == 0
