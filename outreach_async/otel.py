@@ -38,8 +38,8 @@ from urllib.parse import urlsplit
 import attrs
 
 from outreach_async import hooks
-from outreach_async.transport.urls import parse_base_url
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.transport._urls import parse_base_url
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 try:
     from opentelemetry import context, metrics, trace

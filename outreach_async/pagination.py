@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 import anyio
 import attrs
 
+from outreach_async._service.retry import explain_status
+from outreach_async._service.validation import require_number
 from outreach_async.errors import OutreachError, StatusError, UnexpectedResponse
 from outreach_async.models import Number, Page, Undecodable
-from outreach_async.retry import explain_status
-from outreach_async.validation import require_number
 
 
 class HasId(Protocol):

@@ -153,21 +153,21 @@ if __name__ == "__main__":
 
 from __future__ import annotations
 
-from outreach_async.audit.campaign_conditions import CampaignCase, StepCase, WorkspaceFacts
-from outreach_async.audit.campaign_evaluation import check_campaign
-from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
+from outreach_async.audit._campaign_conditions import CampaignCase, StepCase, WorkspaceFacts
+from outreach_async.audit._campaign_evaluation import check_campaign
+from outreach_async.audit._campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
+from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts
+from outreach_async.audit._evaluation import check
+from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Sign
+from outreach_async.audit._meter import AuditProgress
+from outreach_async.audit._prometheus import write_prometheus
+from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report
+from outreach_async.audit._rules import CATALOGUE, RULES, DomainRule, MailboxRule, ServerRule
+from outreach_async.audit._run import AuditRun, Findings, audit, stream
+from outreach_async.audit._scoring import Score, Scores, mailbox_score
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals, StepComparison, Variant
-from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts
-from outreach_async.audit.evaluation import check
-from outreach_async.audit.findings import Finding, Group, Row, Rule, Severity, Sign
-from outreach_async.audit.meter import AuditProgress
 from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
-from outreach_async.audit.prometheus import write_prometheus
-from outreach_async.audit.report import Delta, Diff, HistoryPoint, Report
-from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, ServerRule
-from outreach_async.audit.run import AuditRun, Findings, audit, stream
-from outreach_async.audit.scoring import Score, Scores, mailbox_score
 
 __all__ = [
     "CATALOGUE",

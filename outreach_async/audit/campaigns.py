@@ -76,11 +76,11 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
-from outreach_async.audit.findings import Finding, Severity
-from outreach_async.audit.values import to_json_values
+from outreach_async._vocabulary import CampaignStatus
+from outreach_async.audit._findings import Finding, Severity
+from outreach_async.audit._values import to_json_values
 from outreach_async.audit.variants import Verdict
 from outreach_async.models import Number
-from outreach_async.vocabulary import CampaignStatus
 
 MAX_CAMPAIGN_ROWS: Final = 10_000
 """Maximum number of campaigns, and of compared steps, that a report lists individually. The worst come first."""

@@ -27,13 +27,14 @@ from typing import Any, Final, Self, TypeVar
 
 import attrs
 
-from outreach_async.audit import campaign_rules, rules
-from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
-from outreach_async.audit.conditions import Condition, quote
-from outreach_async.audit.findings import Rule, Severity, Thresholds
-from outreach_async.audit.rules import DomainRule, MailboxRule, ServerRule
+from outreach_async._service.validation import type_name
+from outreach_async.audit import _campaign_rules as campaign_rules
+from outreach_async.audit import _rules as rules
+from outreach_async.audit._campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
+from outreach_async.audit._conditions import Condition, quote
+from outreach_async.audit._findings import Rule, Severity, Thresholds
+from outreach_async.audit._rules import DomainRule, MailboxRule, ServerRule
 from outreach_async.errors import InvalidRequest
-from outreach_async.validation import type_name
 
 AnyRule = TypeVar("AnyRule", bound=Rule)
 

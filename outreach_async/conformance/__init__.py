@@ -62,19 +62,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-    from outreach_async.conformance.calibration import Calibration, calibrate
-    from outreach_async.conformance.interface_rules import Breach, check
-    from outreach_async.conformance.target import Patience, Site
+    from outreach_async.conformance._calibration import Calibration, calibrate
+    from outreach_async.conformance._interface_rules import Breach, check
+    from outreach_async.conformance._target import Patience, Site
 
 __all__ = ["Breach", "Calibration", "Patience", "Site", "calibrate", "check"]
 
 _MODULES = {
-    "Breach": "interface_rules",
-    "Calibration": "calibration",
-    "Patience": "target",
-    "Site": "target",
-    "calibrate": "calibration",
-    "check": "interface_rules",
+    "Breach": "_interface_rules",
+    "Calibration": "_calibration",
+    "Patience": "_target",
+    "Site": "_target",
+    "calibrate": "_calibration",
+    "check": "_interface_rules",
 }
 
 

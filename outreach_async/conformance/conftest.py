@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from outreach_async.conformance.calibration import SuiteOptions, SuiteResult, describe_run, run_suite
+from outreach_async.conformance._calibration import SuiteOptions, SuiteResult, describe_run, run_suite
 from outreach_async.errors import OutreachError
 
 _RESULT_KEY: pytest.StashKey[SuiteResult] = pytest.StashKey()

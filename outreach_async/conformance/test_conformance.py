@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outreach_async.conformance.calibration import SuiteResult
-from outreach_async.conformance.interface_rules import CREATION_RULES, RULES, find_breaches
-from outreach_async.conformance.item_rules import StatedRule
+from outreach_async.conformance._calibration import SuiteResult
+from outreach_async.conformance._interface_rules import CREATION_RULES, RULES, find_breaches
+from outreach_async.conformance._item_rules import StatedRule
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

@@ -88,8 +88,8 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.fake.arguments import check_known, convert
-from outreach_async.fake.error_responses import RENDERERS, ErrorRenderer, RendererName
+from outreach_async.fake._arguments import check_known, convert
+from outreach_async.fake._error_responses import RENDERERS, ErrorRenderer, RendererName
 
 
 def _to_frozenset(values: Iterable[str]) -> frozenset[str]:

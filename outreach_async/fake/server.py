@@ -21,11 +21,11 @@ import anyio.lowlevel
 import attrs
 import h11
 
-from outreach_async.fake.asgi import MAX_REQUEST_BYTES, BodyTooLarge, join_headers
-from outreach_async.fake.fault_plan import Exchange, Service
+from outreach_async.fake._asgi import MAX_REQUEST_BYTES, BodyTooLarge, join_headers
+from outreach_async.fake._fault_plan import Exchange, Service
+from outreach_async.fake._transport import ConnectionEnd, ServerStep, plan_server_steps
 from outreach_async.fake.faults import error_response
-from outreach_async.fake.transport import ConnectionEnd, ServerStep, plan_server_steps
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 MAX_HEAD_BYTES = 64 * 1024
 """Maximum size of a request's head (request line and header fields) in bytes; a longer head gets 431."""

@@ -27,11 +27,11 @@ from typing import Annotated, Any, Final, TypeVar
 import attrs
 import msgspec
 
-from outreach_async.fake.arguments import check_known, convert, require_count
-from outreach_async.fake.builder import Seeder
-from outreach_async.fake.clock import parse_time
-from outreach_async.fake.seeds import CampaignSeed, ContactSeed
-from outreach_async.fake.simulation.state import (
+from outreach_async.fake._arguments import check_known, convert, require_count
+from outreach_async.fake._builder import Seeder
+from outreach_async.fake._clock import parse_time
+from outreach_async.fake._seeds import CampaignSeed, ContactSeed
+from outreach_async.fake._simulation_state import (
     COUNT_NAMES,
     DAY_US,
     ENDED,
@@ -43,8 +43,8 @@ from outreach_async.fake.simulation.state import (
     PendingJoin,
     Simulation,
 )
-from outreach_async.fake.stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
-from outreach_async.fake.world import World
+from outreach_async.fake._stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
+from outreach_async.fake._world import World
 
 # The state of the simulation.
 

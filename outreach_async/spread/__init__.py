@@ -149,8 +149,8 @@ Turn on retries, because a part may run any number of times. Turn off speculativ
     report = merge_reports(parts.map(lambda part: import_part(part, folder, connection)).collect())
 """
 
-from outreach_async.spread.planning import ImportPlan, Part, plan
-from outreach_async.spread.task import Connection, FailedRow, PartReport, SpreadReport, failed_rows, import_part, merge_reports
+from outreach_async.spread._planning import ImportPlan, Part, plan
+from outreach_async.spread._task import Connection, FailedRow, PartReport, SpreadReport, failed_rows, import_part, merge_reports
 
 __all__ = [
     "Connection",

@@ -17,14 +17,14 @@ from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, OutreachClient
+from outreach_async._service.retry import RetryPolicy
 from outreach_async.audit import AuditPart, CampaignRule, Policy, Report, Severity, Sign, audit, audit_part, merge, stream
-from outreach_async.audit.campaign_reading import CampaignsRead
+from outreach_async.audit._campaign_reading import CampaignsRead
+from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit.campaigns import WorkspaceCampaigns
-from outreach_async.audit.evaluation import AuditState
 from outreach_async.audit.parts import build_part, merge_parts
 from outreach_async.models import Mailbox
-from outreach_async.retry import RetryPolicy
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 BOXES = [wire(box) for box in mailboxes(3)]
 

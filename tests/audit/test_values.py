@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.audit.values import (
+from outreach_async.audit._values import (
     format_at_least,
     format_at_most,
     format_number,

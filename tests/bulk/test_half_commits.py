@@ -13,9 +13,9 @@ import attrs
 import pytest
 from tools.journal_child import open_journal, outcome_of, window
 
-from outreach_async.bulk.journal.reader import DamagedJournalError, query_journal, require_intact
-from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.rows import PossiblySent
+from outreach_async.bulk._rows import PossiblySent
+from outreach_async.bulk.journal._reader import DamagedJournalError, query_journal, require_intact
+from outreach_async.bulk.journal._writer import FileWriter
 
 PAGE: Final = 4096
 

@@ -27,14 +27,14 @@ from support.time import jump, virtual_time
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
 from outreach_async import Journal, ObjectJournal, OutreachClient, RetryPolicy
+from outreach_async._engine.limiter import RateLimiter
+from outreach_async.bulk._recording import JournalledThrottle
 from outreach_async.bulk.journal import journal_at, journals_in
-from outreach_async.bulk.journal.objects import FolderObjects, ObjectLog, StoredObjects, encode_object, open_objects
-from outreach_async.bulk.recording import JournalledThrottle
+from outreach_async.bulk.journal._objects import FolderObjects, ObjectLog, StoredObjects, encode_object, open_objects
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.fake.fault_plan import Exchange
-from outreach_async.limiter import RateLimiter
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.fake._fault_plan import Exchange
+from outreach_async.transport._wire import Progress, Request, Response
 
 pytestmark = pytest.mark.covers
 

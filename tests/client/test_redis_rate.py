@@ -22,8 +22,8 @@ from support.redis import REDIS_SERVER, RedisServer, StubServer, answer_with, ne
 from support.time import MOVABLE, jump
 
 from outreach_async import InvalidRequest, OutreachClient, RateShare, RateUsage, RedisRate, TransportError
+from outreach_async._engine.shared_rate import LIFETIME, RateCoordinator
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.shared_rate import LIFETIME, RateCoordinator
 
 PASSWORD = "hunter2-secret"
 

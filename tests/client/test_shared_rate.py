@@ -14,7 +14,7 @@ from support.shared_rates import Shares, play, simulate_shares
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, RateShare, RateUsage, SharedRate
-from outreach_async.shared_rate import LIFETIME, RateCoordinator, water_level
+from outreach_async._engine.shared_rate import LIFETIME, RateCoordinator, water_level
 from outreach_async.testing import VirtualTime
 
 BUSY = 1000

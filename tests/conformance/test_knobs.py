@@ -30,7 +30,7 @@ from support.examples import scaled
 from support.fake_transports import LEVELS, Connect
 
 from outreach_async.conformance import Patience, calibrate
-from outreach_async.conformance.calibration import (
+from outreach_async.conformance._calibration import (
     MAX_CONTACTS,
     Calibration,
     Measurement,
@@ -38,11 +38,11 @@ from outreach_async.conformance.calibration import (
     measure_knobs,
     measure_service,
 )
-from outreach_async.conformance.interface_rules import RULES, find_breaches
-from outreach_async.conformance.write_probes import INVALID_VALUES
+from outreach_async.conformance._interface_rules import RULES, find_breaches
+from outreach_async.conformance._write_probes import INVALID_VALUES
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES
-from outreach_async.testing.orders import pairwise
+from outreach_async.testing._marker import pairwise
 
 SINGLE = list(single_readings())
 BY_ROWS = {"over_max", "campaign_max_display"}

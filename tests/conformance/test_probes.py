@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from support.calibration import KEY, READER, SPACE, WRITER, Altered, document_changed, measure, run_directly, service
 from support.examples import scaled
 
-from outreach_async.conformance import read_probes, write_probes
-from outreach_async.conformance.calibration import Calibration, measure_knobs
-from outreach_async.conformance.interface_rules import RULES, find_breaches
-from outreach_async.conformance.read_probes import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey, probe_first_page
-from outreach_async.conformance.target import (
+from outreach_async.conformance import _read_probes as read_probes
+from outreach_async.conformance import _write_probes as write_probes
+from outreach_async.conformance._calibration import Calibration, measure_knobs
+from outreach_async.conformance._interface_rules import RULES, find_breaches
+from outreach_async.conformance._read_probes import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey, probe_first_page
+from outreach_async.conformance._target import (
     Dialogue,
     InconclusiveError,
     KnobFinding,
@@ -34,7 +35,7 @@ from outreach_async.conformance.target import (
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import Behaviour
 from outreach_async.fake.behaviour import KNOB_NAMES
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 
 def answer(document: Any = None, status: int = 200, **headers: str) -> Response:

@@ -14,7 +14,7 @@ from support.calibration import KEY, READER, SPACE, WRITER, measure, service
 from support.time import virtual_time
 
 from outreach_async import conformance
-from outreach_async.conformance.calibration import (
+from outreach_async.conformance._calibration import (
     Calibration,
     KnobDrift,
     SuiteOptions,
@@ -23,7 +23,7 @@ from outreach_async.conformance.calibration import (
     measure_service,
     merge_earlier,
 )
-from outreach_async.conformance.target import (
+from outreach_async.conformance._target import (
     Dialogue,
     DialogueRunner,
     InconclusiveError,
@@ -35,7 +35,7 @@ from outreach_async.conformance.target import (
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import Behaviour, FakeTransport, HeaderAuth, RateLimit, faults
 from outreach_async.fake.behaviour import load_behaviour, load_knob_values
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 Answer = Callable[[], Response]
 

@@ -11,10 +11,10 @@ from support.calibration import KEY, MANY, READER, SPACE, WRITER, Altered, docum
 from support.fake_transports import LEVELS, Connect
 
 from outreach_async.conformance import Breach, check
-from outreach_async.conformance.calibration import measure_knobs
-from outreach_async.conformance.interface_rules import CREATION_RULES, RULES, find_breaches
-from outreach_async.conformance.read_probes import HttpExchange
-from outreach_async.transport.wire import Request, Response
+from outreach_async.conformance._calibration import measure_knobs
+from outreach_async.conformance._interface_rules import CREATION_RULES, RULES, find_breaches
+from outreach_async.conformance._read_probes import HttpExchange
+from outreach_async.transport._wire import Request, Response
 
 BY_ID = {rule.id: rule for rule in RULES}
 

@@ -14,13 +14,13 @@ from support.fake import page
 from support.transports import LOOPS
 from support.wrong import Answered, Changed, Wrong, WrongTransport, document, put, refused
 
-from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
+from outreach_async._cli.commands.serving import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.conformance import Site, check
-from outreach_async.conformance.interface_rules import RULES
-from outreach_async.conformance.read_probes import survey_workspace
-from outreach_async.conformance.shapes import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
+from outreach_async.conformance._interface_rules import RULES
+from outreach_async.conformance._read_probes import survey_workspace
+from outreach_async.conformance._shapes import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 DONE: Final = "camp_done"
 """The id of a finished campaign, the first in the list."""

@@ -22,7 +22,7 @@ from support.dask_cluster import (
 from support.spread import numbers_of
 
 from outreach_async import ObjectJournal
-from outreach_async.shared_rate import LIFETIME
+from outreach_async._engine.shared_rate import LIFETIME
 from outreach_async.spread import Connection, ImportPlan
 from outreach_async.spread.dask import create_many
 

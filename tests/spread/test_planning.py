@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from support.examples import scaled
 
-from outreach_async.bulk.rows import order_key
+from outreach_async.bulk._rows import order_key
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import open_file
 from outreach_async.models import WorkspaceField
 from outreach_async.spread import ImportPlan, Part, plan
-from outreach_async.spread.planning import KeyIndex
+from outreach_async.spread._planning import KeyIndex
 
 HEADERS = ["E-mail", "City", "Last Name"]
 EMAILS = st.sampled_from(

@@ -32,7 +32,7 @@ from outreach_async.spread import (
     merge_reports,
     plan,
 )
-from outreach_async.spread.task import run_part
+from outreach_async.spread._task import run_part
 
 CSV = "E-mail,City\nann@x.example,Lyon\n,Rome\nbo@x.example,Bern\nANN@x.example,Paris\n,Oslo\n"
 

@@ -13,14 +13,14 @@ import anyio
 import attrs
 from hypothesis import strategies as st
 
+from outreach_async._vocabulary import MailboxStatus, MailboxType
 from outreach_async.audit import Policy, Report
-from outreach_async.audit.evaluation import AuditState
-from outreach_async.audit.run import WorkspaceReadResult, build_report, finish_reading
-from outreach_async.audit.totals import MAX_KEPT
+from outreach_async.audit._evaluation import AuditState
+from outreach_async.audit._run import WorkspaceReadResult, build_report, finish_reading
+from outreach_async.audit._totals import MAX_KEPT
 from outreach_async.errors import StatusError
 from outreach_async.models import Mailbox, Undecodable
-from outreach_async.transport.wire import Progress, Request, Response
-from outreach_async.vocabulary import MailboxStatus, MailboxType
+from outreach_async.transport._wire import Progress, Request, Response
 
 HEALTHY: Final = Mailbox(
     id="mailbox_1",

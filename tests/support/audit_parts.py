@@ -16,10 +16,10 @@ from anyio.from_thread import start_blocking_portal
 from outreach_async import OutreachClient
 from outreach_async.audit import AuditPart, Report, audit, audit_part
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.fake.fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange
 from outreach_async.fake.faults import reset
 from outreach_async.fake.server import serve
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 SPACES: Final = tuple(f"space_{number}" for number in range(6))
 DISPLAY: Final = 5

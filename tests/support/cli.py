@@ -17,11 +17,11 @@ import attrs
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from outreach_async.cli.app import run
+from outreach_async._cli.app import run
 from outreach_async.fake import FakeService
-from outreach_async.fake.fault_plan import Exchange, Service
+from outreach_async.fake._fault_plan import Exchange, Service
 from outreach_async.fake.server import serve
-from outreach_async.transport.wire import Request
+from outreach_async.transport._wire import Request
 
 KEY = "key_s3cr3t"
 ENVIRONMENT = ("OUTREACH_BASE_URL", "OUTREACH_WORKSPACE", "OUTREACH_OWNER_KEY", "OUTREACH_LOG")

@@ -15,7 +15,7 @@ import pytest
 
 from outreach_async.errors import InvalidRequest, OutreachError, TransportError
 from outreach_async.fake.faults import Exchange
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 ODD_ID: Final = "camp_é ü/%2F?#"
 ODD_QUERY: Final = {"workspace": "a&b=ç+ /", "page": "", "~tilde": "%7E"}

@@ -7,7 +7,7 @@ from typing import Any
 
 from outreach_async.fake import FakeService
 from outreach_async.fake.control import ControlPlane
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 HOST = {"host": "127.0.0.1:80"}
 

@@ -31,9 +31,9 @@ from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient,
 from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.errors import JournalError
 from outreach_async.fake import FakeTransport, faults
-from outreach_async.fake.fault_plan import Exchange, Fault
+from outreach_async.fake._fault_plan import Exchange, Fault
 from outreach_async.testing import VirtualTime
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 INTERRUPTS: Final = frozenset({"Ctrl-C", "Ctrl-C twice"})
 MOST: Final = 500

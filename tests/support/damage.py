@@ -19,7 +19,7 @@ from outreach_async import ContactOutcome, Journal, Outcome, OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport, Snapshot
 from outreach_async.testing import VirtualTime
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 ROWS: Final = 90
 KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten")

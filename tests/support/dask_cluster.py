@@ -22,10 +22,10 @@ from support.outcome_oracle import find_wrong_labels
 from support.spread import KEY, ROW, SPACE, KillingService, numbers_of, served, write_people
 
 from outreach_async import ObjectJournal, Outcome
-from outreach_async.fake.fault_plan import Exchange
+from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async.fake._fault_plan import Exchange
 from outreach_async.spread import Connection, ImportPlan, Part, plan
-from outreach_async.transport.wire import Progress, Request, Response, Transport
-from outreach_async.vocabulary import DuplicatePolicy
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 WORKER_TTL: Final = "5s"
 """Time without a heartbeat after which a scheduler removes a worker. Dask uses at least ten heartbeats, which take 5 seconds."""

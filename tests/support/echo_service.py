@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from outreach_async.fake.faults import Exchange, Faults
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 CREATE = Request("POST", "/contacts", {"content-type": "application/json"}, b'{"owner_key": "key_secret"}')
 LIST = Request("GET", "/campaigns?workspace=space_1&page=1&display=5")

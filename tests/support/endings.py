@@ -12,9 +12,9 @@ from support.crashes import Simulation, memory
 from support.processes import WAYS, Ending
 from support.scenarios import Scenario, seeded
 
+from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import JournalWriter
-from outreach_async.bulk.rows import Repeats
-from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 LOOPS: Final = ("asyncio", "trio")
 

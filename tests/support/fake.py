@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import attrs
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 SPACE = "space_1"
 OTHER = "space_2"

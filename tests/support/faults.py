@@ -34,7 +34,7 @@ from support.listener import (
 )
 from support.transports import EVERY_LOOP, OWN, Make
 
-from outreach_async.transport.wire import Progress, Request, Transport
+from outreach_async.transport._wire import Progress, Request, Transport
 
 CHUNKED: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 ENCODED: Final = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\n"

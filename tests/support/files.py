@@ -14,9 +14,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File, Row, map_columns, open_file
-from outreach_async.importer.source import ByteSource, StreamCopy
-from outreach_async.importer.workbook import ReaderResult, WorkbookFile
-from outreach_async.importer.workbook_reader import read_workbook, run_reporting_errors
+from outreach_async.importer._source import ByteSource, StreamCopy
+from outreach_async.importer._workbook import ReaderResult, WorkbookFile
+from outreach_async.importer._workbook_reader import read_workbook, run_reporting_errors
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

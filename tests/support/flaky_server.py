@@ -13,7 +13,7 @@ from support.faults import ADDED, SKIPPED
 from support.listener import Listener, Peer
 
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.transport.wire import Progress, Request
+from outreach_async.transport._wire import Progress, Request
 
 PAGES: Final = 3
 _ID: Final = re.compile(rb"id-\d+(?:-\d+)?(?=[^\d-])")

@@ -27,12 +27,20 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async.bulk.breaker import MAX_PAUSE
-from outreach_async.bulk.throttle import RunThrottle
+from outreach_async._engine.breaker import MAX_PAUSE
+from outreach_async._engine.limiter import RateLimiter
+from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async._service.responses import parse_retry_after
+from outreach_async._service.retry import (
+    FailedAttempt,
+    FailureKind,
+    Idempotency,
+    RetryDecision,
+    backoff_delay,
+    classify,
+    retry_cost,
+)
 from outreach_async.errors import BulkStopped
-from outreach_async.limiter import RateLimiter
-from outreach_async.responses import parse_retry_after
-from outreach_async.retry import FailedAttempt, FailureKind, Idempotency, RetryDecision, backoff_delay, classify, retry_cost
 from outreach_async.testing import VirtualTime
 
 Trouble = Literal["refused", "503", "hanging", "429"]

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from tools.journal_child import open_journal, steps
 
 from outreach_async import NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
-from outreach_async import operations as made
+from outreach_async._service import operations as made
+from outreach_async._service.operations import ContactRequests, CopyDetector, Operation, RequestDefaults
 from outreach_async.audit import Report, audit
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import dump_behaviour
-from outreach_async.operations import ContactRequests, CopyDetector, Operation, RequestDefaults
 
 KEY: Final = "key_4f9a8b7c6d5e"
 CONTACT: Final = NewContact("ann@company.example")

@@ -16,10 +16,10 @@ import attrs
 from hypothesis import strategies as st
 from tools.journal_child import ROWS, WINDOW, open_journal, outcome_of, steps
 
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
-from outreach_async.vocabulary import Outcome
 
 ENDINGS = ("", "-wal", "-shm")
 

@@ -12,14 +12,14 @@ from typing import Any, ClassVar, Final
 import attrs
 from support.kill_points import IN_FLIGHT, KILL, Point
 
+from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._rows import NO_ROWS, PossiblySent
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter, ObjectJournal
-from outreach_async.bulk.journal.identity import Earlier, MarkedWindow
-from outreach_async.bulk.journal.object_journal import ObjectWriter
-from outreach_async.bulk.journal.objects import Objects
-from outreach_async.bulk.journal.writer import DatabaseWriter, FileWriter
-from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.rows import NO_ROWS, PossiblySent
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.bulk.journal._identity import Earlier, MarkedWindow
+from outreach_async.bulk.journal._object_journal import ObjectWriter
+from outreach_async.bulk.journal._objects import Objects
+from outreach_async.bulk.journal._writer import DatabaseWriter, FileWriter
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 _LINGER: Final = 0.05
 """The `linger` of object journals, in seconds. With the default of 1, most runs would end before their first record."""

@@ -17,10 +17,10 @@ import attrs
 from support.kill_points import Point
 from tools.kill_importer import Job, Run, format_outcome
 
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import journal_at
-from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest
-from outreach_async.vocabulary import Outcome
 
 NOTHING = frozenset({Outcome.NOT_APPLIED, Outcome.REJECTED})
 """True outcomes of a row for which the service did nothing."""

@@ -34,19 +34,19 @@ from support.outcome_oracle import (
     when_applied,
 )
 
-from outreach_async.bulk.journal.writer import merge
-from outreach_async.bulk.outcomes import ContactOutcome, affects_every_row, answered_outcome, failed_outcome, unfinished_outcome
-from outreach_async.bulk.pipeline import _Worker
-from outreach_async.bulk.rows import NO_ROWS, CreateResult, ParsedRow, PossiblySent
-from outreach_async.bulk.throttle import RunThrottle
-from outreach_async.call import Call, CallOptions
-from outreach_async.contacts import CreateContactResponse
+from outreach_async._engine.call import Call, CallOptions
+from outreach_async._engine.limiter import RateLimiter
+from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._service.operations import AttemptInfo, Operation
+from outreach_async._service.retry import Idempotency, RetryPolicy, classify, is_retryable
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES, DUPLICATE_POLICIES, Outcome
+from outreach_async.bulk._outcomes import ContactOutcome, affects_every_row, answered_outcome, failed_outcome, unfinished_outcome
+from outreach_async.bulk._pipeline import _Worker
+from outreach_async.bulk._rows import NO_ROWS, CreateResult, ParsedRow, PossiblySent
+from outreach_async.bulk.journal._writer import merge
 from outreach_async.errors import BulkSuspended, OutreachError
-from outreach_async.limiter import RateLimiter
-from outreach_async.operations import AttemptInfo, Operation
-from outreach_async.retry import Idempotency, RetryPolicy, classify, is_retryable
-from outreach_async.transport.wire import Request, Response
-from outreach_async.vocabulary import DUPLICATE_OUTCOMES, DUPLICATE_POLICIES, Outcome
+from outreach_async.transport._wire import Request, Response
 
 
 def _unread(_response: Response, _trail: AttemptInfo) -> CreateResult:

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.errors import OutreachError, RateLimited, StatusError, TransportError, UnexpectedResponse
-from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
 
 Act = Literal["never", "now", "later"]
 """When the service carries out an attempt. `later` means once an intermediary such as a proxy releases it, or never."""

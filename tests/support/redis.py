@@ -14,7 +14,7 @@ import attrs
 import pytest
 from support.listener import PATIENCE, Behaviour, Peer
 
-from outreach_async.shared_rate import RateCoordinator, RateUsage
+from outreach_async._engine.shared_rate import RateCoordinator, RateUsage
 
 REDIS_SERVER: Final = which("redis-server")
 needs_redis: Final = pytest.mark.skipif(REDIS_SERVER is None, reason="needs a redis-server: apt-get install redis-server")

@@ -11,12 +11,12 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import Outcome
-from outreach_async.bulk.outcomes import Order
-from outreach_async.bulk.rows import WHOLE_INPUT, Repeats
+from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async.bulk._outcomes import Order
+from outreach_async.bulk._rows import WHOLE_INPUT, Repeats
 from outreach_async.fake import FakeService, faults
-from outreach_async.fake.fault_plan import Fault
-from outreach_async.transport.wire import Request, Response
-from outreach_async.vocabulary import DuplicatePolicy
+from outreach_async.fake._fault_plan import Fault
+from outreach_async.transport._wire import Request, Response
 
 SPACE: Final = "space_1"
 KEY: Final = "key_of_the_owner"

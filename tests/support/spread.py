@@ -17,15 +17,15 @@ from typing import Any, Final
 from anyio.from_thread import start_blocking_portal
 
 from outreach_async import OutreachClient, Rate
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES
 from outreach_async.bulk.journal import Journal
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
-from outreach_async.fake.fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange
 from outreach_async.fake.faults import reset
 from outreach_async.fake.server import serve
 from outreach_async.spread import Connection, Part, PartReport, import_part
-from outreach_async.transport.wire import Request, Response
-from outreach_async.vocabulary import DUPLICATE_OUTCOMES
+from outreach_async.transport._wire import Request, Response
 
 SPACE: Final = "space_spread"
 KEY: Final = "key_spread_do_not_show"

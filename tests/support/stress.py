@@ -19,7 +19,7 @@ from support.transports import Make
 
 from outreach_async import ContactOutcome, NewContact, Outcome, OutreachClient, OutreachError, RetryPolicy
 from outreach_async.errors import TransportError
-from outreach_async.transport.wire import Progress, Request, Transport
+from outreach_async.transport._wire import Progress, Request, Transport
 
 POOL: Final = 4
 WORKERS: Final = 8

@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.fake import FakeTransport
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 KINDS: Final = {
     "campaigns": "/campaigns?",

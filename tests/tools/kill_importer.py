@@ -30,10 +30,10 @@ from support.kill_doomed import Doom, DoomedJournal, DoomedObjectJournal, Doomed
 from support.kill_points import INDEX, PROCESS, RESUMABLE, Point
 
 from outreach_async import OutreachClient, RetryPolicy
+from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.bulk import ContactOutcome, Order, Repeats
 from outreach_async.bulk.journal import Journal, ObjectJournal
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.vocabulary import DuplicatePolicy
+from outreach_async.transport._httpx import HttpxTransport
 
 PATIENCE: Final = 60.0
 """Seconds after which a process counts as hung."""
@@ -42,7 +42,7 @@ Source = Literal["list", "stream", "spool"]
 
 JournalKind = Literal["file", "folder", "s3"]
 
-_EARLY: Final = ("httpx", "obstore.store", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk.bulk_run")
+_EARLY: Final = ("httpx", "obstore.store", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk._bulk_run")
 """Modules that a run imports only when it needs them. They are imported before the fork, so that no process has to."""
 
 _UNREADABLE, _REFUSED, _REPEATED = 0.02, 0.02, 0.02

@@ -33,9 +33,9 @@ from support.kills import Figures, Importers, Left, Service, Story, find_leaks, 
 from support.s3 import environment, serve_s3
 from tools.kill_importer import Job, JournalKind, Run, Source
 
+from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.bulk.journal import journal_at
 from outreach_async.errors import JournalError
-from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 _WORKERS: Final = 2
 _EACH: Final = 7

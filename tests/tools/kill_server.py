@@ -21,10 +21,10 @@ import anyio
 from support.kill_points import INDEX, KILL, PROCESS, Point
 
 from outreach_async.fake import FakeService
-from outreach_async.fake.fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange
 from outreach_async.fake.faults import Faults, commit_then, latency, reset, status
 from outreach_async.fake.server import serve_forever
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 RUNS: Final = "/runs/"
 

@@ -29,8 +29,8 @@ from support.crashes import kill_everywhere, memory, simulation
 from support.endings import draw_scenario
 from support.scenarios import Scenario, seeded
 
-from outreach_async.bulk.rows import Repeats
-from outreach_async.vocabulary import DUPLICATE_POLICIES
+from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async.bulk._rows import Repeats
 
 HEADING: Final = (
     f"{'seed':>4} {'duplicates':22} {'repeats':9} {'loop':8}{'points':>7}{'runs':>6}{'processes':>11}{'seconds':>9}  violations"

@@ -19,7 +19,7 @@ from support.time import MOVABLE, jump
 from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, fail, over, pairs, runs_on
 
 from outreach_async import NewContact, Outcome, OutreachClient, RetryPolicy, TransportError
-from outreach_async.transport.wire import Progress, Response
+from outreach_async.transport._wire import Progress, Response
 
 TIMEOUT: Final = 30.0
 """Timeout of an attempt in seconds: enough on any machine. Tests of faults that only a timeout ends advance the clock."""

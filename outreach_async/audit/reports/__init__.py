@@ -35,15 +35,15 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from outreach_async.audit.findings import Finding
-from outreach_async.audit.prometheus import render_prometheus
-from outreach_async.audit.report import Report
+from outreach_async._files.spreadsheets import escape_formula
+from outreach_async.audit._findings import Finding
+from outreach_async.audit._prometheus import render_prometheus
+from outreach_async.audit._report import Report
+from outreach_async.audit._rules import rule_title
+from outreach_async.audit.reports._html_page import render_brief_html, render_html
+from outreach_async.audit.reports._text import render_brief_markdown, render_brief_text, render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief
-from outreach_async.audit.reports.html_page import render_brief_html, render_html
-from outreach_async.audit.reports.text import render_brief_markdown, render_brief_text, render_markdown, render_text
-from outreach_async.audit.rules import rule_title
 from outreach_async.errors import InvalidRequest
-from outreach_async.spreadsheets import escape_formula
 
 
 def render_csv(report: Report) -> str:
