@@ -47,11 +47,7 @@ def build_parts(
     retry: RetryPolicy | None,
     hooks: Iterable[Hook],
 ) -> tuple[Engine, Settings]:
-    """Return the engine and the settings of a new client. The arguments are those of `OutreachClient`.
-
-    Raises:
-        InvalidRequest: An argument is invalid.
-    """
+    """Return the engine and the settings of a new client. The arguments are those of `OutreachClient`."""
     configure_logging()
     key = hide(default_to(owner_key, os.environ.get("OUTREACH_OWNER_KEY")))
     fields = require_headers(headers or {})
@@ -79,11 +75,7 @@ def replace_settings(
     timeout: Seconds,
     deadline: Seconds,
 ) -> Settings:
-    """Return a copy of the settings with some options replaced. The options are those of `OutreachClient.with_options`.
-
-    Raises:
-        InvalidRequest: An option is invalid.
-    """
+    """Return a copy of the settings with some options replaced. The options are those of `OutreachClient.with_options`."""
     options = settings.call_options(timeout, deadline)
     fields = {**settings.headers, **require_headers(headers or {})}
     key = default_to(hide(owner_key), settings.owner_key)
@@ -93,10 +85,8 @@ def replace_settings(
 
 
 def _build_request_defaults(headers: Mapping[str, str], owner_key: object, transport: Transport) -> RequestDefaults:
-    """Return the defaults of the client's requests.
-
-    The owner key is one of the secrets to mask in errors: `request()` may send the key, and a response may repeat it.
-    """
+    """Return the defaults of the client's requests."""
+    # The owner key is one of the secrets to mask in errors: `request()` may send the key, and a response may repeat it.
     defaults = RequestDefaults.from_headers(headers)
     secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
     if isinstance(owner_key, Secret) and OWNER_KEY.fullmatch(owner_key.reveal()):  # another string could be a common word
@@ -105,10 +95,7 @@ def _build_request_defaults(headers: Mapping[str, str], owner_key: object, trans
 
 
 def _is_transport(transport: object) -> bool:
-    """Return whether an object is a transport.
-
-    A check of the methods is not enough: a transport class, and a client of httpx or httpx2, have methods of the same names.
-    """
+    # A check of the methods is not enough: a transport class, and a client of httpx or httpx2, have methods of the same names.
     homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
     return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}
 

@@ -33,13 +33,8 @@ class ClientLoop:
         self.portal: BlockingPortal | None = None
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Run an async function and return its result.
-
-        An exception in the calling thread, such as KeyboardInterrupt, cancels the function.
-
-        Raises:
-            InvalidRequest: The client is not open.
-        """
+        """Run an async function and return its result."""
+        # An exception in the calling thread, such as KeyboardInterrupt, cancels the function.
         future = self.require_portal().start_task_soon(function, *arguments)
         try:
             return future.result()
@@ -54,11 +49,7 @@ class ClientLoop:
         self.portal = None
 
     def require_portal(self) -> BlockingPortal:
-        """Return the blocking portal of the event loop.
-
-        Raises:
-            InvalidRequest: The client is not open.
-        """
+        """Return the blocking portal of the event loop."""
         if self.portal is None:
             raise InvalidRequest(
                 "client: expected an open client, got a closed one; use it inside `with SyncClient() as client:`"
@@ -85,11 +76,7 @@ class SyncRun:
         self.findings = rows.findings
 
     def __enter__(self) -> SyncOutcomes:
-        """Start the run, and return its outcomes.
-
-        Raises:
-            OutreachError: The run could not start; see `BulkRun.__aenter__`.
-        """
+        """Start the run, and return its outcomes."""
         self._manager = self._loop.require_portal().wrap_async_context_manager(self._run)
         return SyncOutcomes(self._manager.__enter__(), self._rows, self._loop)
 
@@ -133,11 +120,6 @@ class SyncOutcomes(Iterator[ContactOutcome]):
         self._failure: Exception | None = None
 
     def __next__(self) -> ContactOutcome:
-        """Return the next outcome.
-
-        Raises:
-            OutreachError: The run ended early.
-        """
         while not self._batch:
             failure, self._failure = self._failure, None
             if failure is not None:
@@ -200,13 +182,7 @@ class SyncOutcomes(Iterator[ContactOutcome]):
 
 @attrs.define
 class _RowBatch:
-    """A batch of rows that were read in the caller's thread.
-
-    Attributes:
-        rows: The rows.
-        is_last: Whether this is the last batch.
-        failure: The exception that the input raised after these rows; `None` if it raised none.
-    """
+    """A batch of rows that were read in the caller's thread."""
 
     rows: list[Any] = attrs.field(factory=list)
     is_last: bool = False
@@ -214,20 +190,7 @@ class _RowBatch:
 
 
 class CallerRows(AsyncIterator[Any]):
-    """Rows that are read in the caller's thread, in batches, and iterated over in the event loop.
-
-    Args:
-        rows: The input.
-        numbers: What happens to values of a data frame that are not strings.
-        clock: Function that returns the time in seconds, to measure how long reading a batch takes.
-
-    Attributes:
-        total: Number of rows; `None` if the input has no length.
-        findings: The columns of a data frame whose values are sent as text although they are not strings.
-
-    Raises:
-        InvalidRequest: The input is not an iterable of rows.
-    """
+    """Rows that are read in the caller's thread, in batches, and iterated over in the event loop."""
 
     def __init__(
         self, rows: Iterable[Any] | ArrowStream, numbers: Numbers = "format", clock: Callable[[], float] = monotonic

@@ -195,11 +195,7 @@ class OutreachClient:
             await self._engine.transport.aclose()
 
     async def __aenter__(self) -> Self:
-        """Open the client. If the client has a shared rate, start to renew the client's share of this rate.
-
-        Raises:
-            InvalidRequest: The client has a shared rate, and is already open.
-        """
+        """Open the client. If the client has a shared rate, start to renew the client's share of this rate."""
         if self._owns_transport and self._engine.rate_poller is not None:
             await self._engine.rate_poller.start()
             self._engine.clock()  # a new event loop resets the limiter, which must not happen after the first share

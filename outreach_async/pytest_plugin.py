@@ -121,12 +121,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
-    """Make the event loop of a test use the virtual clock of the fixture `outreach_virtual_time`.
-
-    anyio's plugin reads the event loop and its options from the fixture `anyio_backend`. A test suite may override this fixture.
-    This function overrides it for one test. The new fixture takes the event loop from the suite's fixture, or from the test's
-    `parametrize` mark. It adds the options that install the virtual clock.
-    """
+    """Make the event loop of a test use the virtual clock of the fixture `outreach_virtual_time`."""
     definition = metafunc.definition
     fixtures: Sequence[Any] = metafunc._arg2fixturedefs.get(_BACKEND, ())  # noqa: SLF001 - pytest has no public function for this
     if not fixtures:

@@ -60,10 +60,8 @@ Item = TypeVar("Item", bound=HasId)
 
 
 def _hide_key(owner_key: str | None) -> Any:
-    """Wrap an owner key in a `Secret`, so that no tool prints it.
-
-    The traceback of a KeyboardInterrupt contains frames of this module, and some tools print the local variables of frames.
-    """
+    """Wrap an owner key in a `Secret`, so that no tool prints it."""
+    # The traceback of a KeyboardInterrupt contains frames of this module, and some tools print the local variables of frames.
     return hide(owner_key)
 
 

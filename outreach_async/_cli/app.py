@@ -39,11 +39,7 @@ class SuggestingGroup(click.Group):
     """A group of commands that suggests similar names for an unknown command."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name of a sub-command, the sub-command itself, and the arguments after its name.
-
-        Raises:
-            click.UsageError: No command has this name.
-        """
+        """Return the name of a sub-command, the sub-command itself, and the arguments after its name."""
         # During shell completion, the words of the line may be incomplete.
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             names = self.list_commands(ctx)
@@ -113,12 +109,7 @@ def completion(context: click.Context, shell: str) -> int:
 
 
 def create_completer(words: Callable[[], Iterable[str] | Mapping[str, str]], *, or_file: bool = False) -> Completer:
-    """Return a function to pass as `shell_complete` of a click option. The function completes words in the shell.
-
-    Args:
-        words: Function that returns the words to offer, or a mapping of each word to its help text.
-        or_file: Whether to complete file names if no word matches.
-    """
+    """Return a function to pass as `shell_complete` of a click option. The function completes words in the shell."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del context, parameter

@@ -19,27 +19,12 @@ MAX_IN_FLIGHT: Final = 64
 
 
 def open_client(options: Options, *, workspace: str | None = None, max_in_flight: int = MAX_IN_FLIGHT) -> OutreachClient:
-    """Create a client from the options of the command line. No request is sent.
-
-    Args:
-        options: The options of the command line.
-        workspace: Id of the workspace; by default, the workspace in `options` or, for the embedded service, its first workspace.
-        max_in_flight: Maximum number of concurrent requests.
-
-    Raises:
-        click.UsageError: No base URL is given, or the timeout is not greater than 0.
-        InvalidRequest: An option has an invalid value, or the backend in `options` is not installed.
-    """
+    """Create a client from the options of the command line. No request is sent."""
     return OutreachClient(**_client_arguments(options, workspace, max_in_flight))
 
 
 def open_sync_client(options: Options) -> SyncClient:
-    """Create a synchronous client from the options of the command line. No request is sent.
-
-    Raises:
-        click.UsageError: No base URL is given, or the timeout is not greater than 0.
-        InvalidRequest: An option has an invalid value, or the backend in `options` is not installed.
-    """
+    """Create a synchronous client from the options of the command line. No request is sent."""
     from outreach_async.sync import SyncClient  # imported on demand: few commands need it
 
     return SyncClient(**_client_arguments(options, None, MAX_IN_FLIGHT))
@@ -61,12 +46,7 @@ def _client_arguments(options: Options, workspace: str | None, max_in_flight: in
 
 
 def require_credentials(options: Options) -> None:
-    """Check that a base URL, an owner key and exactly one workspace are given. For the embedded service, the base URL suffices.
-
-    Raises:
-        click.UsageError: The base URL is missing, or several workspaces are given.
-        InvalidRequest: The owner key or the workspace is missing or malformed.
-    """
+    """Check that a base URL, an owner key and one workspace are given. For the embedded service, the base URL suffices."""
     if options.base_url != FAKE:
         _require_base_url(options)
         require_id("--owner-key", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
@@ -74,11 +54,7 @@ def require_credentials(options: Options) -> None:
 
 
 def workspaces_of(options: Options) -> list[str]:
-    """Return the ids of the workspaces to work in. For the embedded service, the default is every workspace of that service.
-
-    Raises:
-        click.UsageError: No workspace is given, and the service is not the embedded service.
-    """
+    """Return the ids of the workspaces to work in. For the embedded service, the default is every workspace of that service."""
     workspaces = options.workspaces or _embedded_workspaces(options)
     if not workspaces:
         raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")

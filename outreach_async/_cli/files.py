@@ -103,16 +103,7 @@ rejects_option: Final = click.option(
 
 @attrs.frozen
 class FileUse:
-    """A file that the command line names, and whether the command reads or writes it.
-
-    Attributes:
-        flag: The option or argument that names the file.
-        path: The path as given.
-        keys: Keys that identify the file, or the several files of a journal.
-        written: Whether the command writes the file.
-        has_format: Function that returns whether an existing file has the format to be written; `None` if the
-            command does not replace the file.
-    """
+    """A file that the command line names, and whether the command reads or writes it."""
 
     flag: str
     path: Path
@@ -142,17 +133,7 @@ class FileUse:
 
 
 def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
-    """Check every file of a command before any of them is written.
-
-    Args:
-        uses: The files of the command, with their uses.
-        force: Whether an output may replace a file that does not look like an output of the same option.
-
-    Raises:
-        click.UsageError: The folder of an output does not exist, `find_conflicts` finds a conflict, or replacing a file
-            requires `force`.
-        click.ClickException: An output cannot be written.
-    """
+    """Check every file of a command before any of them is written."""
     files = [file for use in uses for file in use]
     for file in files:
         if file.written:
@@ -172,11 +153,7 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
 
 
 def _check_output(file: FileUse) -> None:
-    """Check that an output can be written, without changing it.
-
-    Raises:
-        OSError: The output cannot be written.
-    """
+    """Check that an output can be written, without changing it."""
     if file.has_format:  # a temporary file is written in the same folder, and then replaces the file
         check_writable(file.path)
         return
@@ -205,14 +182,8 @@ def is_case_insensitive(folder: Path) -> bool:
 
 
 def find_keys(path: Path | int, folds: Callable[[Path], bool] = is_case_insensitive) -> frozenset[FileKey]:
-    """Return keys that identify a file. Two paths with a common key, such as a file and a link to it, refer to the same file.
-
-    For a pipe or a device, the set is empty, because a pipe or a device stores nothing that a second use could overwrite.
-
-    Args:
-        path: The file, which may not exist yet, or a file descriptor.
-        folds: Function that returns whether a folder ignores the case of file names.
-    """
+    """Return keys that identify a file. Two paths with a common key, such as a file and a link to it, refer to the same file."""
+    # For a pipe or a device, the set is empty, because a pipe or a device stores nothing that a second use could overwrite.
     try:
         facts = os.fstat(path) if isinstance(path, int) else path.stat()
     except OSError:
@@ -230,11 +201,7 @@ def _find_new_keys(path: Path, folds: Callable[[Path], bool]) -> frozenset[FileK
 
 
 def require_folder(flag: str, path: Path) -> None:
-    """Check that the folder of an output file exists, before any work is done.
-
-    Raises:
-        click.UsageError: The folder does not exist, or the output path is itself a folder.
-    """
+    """Check that the folder of an output file exists, before any work is done."""
     if path.is_dir():
         raise click.UsageError(f"{flag} {path}: expected a file, got a folder; pass the path of a file.")
     if not path.parent.is_dir():
@@ -243,13 +210,8 @@ def require_folder(flag: str, path: Path) -> None:
 
 @contextmanager
 def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[None]:
-    """Replace an `OSError` of the `with` block with an error that names an option, the value of the option and a remedy.
-
-    The original error may name no file, or only the temporary file that is written beside an output.
-
-    Raises:
-        click.ClickException: The block raised an `OSError` other than `BrokenPipeError`.
-    """
+    """Replace an `OSError` of the `with` block with an error that names an option, the value of the option and a remedy."""
+    # The original error may name no file, or only the temporary file that is written beside an output.
     try:
         yield
     except BrokenPipeError:

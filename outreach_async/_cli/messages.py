@@ -88,11 +88,9 @@ def find_remedy(error: OutreachError) -> str:
 
 
 def to_printable(value: Any) -> str:
-    """Return a value as one line that is safe to print.
-
-    Control characters are escaped: a string from the service or a file must not move the cursor, change colours or
-    reverse the direction of the text.
-    """
+    """Return a value as one line that is safe to print."""
+    # Control characters are escaped: a string from the service or a file must not move the cursor, change colours or reverse the
+    # direction of the text.
     match value:
         case None:
             return ""
@@ -121,19 +119,15 @@ def count_noun(count: int, noun: str) -> str:
 
 
 def wrap_line(text: str, width: int) -> str:
-    """Break a line between words, and indent its continuation lines.
-
-    A word longer than `width` stays whole, so that paths and addresses can be copied.
-    """
+    """Break a line between words, and indent its continuation lines."""
+    # A word longer than `width` stays whole, so that paths and addresses can be copied.
     indent = " " * (len(text) - len(text.lstrip()) + 2)
     return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def wrap_error(text: str) -> str:
-    """Wrap the lines of an error message if stderr is a terminal.
-
-    Lines with a command-line option that the user can copy are not wrapped.
-    """
+    """Wrap the lines of an error message if stderr is a terminal."""
+    # Lines with a command-line option that the user can copy are not wrapped.
     if not sys.stderr.isatty():
         return text
     width = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
@@ -151,11 +145,7 @@ def format_moment(value: Any) -> str:
 
 
 def format_period(seconds: float) -> str:
-    """Format a duration in its two largest units, such as `3 days` or `1 hour 30 minutes`.
-
-    Args:
-        seconds: Duration in seconds. If it is too long or not a number, the result is an empty string.
-    """
+    """Format a duration in its two largest units, such as `3 days` or `1 hour 30 minutes`."""
     try:
         whole = timedelta(seconds=round(seconds))
     except (OverflowError, ValueError):
@@ -170,10 +160,8 @@ def format_period(seconds: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a duration in seconds, such as `1.5 s`.
-
-    A duration of at least one minute is also shown in larger units, such as `90.0 s (1 minute 30 seconds)`.
-    """
+    """Format a duration in seconds, such as `1.5 s`."""
+    # A duration of at least one minute is also shown in larger units, such as `90.0 s (1 minute 30 seconds)`.
     return f"{seconds:,.1f} s" + (f" ({format_period(seconds)})" if seconds >= 60 else "")  # noqa: PLR2004 - a minute
 
 

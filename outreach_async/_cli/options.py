@@ -29,11 +29,7 @@ _REMEDIES: Final = {
 
 
 class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """Parameter type for an id. If the id is of another kind, the error suggests the parameter for that kind.
-
-    Args:
-        kind: The kind of id, such as `workspace`.
-    """
+    """Parameter type for an id. If the id is of another kind, the error suggests the parameter for that kind."""
 
     name = "id"
 
@@ -41,11 +37,7 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the value if it is an id of the expected kind.
-
-        Raises:
-            InvalidRequest: The value is not an id of this kind. The message omits the value, because it may be a secret API key.
-        """
+        """Return the value if it is an id of the expected kind."""
         name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else self.kind
         return require_id(name, value, self.kind, self._find_remedy(str(value), ctx.command.params if ctx else ()))
 
@@ -98,20 +90,9 @@ WRITING: Final = (*READING, "owner_key")
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """Values of the shared options, with defaults from the environment.
+    """Values of the shared options, with defaults from the environment."""
 
-    `OUTREACH_RATE` and `OUTREACH_WORKSPACE` are read only for commands that have the options `--rate` and `--workspace`.
-
-    Attributes:
-        base_url: Base URL of the service; `None` if not given.
-        workspaces: Ids of workspaces, in the order given.
-        owner_key: API key; `None` if not given.
-        as_json: Whether to print one JSON object on stdout.
-        backend: The HTTP library.
-        timeout: Timeout per attempt, in seconds.
-        rate: Maximum number of requests per second; `None` for no limit.
-        headers: Headers to send with every request.
-    """
+    # `OUTREACH_RATE` and `OUTREACH_WORKSPACE` are read only for commands that have the options `--rate` and `--workspace`.
 
     base_url: str | None
     workspaces: tuple[str, ...]
@@ -124,14 +105,8 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
-        """Create the options from the command line, and from the environment for options that are not given.
-
-        For the embedded service, the owner key and workspaces in the environment are ignored. They belong to another service.
-
-        Raises:
-            click.UsageError: A header is not of the form `Name: value`.
-            InvalidRequest: The rate is not a finite number greater than 0, or an id in the environment is of the wrong kind.
-        """
+        """Create the options from the command line, and from the environment for options that are not given."""
+        # For the embedded service, the owner key and workspaces in the environment are ignored. They belong to another service.
         rate = None if values.get("rate") is None else require_rate("--rate", values["rate"])
         if "rate" in values and rate is None:
             rate = read_rate(environment)
@@ -150,24 +125,15 @@ class Options:
 
     @property
     def workspace(self) -> str | None:
-        """The id of the workspace to work in; `None` if not given.
-
-        Raises:
-            click.UsageError: Several workspaces are given.
-        """
+        """The id of the workspace to work in; `None` if not given."""
         if len(self.workspaces) > 1:
             raise click.UsageError("--workspace: expected one workspace, got several; pass --workspace once.")
         return next(iter(self.workspaces), None)
 
 
 def shared_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the shared options that a command uses. The command receives their values as the argument `options`.
-
-    Options after the command's name have priority over the same options before the name.
-
-    Args:
-        names: Names of attributes of `Options`.
-    """
+    """Declare the shared options that a command uses. The command receives their values as the argument `options`."""
+    # Options after the command's name have priority over the same options before the name.
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -182,15 +148,7 @@ def shared_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 def options_before(context: click.Context, names: Collection[str]) -> Mapping[str, Any]:
-    """Return the values of the shared options given before the command's name.
-
-    Args:
-        context: The context of the command.
-        names: The shared options that the command uses.
-
-    Raises:
-        click.UsageError: An option is given that the command does not use.
-    """
+    """Return the values of the shared options given before the command's name."""
     root = context.find_root()
     for parameter in root.command.params:
         given = root.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
@@ -218,11 +176,7 @@ def _prefer_later(before: Any, after: Any) -> Any:
 
 
 def _read_workspaces(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the workspace ids in the environment variable `OUTREACH_WORKSPACE`.
-
-    Raises:
-        InvalidRequest: An id is not a valid workspace id.
-    """
+    """Return the workspace ids in the environment variable `OUTREACH_WORKSPACE`."""
     ids = environment.get("OUTREACH_WORKSPACE", "").split()
     return tuple(require_id("OUTREACH_WORKSPACE", id_, "workspace", "set it to the id of a workspace") for id_ in ids)
 

@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Screen:
-    """The output of a command.
-
-    Attributes:
-        as_json: Whether stdout receives only one JSON object.
-        console: The terminal; `None` if stdout is not a terminal, or if `as_json` is true.
-    """
+    """The output of a command."""
 
     as_json: bool
     console: Console | None
@@ -44,13 +39,7 @@ class Screen:
         return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None)
 
     def print_line(self, text: str = "", style: str = "", *, wrap: bool = True) -> None:
-        """Print a human-readable line; with `as_json`, print nothing.
-
-        Args:
-            text: The line.
-            style: Style of the line on a terminal.
-            wrap: Whether to break a long line between words on a terminal. Pass `False` for a line that users copy.
-        """
+        """Print a human-readable line; with `as_json`, print nothing."""
         if self.console:
             line = to_printable(text)
             self.console.print(Text(wrap_line(line, self.console.width) if wrap else line, style=style), soft_wrap=True)
@@ -72,11 +61,9 @@ class Screen:
             self.console.print(Text(to_printable(text), style="dim"))
 
     def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Print a table; with `as_json`, print nothing.
-
-        If the table is too wide for the terminal, print each row as a block, with one line per column. Without a terminal, tabs
-        separate the cells, and numbers have no thousands separators, so that programs can read them.
-        """
+        """Print a table; with `as_json`, print nothing."""
+        # If the table is too wide for the terminal, print each row as a block, with one line per column. Without a terminal, tabs
+        # separate the cells, and numbers have no thousands separators, so that programs can read them.
         if self.console:
             if self.has_room(columns, listed := list(rows)):
                 self.console.print(_build_table(columns, listed), crop=False)  # a truncated number would be wrong
@@ -146,13 +133,7 @@ _SLOW_RATE: Final = 10
 
 @contextmanager
 def show_progress(title: str, total: int | None, unit: str = "rows") -> Iterator[ShowProgress]:
-    """Show a progress bar on stderr if stderr is a terminal, and yield a function that updates the bar.
-
-    Args:
-        title: Description to the left of the bar.
-        total: Total number of rows or workspaces; `None` if unknown.
-        unit: Plural noun for the items that the bar counts.
-    """
+    """Show a progress bar on stderr if stderr is a terminal, and yield a function that updates the bar."""
     if not sys.stderr.isatty():
         yield lambda _done, _text: None
         return
@@ -168,14 +149,7 @@ def show_progress(title: str, total: int | None, unit: str = "rows") -> Iterator
 async def follow_progress(
     measure: Callable[[], BulkProgress | AuditProgress], show: ShowProgress, warn: Callable[[str], None]
 ) -> None:
-    """Show the progress of a run or an audit until this task is cancelled.
-
-    Args:
-        measure: Function that returns the current progress.
-        show: Function that updates the progress bar.
-        warn: Function that prints a line. It is called for each pause, because the reason for the pause may not fit beside the
-            bar.
-    """
+    """Show the progress of a run or an audit until this task is cancelled."""
     printed_reason = ""
     while True:
         progress = measure()
@@ -200,10 +174,8 @@ def _count_done(progress: BulkProgress | AuditProgress) -> tuple[int, str]:
 
 
 def format_progress(progress: BulkProgress | AuditProgress) -> str:
-    """Format the rate, the state with its reason, and the ETA of a bulk run or an audit.
-
-    For an audit, the string begins with the numbers of mailboxes and campaigns read.
-    """
+    """Format the rate, the state with its reason, and the ETA of a bulk run or an audit."""
+    # For an audit, the string begins with the numbers of mailboxes and campaigns read.
     digits = 1 if 0 < progress.rate < _SLOW_RATE else 0
     rate = f"{progress.rate:,.{digits}f}"
     parts = [f"{rate} rows/s"] if isinstance(progress, BulkProgress) else [_format_read(progress), f"{rate}/s"]

@@ -71,22 +71,9 @@ _TOML_POSITION: Final = re.compile(r"\(at (line \d+, column \d+|end of document)
 
 
 class InterruptHandler:
-    """Handles Ctrl-C.
+    """Handles Ctrl-C."""
 
-    After the first Ctrl-C, the run waits for requests in flight. The second one cancels them, and the third exits the process.
-
-    Args:
-        screen: Screen to print messages on.
-        group: Task group for tasks that run concurrently with the `with` block of `handle_interrupts`.
-        leave: Function that exits the process with the given exit code.
-
-    Attributes:
-        group: Task group for tasks that run concurrently with the `with` block of `handle_interrupts`.
-        scope: Cancel scope of the `with` block. It is cancelled by the second Ctrl-C, or after the time that `drain` returns.
-        drain: Function that the first Ctrl-C calls. It stops the run from starting further rows, and returns the time to
-            wait for requests in flight, in seconds.
-        count: Number of times that Ctrl-C has been pressed.
-    """
+    # After the first Ctrl-C, the run waits for requests in flight. The second one cancels them, and the third exits the process.
 
     def __init__(self, screen: Screen, group: TaskGroup, leave: Callable[[int], object] = os._exit) -> None:
         self.scope = anyio.CancelScope()
@@ -116,10 +103,8 @@ class InterruptHandler:
 
 @asynccontextmanager
 async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
-    """Pass each Ctrl-C within the `with` block to an `InterruptHandler`. On Windows, Ctrl-C raises `KeyboardInterrupt` instead.
-
-    Exceptions of the block are raised unchanged, not in an exception group.
-    """
+    """Pass each Ctrl-C in the block to an `InterruptHandler`. On Windows, Ctrl-C raises `KeyboardInterrupt` instead."""
+    # Exceptions of the block are raised unchanged, not in an exception group.
     failure: Exception | None = None
     async with anyio.create_task_group() as group:
         interrupts = InterruptHandler(screen, group)
@@ -148,17 +133,8 @@ async def _receive_signals(interrupts: InterruptHandler, *, task_status: TaskSta
 
 
 def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = INTERRUPTED) -> int:
-    """Run a command on an event loop and return its exit code.
-
-    Ctrl-C and SIGTERM cancel the command, so that it can still clean up and print its progress.
-
-    Args:
-        main: Async function that runs the command and returns its exit code, or `None` for success.
-        terminated: Exit code after SIGTERM.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C was pressed.
-    """
+    """Run a command on an event loop and return its exit code."""
+    # Ctrl-C and SIGTERM cancel the command, so that it can still clean up and print its progress.
     return anyio.run(_run_cancellable, main, terminated)
 
 
@@ -191,13 +167,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
-    """Return the exit code for a finished run: `INCOMPLETE` if a row failed, else `OK`.
-
-    Args:
-        outcomes: Number of rows by outcome.
-        repeats: Number of rows that were superseded by another row with the same e-mail. `outcomes` counts them as failed,
-            but they do not make the run incomplete.
-    """
+    """Return the exit code for a finished run: `INCOMPLETE` if a row failed, else `OK`."""
     return INCOMPLETE if sum(outcomes[outcome] for outcome in FAILED_OUTCOMES) > repeats else OK
 
 
@@ -222,10 +192,8 @@ def _format_lines(error: BaseException) -> Iterator[str]:
 
 
 def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
-    """Yield the lines of an error about unmapped columns. Each column has a line with a `--map` option that the user can copy.
-
-    A line may end with a comment after `#`. A shell ignores the comment, so the user can copy the whole line.
-    """
+    """Yield the lines of an error about unmapped columns. Each column has a line with a `--map` option that the user can copy."""
+    # A line may end with a comment after `#`. A shell ignores the comment, so the user can copy the whole line.
     from outreach_async.importer._columns import CODE, MAX_SAMPLE_LENGTH
 
     unknown = error.count - error.ambiguous
@@ -273,10 +241,8 @@ def _format_message(error: BaseException) -> str:
 
 
 def _remove_foreign_text(error: BaseException, message: str) -> str:
-    """Replace the text of another library's exception in a message, because users would not understand that text.
-
-    The replacement is the reason that `_find_reason` returns. If there is no reason, the text is removed.
-    """
+    """Replace the text of another library's exception in a message, because users would not understand that text."""
+    # The replacement is the reason that `_find_reason` returns. If there is no reason, the text is removed.
     for link in iterate_linked_errors(error):
         if _is_own_error(link, journal=isinstance(error, JournalError)):
             continue
@@ -289,15 +255,8 @@ def _remove_foreign_text(error: BaseException, message: str) -> str:
 
 
 def _is_own_error(link: BaseException, *, journal: bool) -> bool:
-    """Return whether this library or click wrote the text of an exception.
-
-    Most built-in exceptions, such as `ValueError`, count as written by this library, because its checks raise them.
-
-    Args:
-        link: The exception.
-        journal: Whether the exception caused a `JournalError`. If true, no built-in exception counts as written by this library,
-            because a damaged journal makes Python itself raise such exceptions.
-    """
+    """Return whether this library or click wrote the text of an exception."""
+    # Most built-in exceptions, such as `ValueError`, count as written by this library, because its checks raise them.
     package = type(link).__module__.partition(".")[0]
     python = journal or isinstance(link, OSError | EOFError | UnicodeError)
     return package in {"outreach_async", "click"} or (package == "builtins" and not python)

@@ -17,13 +17,9 @@ HEALTHY_SHARE: Final = 0.9
 
 
 class FailureWindow:
-    """A sliding window over the results of the most recent attempts of a run.
+    """A sliding window over the results of the most recent attempts of a run."""
 
-    The window stores only failures, each with its position among all results. Recording a success is therefore cheap.
-
-    Attributes:
-        results: Number of results recorded since the start of the run.
-    """
+    # The window stores only failures, each with its position among all results. Recording a success is therefore cheap.
 
     __slots__ = ("_faults", "_since", "results")
 
@@ -37,12 +33,7 @@ class FailureWindow:
         self.results += 1
 
     def record_fault(self, earlier_failures: int, *, is_refusal: bool = False) -> None:
-        """Record a failure of the service or the connection.
-
-        Args:
-            earlier_failures: Number of earlier failures of the same row.
-            is_refusal: Whether the failure is a refusal, such as a 429. Refusals do not show that the service is down.
-        """
+        """Record a failure of the service or the connection."""
         self._faults.append((self.results, earlier_failures, is_refusal))
         self.results += 1
         self._drop_old()
@@ -69,16 +60,11 @@ class FailureWindow:
         return self.size >= MIN_RESULTS and faults >= FAILING_SHARE * self.size
 
     def is_row_at_fault(self, earlier_failures: int) -> bool | None:
-        """Return whether a row that has just failed caused the failure; `None` if too few results of other rows are known.
-
-        The row is the cause if nearly all attempts to send other rows succeed. The row's own failures must not count. However,
-        the window does not store which row failed. With each failure, it stores only the number of earlier failures of the same
-        row. For each number from 0 to `earlier_failures - 1`, one failure with this number is assumed to be the row's own, and
-        is ignored.
-
-        Args:
-            earlier_failures: Number of failures of the row before the current failure.
-        """
+        """Return whether a row that has just failed caused the failure; `None` if too few results of other rows are known."""
+        # The row is the cause if nearly all attempts to send other rows succeed. The row's own failures must not count. However,
+        # the window does not store which row failed. With each failure, it stores only the number of earlier failures of the same
+        # row. For each number from 0 to `earlier_failures - 1`, one failure with this number is assumed to be the row's own, and
+        # is ignored.
         self._drop_old()
         own = len({before for _, before, _ in self._faults if before < earlier_failures})
         others = self.size - own
@@ -86,12 +72,7 @@ class FailureWindow:
 
 
 class Reachability:
-    """Tracks whether the service was ever reached. If it was not, the base URL may be wrong, and waiting may not help.
-
-    Attributes:
-        reached: Whether the service was reached.
-        rounds: Number of rounds of failures before the service was first reached; concurrent failures count as one round.
-    """
+    """Tracks whether the service was ever reached. If it was not, the base URL may be wrong, and waiting may not help."""
 
     __slots__ = ("_failed_at", "reached", "rounds")
 
@@ -122,17 +103,10 @@ PROBE_LEASE: Final = 120.0
 
 
 class Breaker:
-    """A circuit breaker, which blocks the attempts of a run for a limited time.
+    """A circuit breaker, which blocks the attempts of a run for a limited time."""
 
-    Initially, the breaker is closed, and attempts may start at any time. An open breaker blocks all attempts until the time
-    `opens_at`. From then on, a single attempt may start: the probe. If the probe succeeds, the breaker is closed.
-
-    Attributes:
-        closed: Whether attempts may start at any time.
-        opens_at: The earliest time at which the next attempt may start, and not the time at which the breaker goes from closed to
-            open. In the past if an attempt may start now; minus infinity while the breaker is closed.
-        tripped_at: The time at which the breaker last went from closed to open.
-    """
+    # Initially, the breaker is closed, and attempts may start at any time. An open breaker blocks all attempts until the time
+    # `opens_at`. From then on, a single attempt may start: the probe. If the probe succeeds, the breaker is closed.
 
     __slots__ = ("_interval", "_probed_at", "closed", "opens_at", "tripped_at")
 
@@ -158,10 +132,8 @@ class Breaker:
             self._probed_at, self.opens_at = now, now + PROBE_LEASE
 
     def is_probe(self, started: float) -> bool:
-        """Return whether the attempt that started at the time `started` is the probe.
-
-        While the breaker waits for the probe, no other attempt starts, so all other attempts have earlier start times.
-        """
+        """Return whether the attempt that started at the time `started` is the probe."""
+        # While the breaker waits for the probe, no other attempt starts, so all other attempts have earlier start times.
         return started >= self._probed_at
 
     def cancel_probe(self) -> None:
@@ -174,10 +146,8 @@ class Breaker:
         self.on_probe_refusal(now)
 
     def on_probe_refusal(self, now: float) -> None:
-        """Record that the probe was refused, and pause again.
-
-        The new pause is as long as the last pause. It is not doubled, because a refusal shows that the service is up.
-        """
+        """Record that the probe was refused, and pause again."""
+        # The new pause is as long as the last pause. It is not doubled, because a refusal shows that the service is up.
         self.opens_at, self._probed_at = now + self._interval, math.inf
 
     def shorten_pause(self, now: float, latest: float) -> None:

@@ -22,14 +22,12 @@ from outreach_async.transport._wire import Progress
 
 
 class Slots:
-    """Limits the number of rows that a bulk run processes at the same time.
+    """Limits the number of rows that a bulk run processes at the same time."""
 
-    A worker takes a slot before it takes the next row. The slot is released when the consumer receives the row's
-    outcome. Waiting tasks are served in FIFO order.
-
-    This class replaces anyio's CapacityLimiter, which is five times slower, and anyio's Semaphore, which is tied to one event
-    loop.
-    """
+    # A worker takes a slot before it takes the next row. The slot is released when the consumer receives the row's outcome.
+    # Waiting tasks are served in FIFO order.
+    # This class replaces anyio's CapacityLimiter, which is five times slower, and anyio's Semaphore, which is tied to one event
+    # loop.
 
     def __init__(self, total: int) -> None:
         self.total = self.free = total
@@ -88,11 +86,10 @@ class RetryBudget:
 
 
 class Throttle(Protocol):
-    """Decides when the attempts of calls or of a bulk run may start, and whether a failed attempt is retried.
+    """Decides when the attempts of calls or of a bulk run may start, and whether a failed attempt is retried."""
 
-    For each attempt that starts, the caller must later call exactly one of `on_success`, `on_failure` and `on_cancelled`. Times
-    are on the event loop's clock.
-    """
+    # For each attempt that starts, the caller must later call exactly one of `on_success`, `on_failure` and `on_cancelled`. Times
+    # are on the event loop's clock.
 
     @property
     def gate(self) -> RetryAfterGate:
@@ -106,11 +103,7 @@ class Throttle(Protocol):
         """Record the start of an attempt if the attempt may start now, and return whether it may."""
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later, and record that it starts.
-
-        Raises:
-            OutreachError: No further attempt may start.
-        """
+        """Wait until an attempt may start, at `not_before` or later, and record that it starts."""
 
     def on_cancelled(self, now: float, started: float, /) -> None:
         """Record a cancelled attempt, whether or not its request was sent."""
@@ -123,11 +116,10 @@ class Throttle(Protocol):
 
 
 class ClientThrottle:
-    """The throttle of a client's calls outside bulk runs and audits.
+    """The throttle of a client's calls outside bulk runs and audits."""
 
-    Every failed attempt counts towards the call's maximum number of attempts, with one exception. While the service throttles
-    a read that has a deadline, the read is retried until the deadline, and these failures do not count.
-    """
+    # Every failed attempt counts towards the call's maximum number of attempts, with one exception. While the service throttles a
+    # read that has a deadline, the read is retried until the deadline, and these failures do not count.
 
     run = None
 
@@ -138,7 +130,6 @@ class ClientThrottle:
 
     @property
     def gate(self) -> RetryAfterGate:
-        """The client's `Retry-After` gate."""
         return self._limiter.gate
 
     def try_start(self, now: float) -> bool:
@@ -178,48 +169,14 @@ T = TypeVar("T")
 
 @attrs.frozen
 class CallOptions:
-    """Time limits of a call.
-
-    Attributes:
-        timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Limit in seconds over all attempts and waits; `None` for no limit. Within a bulk run or audit, only
-            failed attempts that count towards the call's maximum number of attempts use up the deadline; waits do not.
-    """
+    """Time limits of a call."""
 
     timeout: float | None
     deadline: float | None
 
 
 class Call(Generic[T]):
-    """A call in progress, with the results of its attempts.
-
-    Args:
-        operation: The operation to run.
-        options: The time limits of the call.
-        throttle: The throttle of the client, or of the bulk run or audit.
-        now: Function that returns the time on the running event loop's clock.
-
-    Attributes:
-        operation: The operation to run.
-        options: The time limits of the call.
-        throttle: The throttle of the client, or of the bulk run or audit.
-        now: Function that returns the time on the running event loop's clock.
-        deadline_at: Time at which the call must end; infinite without a deadline, and within a bulk run or audit.
-        not_before: The earliest time for the next attempt.
-        started: Time at which the last attempt started.
-        first_failed_at: Time at which the first attempt failed; infinite if none has failed.
-        in_flight: Whether the throttle counts an attempt of this call as in flight.
-        progress: Progress of the current attempt; `None` between attempts.
-        attempts: Number of failed attempts.
-        counted_failures: Number of failed attempts that count towards the call's maximum number of attempts. Within a bulk run
-            or audit, a failure does not count if the throttle attributes it to the service or the network.
-        time_left: The call's `deadline` minus the durations of the counted failures, in seconds; infinite without a deadline.
-        budget_spent: Total amount that the call's retries have taken from the retry budget.
-        maybe_applied_earlier: Whether the service may have applied an attempt before the current one. In a resumed bulk run,
-            this includes the attempts that an earlier process made.
-        maybe_applied: Whether the service may have applied any attempt, including the current one.
-        last_error: The error of the last failed attempt; `None` if no attempt has failed.
-    """
+    """A call in progress, with the results of its attempts."""
 
     not_before = -math.inf
     started = 0.0
@@ -244,7 +201,6 @@ class Call(Generic[T]):
         self.deadline_at = now() + self.time_left if throttle.run is None else math.inf
 
     def start_attempt(self, now: float) -> Progress:
-        """Record that an attempt starts, and return a new `Progress` for the attempt."""
         self.started = now
         self.progress = Progress()
         return self.progress
@@ -263,10 +219,8 @@ class Call(Generic[T]):
         return TransportError(f"{name}: no response within the timeout of {self.options.timeout:g} s", maybe_sent=maybe_sent)
 
     def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
-        """Record a failed attempt.
-
-        `maybe_applied_earlier` is never reset, because no later attempt can prove that an earlier attempt was not applied.
-        """
+        """Record a failed attempt."""
+        # `maybe_applied_earlier` is never reset, because no later attempt can prove that an earlier attempt was not applied.
         self.progress = None
         self.attempts += 1
         self.maybe_applied_earlier |= maybe_applied(error, failure_kind)

@@ -50,16 +50,7 @@ class DeadlineScope(Protocol):
 
 @attrs.define(eq=False, repr=False, slots=False)
 class Engine:
-    """Runs operations over one transport. A client and all its copies share one engine.
-
-    Args:
-        transport: Sends the requests.
-        max_in_flight: Maximum number of requests in flight; the transport's own `max_in_flight` may lower it.
-        policy: The retry policy.
-        rate: The configured rate in requests per second, or a rate that several clients share; `None` for no limit.
-        wall_clock: Function that returns Unix time in seconds; used for a `Retry-After` that is a date.
-        observer: Emits the events of calls and attempts; `None` if the client has no hooks.
-    """
+    """Runs operations over one transport. A client and all its copies share one engine."""
 
     transport: Transport
     max_in_flight: int = attrs.field(kw_only=True)
@@ -98,26 +89,13 @@ class Engine:
         return clock
 
     def require_open(self) -> None:
-        """If the client has a shared rate, check that the client is open.
-
-        Raises:
-            InvalidRequest: The client is not open, so no request could ever start.
-        """
+        """If the client has a shared rate, check that the client is open."""
         if self.rate_poller is not None:
             self.rate_poller.require_running()
 
     async def run(self, operation: Operation[T], options: CallOptions, throttle: Throttle | None = None) -> T:
-        """Run an operation and return its parsed response.
-
-        The default `throttle` is the client's; a bulk run or an audit passes its own throttle.
-
-        Raises:
-            TransportError: No complete response arrived.
-            DeadlineExceeded: The deadline passed.
-            StatusError: The service returned an error status.
-            UnexpectedResponse: The response does not match the API documentation of the service.
-            InvalidRequest: The client has a shared rate, and is not open.
-        """
+        """Run an operation and return its parsed response."""
+        # The default `throttle` is the client's; a bulk run or an audit passes its own throttle.
         self.require_open()
         call = Call(operation, options, throttle or self.throttle, self.clock())
         try:
@@ -141,14 +119,11 @@ class Engine:
             self.observer.on_call_discarded(call)
 
     async def execute(self, call: Call[T], scope: DeadlineScope) -> T:
-        """Run a call inside `scope`, and return its parsed response.
-
-        An attempt that times out cancels `scope`. The caller must then leave the scope, and pass the same call and a new scope to
-        this method. The method then retries the call or raises its error.
-
-        Until an attempt times out, one scope can serve any number of calls, one after another. Reusing a scope saves time,
-        because creating one takes longer than the rest of this method.
-        """
+        """Run a call inside `scope`, and return its parsed response."""
+        # An attempt that times out cancels `scope`. The caller must then leave the scope, and pass the same call and a new scope
+        # to this method. The method then retries the call or raises its error.
+        # Until an attempt times out, one scope can serve any number of calls, one after another. Reusing a scope saves time,
+        # because creating one takes longer than the rest of this method.
         response: Response | None
         if self.observer:
             self.observer.on_call_executed(call)
@@ -223,10 +198,8 @@ class Engine:
         return call.not_before <= now < call.deadline_at and call.throttle.try_start(now)
 
     async def _wait_to_start(self, call: Call[Any]) -> None:
-        """Wait until the call's backoff has passed and the throttle permits an attempt, and start the attempt.
-
-        An error during the wait ends the call. It is not passed to `_on_failure`, because it is not a failed attempt.
-        """
+        """Wait until the call's backoff has passed and the throttle permits an attempt, and start the attempt."""
+        # An error during the wait ends the call. It is not passed to `_on_failure`, because it is not a failed attempt.
         now = call.now()
         opens_at = call.throttle.gate.opens_at
         if opens_at > now and opens_at >= call.deadline_at:

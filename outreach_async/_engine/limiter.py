@@ -60,14 +60,10 @@ class _Waiter:
 
 
 class FifoWaiters:
-    """A queue of waiting tasks, served in FIFO order. Only the first task sets a timer. The others wait to be woken.
+    """A queue of waiting tasks, served in FIFO order. Only the first task sets a timer. The others wait to be woken."""
 
-    A task leaves the queue if it is served or cancelled. It then wakes the next task. The next task checks for itself whether it
-    may start. If it is cancelled instead, it wakes the task after it, so no wake-up is lost.
-
-    Attributes:
-        queue: The waiting tasks. The attribute is never reassigned, so callers can store a reference to the deque.
-    """
+    # A task leaves the queue if it is served or cancelled. It then wakes the next task. The next task checks for itself whether
+    # it may start. If it is cancelled instead, it wakes the task after it, so no wake-up is lost.
 
     def __init__(self) -> None:
         self.queue: deque[_Waiter] = deque()
@@ -76,13 +72,7 @@ class FifoWaiters:
         return len(self.queue)
 
     async def wait(self, take: Callable[[float], float]) -> None:
-        """Wait for a turn and take it.
-
-        Args:
-            take: Function that is called with the current time, and takes the turn if possible. It returns the earliest time at
-                which the turn can be taken. If this time is not in the future, the turn was taken. An exception in the function
-                ends the wait.
-        """
+        """Wait for a turn and take it."""
         place = _Waiter()
         self.queue.append(place)
         try:
@@ -98,35 +88,20 @@ class FifoWaiters:
                 self.queue[0].wake()
 
     def wake_first(self, again: float) -> None:
-        """Wake the first waiting task if its timer ends later than `again`. The task then checks whether it may start.
-
-        Args:
-            again: The earliest time at which the task may start, after a change of the limits.
-        """
+        """Wake the first waiting task if its timer ends later than `again`. The task then checks whether it may start."""
         if self.queue and self.queue[0].until > again + _MIN_GAIN:
             self.queue[0].wake()
 
 
 class RetryAfterGate:
-    """Blocks all requests of a client until a given time.
-
-    Attributes:
-        opens_at: The time at which the gate opens. The time is in the past if the gate is open.
-        reason: Description of why the gate was last closed; an empty string if the gate was never closed.
-    """
+    """Blocks all requests of a client until a given time."""
 
     def __init__(self) -> None:
         self.opens_at = -math.inf
         self.reason = ""
 
     def close(self, attempt: FailedAttempt, seconds: float) -> None:
-        """Close the gate, because the service asked the client to wait.
-
-        Args:
-            attempt: The failed attempt whose response asked the client to wait.
-            seconds: Seconds, counted from the end of the attempt, for which the gate stays closed. If the gate is already closed
-                until a later time, nothing changes.
-        """
+        """Close the gate, because the service asked the client to wait."""
         until = attempt.ended + seconds
         if until > self.opens_at:
             self.opens_at = until
@@ -135,15 +110,7 @@ class RetryAfterGate:
 
 @attrs.define
 class Usage:
-    """Counts of a client's attempts since the counts were last read.
-
-    Attributes:
-        wanted: Number of attempts that started or are waiting to start.
-        answered: Number of attempts that succeeded or were rejected permanently.
-        refused: Number of attempts refused with 429. Attempts that started before the client's share of the rate was last
-            lowered are not counted.
-        retry_after: The longest `Retry-After` of a refusal, in seconds; 0.0 if there was none.
-    """
+    """Counts of a client's attempts since the counts were last read."""
 
     wanted: int = 0
     answered: int = 0
@@ -167,22 +134,9 @@ _IDLE_TIME: Final = 1.0
 
 
 class RateLimiter:
-    """Decides when the next attempt of a client may start. Waiting attempts start in FIFO order.
+    """Decides when the next attempt of a client may start. Waiting attempts start in FIFO order."""
 
-    For each attempt that starts, the caller must call exactly one of `on_success`, `on_failure` and `on_cancelled`.
-
-    Args:
-        policy: The client's retry policy.
-        max_in_flight: Maximum number of requests in flight.
-        rate: The configured rate in requests per second; `None` for no limit.
-        needs_share: Whether attempts may start only with a share of a common rate; see `apply_share`.
-        wall_clock: Function that returns Unix time in seconds, for quota headers that state a reset as Unix time.
-
-    Attributes:
-        max_in_flight: Maximum number of requests in flight.
-        in_flight: Number of requests in flight.
-        gate: The client's `Retry-After` gate.
-    """
+    # For each attempt that starts, the caller must call exactly one of `on_success`, `on_failure` and `on_cancelled`.
 
     def __init__(
         self,
@@ -222,11 +176,9 @@ class RateLimiter:
         self._queue = self._waiters.queue
 
     def use_loop(self, loop: object, clock: Callable[[], float]) -> None:
-        """Prepare for the running event loop.
-
-        The clocks of event loops have different origins. Times that were stored in an earlier loop, for example by a previous
-        `asyncio.run`, are meaningless in a new loop. The token bucket starts empty, because its fill level is unknown.
-        """
+        """Prepare for the running event loop."""
+        # The clocks of event loops have different origins. Times that were stored in an earlier loop, for example by a previous
+        # `asyncio.run`, are meaningless in a new loop. The token bucket starts empty, because its fill level is unknown.
         if loop is self._loop:
             return
         if self._loop is not None:
@@ -251,13 +203,7 @@ class RateLimiter:
     # Shares
 
     def apply_share(self, rate: float, expires_at: float, hold_until: float = -math.inf) -> None:
-        """Apply this client's share of a rate that several clients share.
-
-        Args:
-            rate: The rate in requests per second, which replaces the configured rate.
-            expires_at: The time at which the share expires. After that, no attempt starts until another share is applied.
-            hold_until: The earliest time at which an attempt may start.
-        """
+        """Apply this client's share of a rate that several clients share."""
         now = anyio.current_time()
         if self._bucket is None:
             self._bucket = TokenBucket(rate)
@@ -270,10 +216,8 @@ class RateLimiter:
         self._waiters.wake_first(self._earliest_start(now))
 
     def take_usage(self) -> Usage:
-        """Return the client's usage since the last call of this method.
-
-        Attempts are counted only if the client needs a share of a common rate; see `apply_share`.
-        """
+        """Return the client's usage since the last call of this method."""
+        # Attempts are counted only if the client needs a share of a common rate; see `apply_share`.
         usage, self._usage = self._usage or Usage(), self._usage and Usage()
         usage.wanted += len(self._waiters)
         return usage
@@ -306,10 +250,8 @@ class RateLimiter:
         await self._waiters.wait(take)
 
     def start_if_due(self, now: float) -> float:
-        """Start an attempt if the limits allow it now. Return the earliest time at which they allow it.
-
-        If this time is not later than `now`, the attempt was started.
-        """
+        """Start an attempt if the limits allow it now. Return the earliest time at which they allow it."""
+        # If this time is not later than `now`, the attempt was started.
         if self.in_flight >= self.max_in_flight:
             return math.inf
         opens_at = self._earliest_start(now)
@@ -347,14 +289,7 @@ class RateLimiter:
         self._end_attempt(now)
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], paused_at: float | None = None) -> None:
-        """Record a successful attempt.
-
-        Args:
-            now: The current time.
-            started: Time at which the attempt started.
-            headers: The response's header fields, by lower-case name.
-            paused_at: Time at which a bulk run paused, if this success ends the pause; otherwise `None`.
-        """
+        """Record a successful attempt."""
         self.in_flight -= 1
         self._ended_at = now
         if self._usage is not None:
@@ -366,12 +301,7 @@ class RateLimiter:
             self._waiters.wake_first(self._earliest_start(now))
 
     def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> bool:
-        """Record a failed attempt. Return whether the service refused it with a response that states a quota.
-
-        Args:
-            attempt: The failed attempt.
-            closes_gate: Whether a `Retry-After` applies to every request of the client.
-        """
+        """Record a failed attempt. Return whether the service refused it with a response that states a quota."""
         if attempt.kind is FailureKind.FINAL:  # refused for good, but the service answered: a success for the rate
             self.on_success(attempt.ended, attempt.started, attempt.error.headers)
             return False
@@ -416,10 +346,7 @@ class RateLimiter:
         return states_quota
 
     def _close_gate(self, attempt: FailedAttempt, retry_after: float) -> None:
-        """Close the gate for the duration of a `Retry-After`, and limit the rate after the gate opens.
-
-        If many requests in flight are refused at once, only the longest wait counts.
-        """
+        # If many requests in flight are refused at once, only the longest wait counts.
         before, now = self.gate.opens_at, attempt.ended
         # Many clients are asked to wait until the same time: the jitter spreads them.
         jitter = self._policy.jitter() * min(_MAX_JITTER, _JITTER * retry_after)
@@ -430,10 +357,8 @@ class RateLimiter:
             self._meter.restart(now, self.gate.opens_at)
 
     def _exclude_time(self, since: float, until: float) -> None:
-        """Record a period in which nothing is sent. The learned limit does not grow during this period.
-
-        If periods overlap, the overlap counts only once.
-        """
+        """Record a period in which nothing is sent. The learned limit does not grow during this period."""
+        # If periods overlap, the overlap counts only once.
         since = max(since, self._excluded_until)
         if until > since:
             self._cubic.exclude_time(until - since)
@@ -444,10 +369,8 @@ class RateLimiter:
         return self._cubic.limit or max(self._meter.rate(now), _MIN_BASE_RATE)
 
     def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
-        """Apply the quota that a response states, unless the quota resets more than `retry_after_cap` seconds from now.
-
-        Return whether the response states a quota.
-        """
+        """Apply the quota that a response states, unless the quota resets more than `retry_after_cap` seconds from now."""
+        # Return whether the response states a quota.
         if not has_quota(headers) or (quota := parse_quota(headers, self._wall_clock)) is None:
             return False
         if quota.reset <= self._policy.retry_after_cap:

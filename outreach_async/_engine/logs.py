@@ -36,10 +36,8 @@ _MAX_ID_LENGTH: Final = 256
 
 
 def configure_logging() -> None:
-    """Enable logging to stderr if the environment sets `OUTREACH_LOG` to a level such as `debug` or `info`.
-
-    An unknown level is ignored. If the program has already added a handler to the logger, nothing changes.
-    """
+    """Enable logging to stderr if the environment sets `OUTREACH_LOG` to a level such as `debug` or `info`."""
+    # An unknown level is ignored. If the program has already added a handler to the logger, nothing changes.
     level = logging.getLevelNamesMapping().get(os.environ.get("OUTREACH_LOG", "").upper())
     if level is None or any(not isinstance(handler, logging.NullHandler) for handler in LOGGER.handlers):
         return
@@ -72,12 +70,7 @@ def log_retry(call: Call[Any], error: OutreachError, failure_kind: FailureKind, 
 
 
 def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
-    """Log the new state of a bulk run.
-
-    Args:
-        fields: The fields of the `BulkStateChanged` event.
-        why: The reason why the run ended early; `None` if it did not end early.
-    """
+    """Log the new state of a bulk run."""
     details = [f"{fields['rows']} rows so far"]
     details += [] if fields["limit"] is None else [f"at most {fields['limit']:.3g} requests/s"]
     details += [f"for {fields['wait']:.3g} s"] if fields["wait"] else []

@@ -34,15 +34,7 @@ class _ObservedCall:
 
 
 class Observer:
-    """Emits the events of calls, attempts and bulk runs. A client and its copies share one observer.
-
-    Args:
-        hooks: Callables to invoke with each event, in the given order.
-        base_url: Address that the transport sends to, without user and password; `None` if it is unknown.
-
-    Raises:
-        InvalidRequest: `hooks` is not an iterable of synchronous callables.
-    """
+    """Emits the events of calls, attempts and bulk runs. A client and its copies share one observer."""
 
     def __init__(self, hooks: Iterable[events.Hook], base_url: str | None) -> None:
         if not isinstance(hooks, Iterable):
@@ -75,10 +67,8 @@ class Observer:
         self._emit(event(call=self._calls[call].number, operation=call.operation.name, **fields))
 
     def on_call_executed(self, call: Call[Any]) -> None:
-        """Emit a `CallStarted` event on the first execution of a call.
-
-        A call is executed again after each attempt that times out.
-        """
+        """Emit a `CallStarted` event on the first execution of a call."""
+        # A call is executed again after each attempt that times out.
         if call not in self._calls:
             self._calls[call] = _ObservedCall(_next_call(), call.now())
             request, secrets = call.operation.request, call.operation.secrets

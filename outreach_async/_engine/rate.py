@@ -42,14 +42,9 @@ _DURATION: Final = 2.0
 
 
 class TokenBucket:
-    """Limits attempts to a configured rate with the generic cell rate algorithm.
+    """Limits attempts to a configured rate with the generic cell rate algorithm."""
 
-    In any `t` seconds, at most `rate * t + max(1, rate / 10)` attempts start. The bucket starts full.
-
-    Attributes:
-        rate: The rate in requests per second.
-        opens_at: The earliest time at which the next attempt may start.
-    """
+    # In any `t` seconds, at most `rate * t + max(1, rate / 10)` attempts start. The bucket starts full.
 
     __slots__ = ("_arrival", "_period", "_tolerance", "opens_at", "rate")
 
@@ -83,10 +78,9 @@ class TokenBucket:
 
 
 class Schedule:
-    """Spaces the starts of attempts evenly, at a rate that may change.
+    """Spaces the starts of attempts evenly, at a rate that may change."""
 
-    The schedule stores the slot (the scheduled time) of the last start, so a new rate takes effect at once.
-    """
+    # The schedule stores the slot (the scheduled time) of the last start, so a new rate takes effect at once.
 
     __slots__ = ("_slot",)
 
@@ -136,13 +130,7 @@ _LONG_NAMES: Final = {"q": "limit", "r": "remaining", "t": "reset"}
 
 @attrs.frozen
 class Quota:
-    """The quota that one response states.
-
-    Attributes:
-        remaining: Requests left until the reset.
-        reset: Seconds until the reset.
-        limit: Requests available after the reset; infinite if unknown.
-    """
+    """The quota that one response states."""
 
     remaining: float
     reset: float
@@ -155,12 +143,7 @@ def has_quota(headers: Mapping[str, str]) -> bool:
 
 
 def parse_quota(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> Quota | None:
-    """Return the quota that a response states; `None` if `remaining` or `reset` is missing.
-
-    Args:
-        headers: The response's header fields, by lower-case name.
-        wall_clock: Function that returns Unix time in seconds, for a response without a valid `Date`.
-    """
+    """Return the quota that a response states; `None` if `remaining` or `reset` is missing."""
     text = f"{headers.get('ratelimit-policy', '')},{headers['ratelimit']}" if "ratelimit" in headers else ""
     values = {_LONG_NAMES.get(name, name): float(value) for name, value in _PARAMETER.findall(text)} or _parse_fields(headers)
     if "remaining" not in values or "reset" not in values:
@@ -181,10 +164,8 @@ def _parse_fields(headers: Mapping[str, str]) -> dict[str, float]:
 
 
 def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> float:
-    """Return the Unix time of a response.
-
-    The time is on the service's own clock if possible, because a `Reset` value in Unix time refers to that clock.
-    """
+    """Return the Unix time of a response."""
+    # The time is on the service's own clock if possible, because a `Reset` value in Unix time refers to that clock.
     from email.utils import parsedate_to_datetime  # slow to import, and needed only for a reset in Unix time
 
     try:
@@ -194,14 +175,12 @@ def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) 
 
 
 class QuotaTracker:
-    """Tracks the number of attempts that the quota still allows.
+    """Tracks the number of attempts that the quota still allows."""
 
-    Attempts in flight are subtracted from the quota's `remaining`, because the service may not have counted them yet. As a
-    result, the client may briefly send too few requests, but never too many.
-
-    Responses may arrive in a different order than their attempts started. The quota in the response to an earlier attempt never
-    replaces the quota in the response to a later one.
-    """
+    # Attempts in flight are subtracted from the quota's `remaining`, because the service may not have counted them yet. As a
+    # result, the client may briefly send too few requests, but never too many.
+    # Responses may arrive in a different order than their attempts started. The quota in the response to an earlier attempt never
+    # replaces the quota in the response to a later one.
 
     __slots__ = ("_applied_at", "_left", "_limit", "_resets_at")
 
@@ -320,14 +299,7 @@ class RateMeter:
 
 
 class CubicLimit:
-    """The learned rate limit. Refusals lower the limit; afterwards, it rises along a cubic curve.
-
-    Args:
-        beta: Fraction of the achieved rate to which a cut lowers the limit.
-
-    Attributes:
-        limit: The limit in requests per second; `None` until the first cut.
-    """
+    """The learned rate limit. Refusals lower the limit; afterwards, it rises along a cubic curve."""
 
     __slots__ = ("_beta", "_cut_at", "_futile_cuts", "_futile_since", "_peak", "_recovery_time", "_since", "limit")
 
@@ -339,21 +311,13 @@ class CubicLimit:
         self._futile_cuts = 0
 
     def is_about_current_rate(self, now: float, started: float) -> bool:
-        """Return whether a refusal may lower the current limit.
-
-        The last cut must be at least 0.5 s ago, and the refused attempt must have started after that cut.
-        """
+        """Return whether a refusal may lower the current limit."""
+        # The last cut must be at least 0.5 s ago, and the refused attempt must have started after that cut.
         # Exceeding the service's limit once gets many requests in flight refused. They must not cut the rate several times.
         return started >= self._cut_at and now - self._cut_at >= SPACING
 
     def cut(self, now: float, achieved: float, retry_after: float = 0.0) -> None:
-        """Lower the limit after a refusal that `is_about_current_rate` accepts.
-
-        Args:
-            now: The current time.
-            achieved: Recent rate in responses per second.
-            retry_after: The refusal's `Retry-After` in seconds.
-        """
+        """Lower the limit after a refusal that `is_about_current_rate` accepts."""
         if not self._futile_cuts:
             self._futile_since = now
         self._futile_cuts += 1
@@ -391,10 +355,8 @@ class CubicLimit:
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:
-        """Return whether the service refuses everything.
-
-        This is assumed after three cuts without a success in between, or after two cuts if the achieved rate is 0.
-        """
+        """Return whether the service refuses everything."""
+        # This is assumed after three cuts without a success in between, or after two cuts if the achieved rate is 0.
         return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
 
     def exclude_time(self, seconds: float) -> None:

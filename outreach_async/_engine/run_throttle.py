@@ -32,23 +32,7 @@ class _RunPaused(Exception):
 
 
 class RunThrottle:
-    """Decides when a run's next attempt may start, and whether the row or the service caused a failure.
-
-    Args:
-        limiter: The limiter of the run's client.
-        policy: The retry policy of the run's client.
-        max_outage: Maximum time without a successful request, in seconds. After that time, the run is suspended. If `None`, the
-            maximum is `MAX_OUTAGE`, and a run that never reaches the service is suspended after a few attempts.
-
-    Attributes:
-        run: Number of the run, unique in this process.
-        halted: The error that ended the run; `None` while the run continues.
-        drained: The error that every waiting attempt raises once the run is drained; `None` until then.
-        pause_reason: The reason for the last pause.
-        last_error: The error of the last failed attempt since the last success; `None` if no attempt has failed since.
-        on_change: Callback that is called with the current time whenever the state may have changed: after each failure, and
-            when an attempt has to wait.
-    """
+    """Decides when a run's next attempt may start, and whether the row or the service caused a failure."""
 
     def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float | None = None) -> None:
         self.run = _next_run()
@@ -84,7 +68,6 @@ class RunThrottle:
         return max(self.gate.opens_at, self._breaker.opens_at)
 
     def state(self, now: float) -> Literal["running", "throttled", "paused"]:
-        """Return the state of the run at the time `now`: running, throttled or paused."""
         if self.opens_at > now or not self._breaker.closed:
             return "paused"
         return "throttled" if self._limiter.is_throttled(now) else "running"
@@ -99,11 +82,7 @@ class RunThrottle:
         return True
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later, and start it.
-
-        Raises:
-            BulkStopped: The run ended or was drained, before or during the wait.
-        """
+        """Wait until an attempt may start, at `not_before` or later, and start it."""
         while True:
             self._raise_if_over()
             # A pause or a `Retry-After` may end long after `max_outage`. The run then ends here, not at the next failure.
@@ -130,14 +109,7 @@ class RunThrottle:
                 return
 
     def _start_if_due(self, now: float) -> float:
-        """Start the attempt at the head of the client's queue if it may start now.
-
-        Returns:
-            The earliest time at which the attempt may start. If this time is after `now`, the attempt has not started.
-
-        Raises:
-            _RunPaused: The run is paused.
-        """
+        """Start the attempt at the head of the client's queue if it may start now."""
         if self._breaker.opens_at > now:
             raise _RunPaused
         opens_at = self._limiter.start_if_due(now)
@@ -165,11 +137,9 @@ class RunThrottle:
             scope.cancel()
 
     def on_cancelled(self, now: float, started: float, /) -> None:
-        """Record that an attempt was cancelled.
-
-        The first attempt after a pause is the probe, which tests the service. If the probe was cancelled, the next attempt
-        becomes the probe.
-        """
+        """Record that an attempt was cancelled."""
+        # The first attempt after a pause is the probe, which tests the service. If the probe was cancelled, the next attempt
+        # becomes the probe.
         if self._breaker.is_probe(started):
             self._breaker.cancel_probe()
         self._limiter.on_cancelled(now)
@@ -201,11 +171,7 @@ class RunThrottle:
     # Handling the results of attempts
 
     def _on_healthy(self, started: float) -> float | None:
-        """Update the retry budget and the breaker after a success.
-
-        Returns:
-            The time at which the pause began, if this success ends a pause; otherwise `None`.
-        """
+        """Update the retry budget and the breaker after a success."""
         self._reachability.reached = True
         self._failing_since, self.last_error = math.inf, None
         self._budget.refund(1)
@@ -218,11 +184,9 @@ class RunThrottle:
         return self._breaker.tripped_at
 
     def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
-        """Record a refusal, and decide whether it uses up one of the row's attempts.
-
-        A 429 never does. A 503 with `Retry-After` does if other rows succeed; see `_judge_row`. In that case, `Retry-After`
-        delays only this row. In all other cases, `Retry-After` delays all requests of the client.
-        """
+        """Record a refusal, and decide whether it uses up one of the row's attempts."""
+        # A 429 never does. A 503 with `Retry-After` does if other rows succeed; see `_judge_row`. In that case, `Retry-After`
+        # delays only this row. In all other cases, `Retry-After` delays all requests of the client.
         is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True
         states_quota = self._limiter.on_failure(attempt, closes_gate=not counts)
@@ -281,11 +245,9 @@ class RunThrottle:
         return verdict is True and attempt.kind is FailureKind.AMBIGUOUS
 
     def _judge_row(self, attempt: FailedAttempt, *, is_refusal: bool = False) -> bool | None:
-        """Record a failure. Return whether the row caused it; `None` if this cannot be decided.
-
-        The row is the cause if nearly all attempts to send other rows succeed. If only a few of these attempts have ended, one
-        success since the row first failed is sufficient. Without such a success, the result is `None`.
-        """
+        """Record a failure. Return whether the row caused it; `None` if this cannot be decided."""
+        # The row is the cause if nearly all attempts to send other rows succeed. If only a few of these attempts have ended, one
+        # success since the row first failed is sufficient. Without such a success, the result is `None`.
         if not self._breaker.closed or attempt.started <= self._breaker.tripped_at:
             # The attempt was in flight when the breaker opened. It failed in the same outage, which must neither be counted
             # twice nor count against the row.
@@ -318,10 +280,8 @@ class RunThrottle:
             self._suspend(text, self.last_error, wait if wait > 0 else None)
 
     def _charge_budget(self, attempt: FailedAttempt) -> None:
-        """Charge the retry budget for a retry. If the budget is exhausted, open the breaker, which pauses the run.
-
-        Probes are not charged, because the pauses between them already limit their number.
-        """
+        """Charge the retry budget for a retry. If the budget is exhausted, open the breaker, which pauses the run."""
+        # Probes are not charged, because the pauses between them already limit their number.
         if self._breaker.closed and not self._budget.try_spend(retry_cost(attempt.kind)):
             self._breaker.trip(attempt.ended, MIN_PAUSE)  # a short pause, because the service may be healthy
             self.pause_reason = f"too many retries: {attempt.description}"

@@ -141,13 +141,7 @@ class Rate(Protocol):
 
 @attrs.define(kw_only=True)
 class _ClientState:
-    """The state that a `RateCoordinator` stores for one client.
-
-    Attributes:
-        seen: Time of the last report.
-        demand: Requests per second that the client wants to send. The value rises at once and falls slowly.
-        achieved: Smoothed rate of the client's successes, per second.
-    """
+    """The state that a `RateCoordinator` stores for one client."""
 
     seen: float
     demand: float
@@ -155,18 +149,11 @@ class _ClientState:
 
 
 class RateCoordinator:
-    """Divides one rate among clients, without waiting or I/O. `redis_rate.lua` implements the same rule.
+    """Divides one rate among clients, without waiting or I/O. `redis_rate.lua` implements the same rule."""
 
-    The rate is the smaller of `limit` and a limit that the coordinator learns from the reports of all clients. It learns
-    this limit with `CubicLimit`, like a client that does not share its rate. Until the first refusal, the rate is `limit`, or a
-    multiple of the achieved rate if there is no `limit`.
-
-    Args:
-        limit: Maximum rate of all clients together, in requests per second; `None` for no maximum.
-
-    Attributes:
-        limit: The maximum rate; it may be changed at any time.
-    """
+    # The rate is the smaller of `limit` and a limit that the coordinator learns from the reports of all clients. It learns this
+    # limit with `CubicLimit`, like a client that does not share its rate. Until the first refusal, the rate is `limit`, or a
+    # multiple of the achieved rate if there is no `limit`.
 
     def __init__(self, limit: float | None = None) -> None:
         self.limit = limit
@@ -221,14 +208,7 @@ class RateCoordinator:
         return sum(client.demand for client in self._clients.values())
 
     def _learn(self, usage: RateUsage, told_at: float, unused: float) -> None:
-        """Raise or lower the learned limit.
-
-        Args:
-            usage: The report.
-            told_at: Time at which the reporting client received its last share.
-            unused: Seconds since the previous report of any client, if the clients did not use the whole rate in that time;
-                otherwise 0.
-        """
+        """Raise or lower the learned limit."""
         achieved = sum(client.achieved for client in self._clients.values())
         # A limit that no client reaches must not grow, because there is no evidence that the service allows more.
         self._learned.exclude_time(unused)
@@ -255,10 +235,8 @@ class RateCoordinator:
 
 
 def water_level(rate: float, demands: Iterable[float]) -> float:
-    """Return the maximum share when `rate` is divided with max-min fairness; infinite if `rate` covers all demands.
-
-    Each client receives its demand or this level, whichever is smaller.
-    """
+    """Return the maximum share when `rate` is divided with max-min fairness; infinite if `rate` covers all demands."""
+    # Each client receives its demand or this level, whichever is smaller.
     remaining = rate
     by_demand = sorted(demands)
     for index, demand in enumerate(by_demand):
@@ -313,18 +291,10 @@ not wait for a share."""
 
 
 class RatePoller:
-    """Renews a client's share in a background task: reports the client's usage to a `Rate`, and applies the returned share.
+    """Renews a client's share in a background task: reports the client's usage to a `Rate`, and applies the returned share."""
 
-    Requests never wait for a report. If reports fail or hang, the client's last share expires, and the client sends nothing until
-    a report succeeds.
-
-    Args:
-        rate: The `Rate` that receives the reports and returns the shares.
-        limiter: The client's limiter, which counts the usage and obeys the share.
-
-    Attributes:
-        failure: Why the last report failed; `None` if it succeeded.
-    """
+    # Requests never wait for a report. If reports fail or hang, the client's last share expires, and the client sends nothing
+    # until a report succeeds.
 
     def __init__(self, rate: Rate, limiter: RateLimiter) -> None:
         self._rate = rate
@@ -333,20 +303,12 @@ class RatePoller:
         self.failure: str | None = None
 
     def require_running(self) -> None:
-        """Check that the client is open.
-
-        Raises:
-            InvalidRequest: The client is not open. Nothing renews its share, so a request would wait forever.
-        """
+        """Check that the client is open."""
         if self._tasks is None:
             raise InvalidRequest("rate: a client with a shared rate works only while it is open; use `async with` on the client")
 
     async def start(self) -> None:
-        """Start renewing the share.
-
-        Raises:
-            InvalidRequest: The client is already open.
-        """
+        """Start renewing the share."""
         if self._tasks is not None:
             raise InvalidRequest("rate: the client is already open; use a client with a shared rate in only one `async with`")
         self._tasks = anyio.create_task_group()
@@ -384,10 +346,8 @@ class RatePoller:
         )
 
     async def _report(self, usage: RateUsage, now: float) -> None:
-        """Report the usage up to the time `now`, and apply the share that the rate returns.
-
-        A failure is logged, and the last share stays valid until it expires.
-        """
+        """Report the usage up to the time `now`, and apply the share that the rate returns."""
+        # A failure is logged, and the last share stays valid until it expires.
         try:
             share = await self._rate.renew(usage)
             if not isinstance(share, RateShare):

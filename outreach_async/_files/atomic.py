@@ -27,19 +27,10 @@ def parse_descriptor(path: str | os.PathLike[str]) -> int | None:
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
-    """Yield a temporary file to write to, which can also be read. When the block ends, it replaces the file at `path`.
-
-    If the block raises, the temporary file is deleted and the old file is kept. A symbolic link is kept, and its target is
-    replaced. An existing file keeps its permissions; other hard links to it keep the old contents. If `path` is a pipe or a
-    device, or names a descriptor of this process, such as `/dev/stdout`, the content is copied to it when the block ends.
-
-    Args:
-        path: Path of the file.
-        private: Whether only the owner may read a file that does not exist yet. Otherwise the umask determines who may.
-
-    Raises:
-        OSError: The file cannot be written; an existing file is unchanged.
-    """
+    """Yield a temporary file to write to, which can also be read. When the block ends, it replaces the file at `path`."""
+    # If the block raises, the temporary file is deleted and the old file is kept. A symbolic link is kept, and its target is
+    # replaced. An existing file keeps its permissions; other hard links to it keep the old contents. If `path` is a pipe or a
+    # device, or names a descriptor of this process, such as `/dev/stdout`, the content is copied to it when the block ends.
     destination = Path(path)
     descriptor = parse_descriptor(destination)
     if descriptor is not None or (destination.exists() and not destination.is_file()):
@@ -65,11 +56,7 @@ def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Itera
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Check that `atomic_file` can create its temporary file next to `path`. The temporary file is deleted again.
-
-    Raises:
-        OSError: The temporary file cannot be created.
-    """
+    """Check that `atomic_file` can create its temporary file next to `path`. The temporary file is deleted again."""
     draft = _draft_path(Path(os.path.realpath(path)))
     _create_draft(draft, private=True).close()
     draft.unlink()
@@ -87,13 +74,8 @@ def _create_draft(path: Path, *, private: bool) -> BinaryIO:
 
 
 def atomic_write(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file atomically, in UTF-8, with unchanged line endings; see `atomic_file`.
-
-    Control characters other than tabs and line endings are escaped as in JSON and TOML.
-
-    Raises:
-        OSError: The file cannot be written; an existing file is unchanged.
-    """
+    """Write a file atomically, in UTF-8, with unchanged line endings; see `atomic_file`."""
+    # Control characters other than tabs and line endings are escaped as in JSON and TOML.
     with atomic_file(path) as draft:
         escaped = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
         draft.write(escaped.encode("utf-8", errors="backslashreplace"))  # a service may send lone surrogates

@@ -26,12 +26,10 @@ _ESCAPED_CONTROL: Final = re.compile(rf"(?<!\\)(\\++)({_CONTROL_CODE})")
 
 
 def escape_formula(text: str) -> str:
-    r"""Escape a string for a spreadsheet cell; `unescape_formula` restores it.
-
-    If the string starts with a formula, an apostrophe is added in front, so that a spreadsheet does not evaluate it. An
-    apostrophe is also added to each formula after a delimiter such as a comma or semicolon, because a spreadsheet may split
-    the cell there. Control characters other than newline and tab become escapes such as `\x1b`.
-    """
+    r"""Escape a string for a spreadsheet cell; `unescape_formula` restores it."""
+    # If the string starts with a formula, an apostrophe is added in front, so that a spreadsheet does not evaluate it. An
+    # apostrophe is also added to each formula after a delimiter such as a comma or semicolon, because a spreadsheet may split the
+    # cell there. Control characters other than newline and tab become escapes such as `\x1b`.
     return _UNESCAPED_FORMULA.sub("'", _UNESCAPED_CONTROL.sub(_escape_control, text))
 
 

@@ -71,14 +71,7 @@ class _PartialObject(msgspec.Struct):
 
 
 class DecodeError(ValueError):
-    """A body is not JSON, or a JSON value does not match its model.
-
-    Attributes:
-        faults: The faults found, such as `path: expected type, got type` or `path: missing key 'name'`. In a list, only the
-            first 20 faulty items are reported. For a body above 1 MiB, only the first fault is reported.
-        value: The decoded JSON object; `None` if the value is not a JSON object. If only the first fault is reported because of
-            the size of the body, `value` contains at most the keys `status` and `id`.
-    """
+    """A body is not JSON, or a JSON value does not match its model."""
 
     def __init__(self, faults: list[str], value: dict[str, Any] | None = None) -> None:
         super().__init__("; ".join(faults))
@@ -86,25 +79,13 @@ class DecodeError(ValueError):
         self.value = value
 
     def __reduce__(self) -> tuple[type[DecodeError], tuple[list[str], dict[str, Any] | None]]:
-        """Return the data for pickling: the faults and the value.
-
-        Without this method, unpickling would pass the message to `__init__` instead of the faults.
-        """
+        """Return the data for pickling: the faults and the value."""
+        # Without this method, unpickling would pass the message to `__init__` instead of the faults.
         return DecodeError, (self.faults, self.value)
 
 
 def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
-    """Decode a whole body into a model.
-
-    Args:
-        kind: The model class.
-        body: The JSON body.
-        fully: True to report every fault of an invalid body; false to report only the first fault. By default, every fault
-            is reported if the body is at most 1 MiB; for a larger body, only the first fault is reported.
-
-    Raises:
-        DecodeError: The body is not JSON, or does not match the model. Values are never coerced.
-    """
+    """Decode a whole body into a model."""
     fault = None
     try:
         model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
@@ -120,11 +101,7 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
 
 
 def decode_page(kind: type[Page[T]], body: bytes) -> Page[T]:
-    """Decode a page as `decode_model` does, but keep an invalid item in `undecodable` instead of raising.
-
-    Raises:
-        DecodeError: The page itself is not JSON or does not match its model, or its items have more than 10,000 faults.
-    """
+    """Decode a page as `decode_model` does, but keep an invalid item in `undecodable` instead of raising."""
     try:
         return decode_model(kind, body)
     except DecodeError as error:
@@ -137,11 +114,7 @@ def decode_page(kind: type[Page[T]], body: bytes) -> Page[T]:
 
 
 def structure(kind: type[T], value: object) -> T:
-    """Build a model from JSON values. Values are never coerced, and unknown fields are kept.
-
-    Raises:
-        DecodeError: The values do not match the model; the error contains the faults and the value.
-    """
+    """Build a model from JSON values. Values are never coerced, and unknown fields are kept."""
     from outreach_async._service.structuring import STRUCTURE_ERRORS, default_converter, list_faults
 
     try:
@@ -169,11 +142,6 @@ def encode_contact(contact: NewContact) -> bytes:
 
 
 def decode_json(body: bytes) -> Any:
-    """Decode any JSON value.
-
-    Raises:
-        DecodeError: The body is not JSON.
-    """
     try:
         return msgspec.json.decode(body)
     except _DECODE_ERRORS as error:
@@ -225,12 +193,10 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _has_all_members(model: Any, body: bytes) -> bool:
-    """Return whether the body certainly has no unknown keys, which msgspec would silently drop.
-
-    The body is not decoded again. Instead, its colons and quotes are counted: a key has one colon and two quotes, and a string
-    value has two quotes. If one of the two counts is as expected for the known keys and the string values, the body has no
-    other keys. If strings contain both colons and quotes, the result may be `False` although the body has no unknown keys.
-    """
+    """Return whether the body certainly has no unknown keys, which msgspec would silently drop."""
+    # The body is not decoded again. Instead, its colons and quotes are counted: a key has one colon and two quotes, and a string
+    # value has two quotes. If one of the two counts is as expected for the known keys and the string values, the body has no
+    # other keys. If strings contain both colons and quotes, the result may be `False` although the body has no unknown keys.
     items = getattr(model, "data", None)
     members = _count_members(model.__class__) + (_count_item_members(items) if items else 0)
     return body.count(b":") == members or body.count(b'"') == 2 * (members + _count_strings([model]))
@@ -273,14 +239,8 @@ def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
 
 
 def _keep_unknown_members(model: Any, body: bytes) -> None:
-    """Decode the body again, and store its unknown fields in the newly decoded model.
-
-    If the model has a list `data`, only the items that may have unknown fields are decoded again.
-
-    Raises:
-        MsgspecError: The value of an unknown field is not JSON. The other errors in `_DECODE_ERRORS` are possible, too.
-        DecodeError: The body has too many values.
-    """
+    """Decode the body again, and store its unknown fields in the newly decoded model."""
+    # If the model has a list `data`, only the items that may have unknown fields are decoded again.
     if len(body) > _MAX_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
         fault = f"$: expected at most {_MAX_VALUES:,} values in a body with unknown fields, got more"
         raise DecodeError([fault], _decode_partially(body))
@@ -311,11 +271,7 @@ def _store_unknown(model: Any, members: dict[str, Any]) -> None:
 
 
 def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a page one by one. Return `None` if the page has no list of items, or its items have too many faults.
-
-    Raises:
-        DecodeError: The page itself does not match its model.
-    """
+    """Decode the items of a page one by one; `None` if the page has no list of items, or its items have too many faults."""
     if value is None or not isinstance(raw_items := value.get("data"), list):
         return None
     page = structure(kind, {**value, "data": []})
@@ -333,11 +289,9 @@ def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Pa
 
 
 def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a large page one by one, as `_decode_items` does, in memory proportional to the page's size.
-
-    All faults and keys of an invalid item are kept if this item and the invalid items before it are together at most 1 MiB in
-    size. Otherwise, only the first fault, the id and the status are kept.
-    """
+    """Decode the items of a large page one by one, as `_decode_items` does, in memory proportional to the page's size."""
+    # All faults and keys of an invalid item are kept if this item and the invalid items before it are together at most 1 MiB in
+    # size. Otherwise, only the first fault, the id and the status are kept.
     if max(body.count(b","), body.count(b"[") + body.count(b"{")) * _MIN_BYTES_PER_VALUE > len(body):
         return None
     try:

@@ -67,14 +67,7 @@ class CreatedContact(CreateContactResponse):
 
 
 def possible_outcomes(status: Outcome, *, maybe_applied: bool) -> frozenset[Outcome]:
-    """Return every outcome of a call that is consistent with its last response.
-
-    Args:
-        status: The status in the last response.
-        maybe_applied: Whether the service may have applied an earlier attempt of the call. If so, that attempt may have added
-            the contact that the last response reports as a duplicate. The status `added` is always certain, because it means that
-            the contact did not exist before.
-    """
+    """Return every outcome of a call that is consistent with its last response."""
     return frozenset({status, Outcome.ADDED}) if maybe_applied else _CERTAIN_OUTCOMES.get(status) or frozenset({status})
 
 

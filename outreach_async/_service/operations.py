@@ -27,13 +27,7 @@ _KEY_REMEDY: Final = "pass an owner key or set OUTREACH_OWNER_KEY"
 
 @attrs.define
 class AttemptInfo:
-    """The state of a call when its response arrives.
-
-    Attributes:
-        attempts: Number of attempts so far, including the attempt that received the response.
-        maybe_applied: Whether the service may have applied an earlier attempt.
-        possible: Outcomes that remain possible if the response cannot be trusted; `None` if the response can be trusted.
-    """
+    """The state of a call when its response arrives."""
 
     attempts: int
     maybe_applied: bool
@@ -42,17 +36,7 @@ class AttemptInfo:
 
 @attrs.define
 class Operation(Generic[T]):
-    """One operation of the service, ready to be sent.
-
-    Attributes:
-        name: Name of the operation in errors and logs.
-        request: The request to send.
-        parse: Parses a 2xx response; raises `UnexpectedResponse` if the response does not
-            match the API documentation.
-        idempotency: The condition under which the operation may be retried.
-        secrets: Strings to mask in errors.
-        any_status: Whether `parse` receives responses of any status, not only 2xx.
-    """
+    """One operation of the service, ready to be sent."""
 
     name: str
     request: Request
@@ -64,13 +48,7 @@ class Operation(Generic[T]):
 
 @attrs.frozen(repr=False)
 class RequestDefaults:
-    """The header fields of a client's requests, and the secrets to mask in the client's errors.
-
-    Attributes:
-        read_headers: Header fields of a request without a body, by lower-case name.
-        write_headers: Header fields of a request with a JSON body, by lower-case name.
-        secrets: Strings to mask in errors.
-    """
+    """The header fields of a client's requests, and the secrets to mask in the client's errors."""
 
     read_headers: Mapping[str, str] = attrs.field(
         repr=False
@@ -80,11 +58,7 @@ class RequestDefaults:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
-        """Return the header fields of a client's requests, and the secrets in them.
-
-        Args:
-            headers: The client's own header fields, by lower-case name. They override the default fields.
-        """
+        """Return the header fields of a client's requests, and the secrets in them."""
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
         return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 
@@ -94,37 +68,27 @@ PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
 
 
 def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
-    """Return a function that builds the operation for each page of the campaign list.
-
-    See the section "List campaigns" of the service's API documentation.
-    """
+    """Return a function that builds the operation for each page of the campaign list."""
+    # See the section "List campaigns" of the service's API documentation.
     display = validation.require_display("display", display, mailboxes=False)
     return _build_list("campaigns", Page[Campaign], workspace, display, defaults, keep=keep)
 
 
 def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Mailbox]:
-    """Return a function that builds the operation for each page of the mailbox list.
-
-    See the section "List mailboxes" of the service's API documentation. The maximum of `display`, the page size, is 2,000.
-    """
+    """Return a function that builds the operation for each page of the mailbox list."""
+    # See the section "List mailboxes" of the service's API documentation. The maximum of `display`, the page size, is 2,000.
     display = validation.require_display("display", display, mailboxes=True)
     return _build_list("mailboxes", Page[Mailbox], workspace, display, defaults, keep=keep)
 
 
 def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[CampaignSteps]:
-    """Return the operation that lists the steps of a campaign.
-
-    See the section "List steps of a campaign" of the service's API documentation.
-    """
+    # See the section "List steps of a campaign" of the service's API documentation.
     campaign = validation.require_id("campaign", campaign, "campaign", "pass an id from the campaign list")
     return _build_read("list_steps", CampaignSteps, f"/campaigns/{quote(campaign, safe='')}/steps", defaults)
 
 
 def list_fields(workspace: object, defaults: RequestDefaults) -> Operation[WorkspaceFields]:
-    """Return the operation that lists the fields of a workspace.
-
-    See the section "List fields of a workspace" of the service's API documentation.
-    """
+    # See the section "List fields of a workspace" of the service's API documentation.
     workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
     return _build_read("list_fields", WorkspaceFields, f"/workspaces/{quote(workspace, safe='')}/all-fields", defaults)
 
@@ -164,11 +128,8 @@ def _make_parser(
 
 
 def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
-    """Return a decoded body, or the decode error.
-
-    The error contains the unmasked body, and is therefore not raised. A raised error would become the `__context__` of the error
-    that the caller raises, and tracebacks would show it.
-    """
+    # The error contains the unmasked body, and is therefore not raised. A raised error would become the `__context__` of the
+    # error that the caller raises, and tracebacks would show it.
     try:
         return decode(kind, body)
     except DecodeError as error:
@@ -180,11 +141,7 @@ _HISTORY_SIZE: Final = 4096
 
 
 class CopyDetector:
-    """Remembers the contact ids of a client's last responses. A copy of a response, taken for another, repeats its id.
-
-    Args:
-        on_copy: Called at once when a response is recognised as a copy.
-    """
+    """Remembers the contact ids of a client's last responses. A copy of a response, taken for another, repeats its id."""
 
     def __init__(self, on_copy: Callable[[], object] = bool) -> None:
         self._on_copy = on_copy
@@ -207,13 +164,9 @@ class CopyDetector:
 
 @attrs.frozen(repr=False)
 class ContactRequests:
-    """Builds operations that create contacts. The shared options are checked and encoded once.
+    """Builds operations that create contacts. The shared options are checked and encoded once."""
 
-    See the section "Create contact" of the service's API documentation.
-
-    Attributes:
-        duplicates: The `duplicates` option of the create requests.
-    """
+    # See the section "Create contact" of the service's API documentation.
 
     duplicates: str
     _prefix: bytes = attrs.field(repr=False)
@@ -235,13 +188,8 @@ class ContactRequests:
         campaign: object,
         copy_detector: CopyDetector,
     ) -> ContactRequests:
-        """Return a builder with these options, after checking and encoding them.
-
-        All builders of a client share `copy_detector`.
-
-        Raises:
-            InvalidRequest: An option has a value or type that the API documentation does not allow.
-        """
+        """Return a builder with these options, after checking and encoding them."""
+        # All builders of a client share `copy_detector`.
         key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
         workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
         validation.require_upload_options(duplicates, strict_validation, campaign)
@@ -263,21 +211,11 @@ class ContactRequests:
         return len(self._prefix)
 
     def build(self, contact: NewContact) -> Operation[CreatedContact]:
-        """Return the operation that creates this contact.
-
-        Raises:
-            InvalidRequest: The contact is invalid.
-        """
         return self._build_operation(contact, self._parse_created)
 
     def build_row(self, contact: NewContact) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
-        """Return the operation that creates the contact of a row in a bulk run.
-
-        The operation returns the decoded response and an `AttemptInfo`.
-
-        Raises:
-            InvalidRequest: The contact is invalid.
-        """
+        """Return the operation that creates the contact of a row in a bulk run."""
+        # The operation returns the decoded response and an `AttemptInfo`.
         return self._build_operation(contact, self._parse_row)
 
     def _build_operation(self, contact: NewContact, parse: Callable[[Response, AttemptInfo], T]) -> Operation[T]:

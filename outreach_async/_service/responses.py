@@ -91,7 +91,6 @@ def _make_detector(secret: str) -> Callable[[str], bool]:
 
 
 def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
-    """Return a string with every secret masked."""
     return mask_bytes(text.encode(errors="surrogatepass"), secrets).decode(errors="replace")
 
 
@@ -108,11 +107,9 @@ def _clean_beginning(text: str, secrets: Secrets) -> str:
 
 
 def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
-    """Return the beginning of a body with secrets masked, or the whole masked body if it has only a few kilobytes.
-
-    A cut through a secret leaves its first part, which is not recognized and not masked. Therefore, a long body is cut and
-    masked, and then shortened by the maximum length of an encoded secret.
-    """
+    """Return the beginning of a body with secrets masked, or the whole masked body if it has only a few kilobytes."""
+    # A cut through a secret leaves its first part, which is not recognized and not masked. Therefore, a long body is cut and
+    # masked, and then shortened by the maximum length of an encoded secret.
     margin = _masking_margin(secrets)
     if len(body) <= _MAX_INSPECTED_BYTES + margin:
         return mask_bytes(body, secrets)
@@ -125,10 +122,8 @@ def _mask_string_beginning(text: str, secrets: Secrets) -> str:
 
 
 def _cut_for_masking(text: str, secrets: Secrets) -> str:
-    """Return the part of a string that `_mask_beginning` reads, plus one character.
-
-    From the additional character, `_mask_beginning` can tell that the string was cut.
-    """
+    """Return the part of a string that `_mask_beginning` reads, plus one character."""
+    # From the additional character, `_mask_beginning` can tell that the string was cut.
     return text[: _MAX_INSPECTED_BYTES + _masking_margin(secrets) + 1]
 
 
@@ -138,10 +133,8 @@ def _masking_margin(secrets: Secrets) -> int:
 
 @lru_cache(maxsize=64)
 def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
-    """Return pairs of a byte string and a pattern. The patterns match the secret, including its escaped and encoded forms.
-
-    Every match of a pattern contains the byte string of its pair. A body without the byte string need not be searched.
-    """
+    """Return pairs of a byte string and a pattern. The patterns match the secret, including its escaped and encoded forms."""
+    # Every match of a pattern contains the byte string of its pair. A body without the byte string need not be searched.
     raw = secret.encode()
     encodings = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
     encodings |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
@@ -171,11 +164,9 @@ def _one_of(forms: Iterable[str]) -> str:
 
 
 def _escaped_pattern(character: str) -> str:
-    """Return a pattern that matches a character itself, or its escapes in JSON and Python, including nested escapes.
-
-    For a backslash, the pattern matches only its escapes, such as two backslashes. No alternative may be a prefix of another;
-    otherwise, matching could take exponential time.
-    """
+    """Return a pattern that matches a character itself, or its escapes in JSON and Python, including nested escapes."""
+    # For a backslash, the pattern matches only its escapes, such as two backslashes. No alternative may be a prefix of another;
+    # otherwise, matching could take exponential time.
     return _one_of([*_escape_patterns(character), re.escape(character) if character != "\\" else r"\\\\"])
 
 
@@ -195,10 +186,8 @@ def _percent_pattern(byte: int) -> str:
 
 
 def _entity_pattern(character: str) -> str:
-    """Return a pattern that matches a character itself, or its HTML and XML references.
-
-    For an ampersand, the pattern matches only references, because a bare ampersand starts a reference.
-    """
+    """Return a pattern that matches a character itself, or its HTML and XML references."""
+    # For an ampersand, the pattern matches only references, because a bare ampersand starts a reference.
     return _one_of([*_reference_patterns(character), *([re.escape(character)] if character != "&" else [])])
 
 
@@ -226,12 +215,7 @@ def _entity_names() -> Mapping[str, tuple[str, ...]]:
 
 
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
-    """Return the base64 characters that encode only the text. The text starts after `before` other bytes.
-
-    Returns:
-        A tuple `(shared_before, characters, shared_after)`. `shared_before` is true if another base64 character encodes the start
-        of the text together with the preceding byte. `shared_after` is the same for the end and the following byte.
-    """
+    """Return the base64 characters that encode only the text. The text starts after `before` other bytes."""
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
     return before > 0, letters[start:end], 8 * (before + len(text)) % 6 > 0
@@ -255,11 +239,9 @@ def _base64_character_pattern(characters: str) -> str:
 
 
 def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
-    """Return header fields for an error, with secrets masked, and without invisible characters.
-
-    The values of secret fields are masked entirely; in other values and in names, only the secrets are masked. Only the first
-    256 fields are kept. Very long names and values are truncated.
-    """
+    """Return header fields for an error, with secrets masked, and without invisible characters."""
+    # The values of secret fields are masked entirely; in other values and in names, only the secrets are masked. Only the first
+    # 256 fields are kept. Very long names and values are truncated.
     kept = islice(headers.items(), 256)  # twice as many as any backend accepts
     pairs = ((name, MASK if is_secret_header(name) else value) for name, value in kept)
     return {_clean_beginning(name, secrets): _clean_beginning(value, secrets) for name, value in pairs}
@@ -280,20 +262,12 @@ def _error_notes(error: BaseException) -> list[str]:
 
 
 def _error_attributes(operation: str, response: Response, secrets: Secrets) -> dict[str, Any]:
-    """Return the attributes of the error for a response, with secrets masked."""
     known: dict[str, Any] = {"operation": operation, "status_code": response.status, "maybe_sent": True}
     return {**known, "headers": mask_headers(response.headers, secrets), "body": _mask_beginning(response.body, secrets)}
 
 
 def build_status_error(operation: str, response: Response, secrets: Secrets, *, now: float) -> errors.StatusError:
-    """Return the error for a response with a status of 300 or more.
-
-    Args:
-        operation: The operation's name.
-        response: The response.
-        secrets: Strings to mask.
-        now: Current time in Unix seconds. It is used if `Retry-After` is a date and the response has no `Date`.
-    """
+    """Return the error for a response with a status of 300 or more."""
     attributes = _error_attributes(operation, response, secrets)
     text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"
     meaning = explain_status(response.status)
@@ -350,10 +324,8 @@ def _extract_message(value: Any) -> str:
 
 
 def parse_retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
-    """Return the wait that `Retry-After` states, in seconds (RFC 9110, section 10.2.3); `None` if it is absent or invalid.
-
-    A date is compared with the response's own `Date`, because the clocks of the client and the service may differ.
-    """
+    """Return the wait that `Retry-After` states, in seconds (RFC 9110, section 10.2.3); `None` if it is absent or invalid."""
+    # A date is compared with the response's own `Date`, because the clocks of the client and the service may differ.
     value = headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(value):
         return float(value)

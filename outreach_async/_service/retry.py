@@ -87,21 +87,7 @@ class RetryDecision(Enum):
 
 @attrs.frozen
 class FailedAttempt:
-    """A failed attempt, with the data that a throttle needs.
-
-    Attributes:
-        error: The error of the attempt.
-        kind: Kind of failure.
-        started: Time at which the attempt started.
-        ended: Time at which the attempt failed.
-        counted_failures: Number of earlier failures that count towards the call's maximum number of attempts.
-        retry_after: Number of seconds that the service asked the client to wait; `None` if it did not ask.
-        can_retry: False if the call ends regardless of the throttle's decision. A throttle must then not charge the
-            retry budget.
-        can_wait: Whether the call retries throttled attempts until its deadline. True for a read with a deadline.
-        earlier_failures: Number of earlier failures of the call, counted or not.
-        first_failed_at: Time of the first failure of the call.
-    """
+    """A failed attempt, with the data that a throttle needs."""
 
     error: errors.OutreachError
     kind: FailureKind
@@ -122,19 +108,7 @@ class FailedAttempt:
 
 @attrs.frozen
 class StatusMeaning:
-    """The meaning of an error status. Every decision that depends on a status uses this meaning.
-
-    Attributes:
-        failure_kind: Kind of failure.
-        maybe_applied: Whether the service may have applied the request, or may still apply it.
-        affects_every_row: Whether every row of a bulk run would fail with this status, for example because of a wrong key,
-            workspace, campaign or base URL.
-        is_denied: Whether the service refuses the key or the caller.
-        rejects_data: Whether the service refuses the data of the request, such as a contact.
-        may_be_past_end: Whether the status may mean that a requested page is past the end of a list. The API documentation
-            does not state which status the service returns for such a page.
-        error_class: The class of the error for this status.
-    """
+    """The meaning of an error status. Every decision that depends on a status uses this meaning."""
 
     failure_kind: FailureKind
     maybe_applied: bool = False
@@ -193,11 +167,9 @@ def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKi
 
 
 def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
-    """Return whether the service may have applied the attempt, or may still apply it.
-
-    If no byte was sent, the attempt was certainly not applied. A 4xx status proves the same, except 408, 425 and 499. A proxy
-    may return these three statuses after it has passed the request on.
-    """
+    """Return whether the service may have applied the attempt, or may still apply it."""
+    # If no byte was sent, the attempt was certainly not applied. A 4xx status proves the same, except 408, 425 and 499. A proxy
+    # may return these three statuses after it has passed the request on.
     if failure_kind is FailureKind.AMBIGUOUS:
         return True
     return isinstance(error, errors.StatusError) and explain_status(error.status_code, error.headers).maybe_applied

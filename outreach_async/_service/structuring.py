@@ -51,15 +51,13 @@ def default_converter() -> Converter:
 
 
 def configure_converter(converter: Converter) -> Converter:
-    """Register the library's hooks on a converter, and return the converter.
-
-    - Strings, booleans, numbers and lists are accepted unchanged or rejected. cattrs on its own turns `None` into `"None"`,
-      `"false"` into `True`, 3.9 into 3 and a string into a list of letters.
-    - Open enumerations accept any string.
-    - Response models keep unknown keys in `extra`. Converting a model to a dict restores these keys.
-    - `NewContact` is converted to one dict of the fields that are set. The codes of `custom` and `extra` are keys of this
-      dict, like the names of the standard fields.
-    """
+    """Register the library's hooks on a converter, and return the converter."""
+    # - Strings, booleans, numbers and lists are accepted unchanged or rejected. cattrs on its own turns `None` into `"None"`,
+    #   `"false"` into `True`, 3.9 into 3 and a string into a list of letters.
+    # - Open enumerations accept any string.
+    # - Response models keep unknown keys in `extra`. Converting a model to a dict restores these keys.
+    # - `NewContact` is converted to one dict of the fields that are set. The codes of `custom` and `extra` are keys of this
+    #   dict, like the names of the standard fields.
     for kind, name in _STRICT_TYPES.items():
         converter.register_structure_hook(kind, _make_strict_hook(kind, name))
     # Registered by class, because the hook for `str` takes precedence over predicates.

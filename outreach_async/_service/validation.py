@@ -26,11 +26,7 @@ def type_name(value: object) -> str:
 
 
 def require_id(field: str, value: object, what: str, remedy: str) -> str:
-    """Return an id after checking that it starts with the prefix for ids of its kind, such as `camp_` for campaigns.
-
-    Raises:
-        InvalidRequest: The value is not a string, is blank, has another prefix or cannot be encoded as UTF-8.
-    """
+    """Return an id after checking that it starts with the prefix for ids of its kind, such as `camp_` for campaigns."""
     prefix = vocabulary.ID_PREFIXES[what]
     if not isinstance(value, str):
         got = type_name(value)
@@ -65,11 +61,7 @@ def _format_number(value: object) -> str:
 
 
 def require_encodable(field: str, value: str) -> None:
-    """Check that a string can be encoded as UTF-8.
-
-    Raises:
-        InvalidRequest: The string contains a lone surrogate.
-    """
+    """Check that a string can be encoded as UTF-8."""
     if value.isascii():  # nearly always, and much faster than encoding
         return
     try:
@@ -80,11 +72,7 @@ def require_encodable(field: str, value: str) -> None:
 
 
 def require_number(field: str, value: object, *, least: int, most: int | None = None) -> int:
-    """Return a value after checking that it is a whole number between `least` and `most`, both inclusive.
-
-    Raises:
-        InvalidRequest: The value is not an `int` (a `bool` is rejected too), or is out of bounds.
-    """
+    """Return a value after checking that it is a whole number between `least` and `most`, both inclusive."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidRequest(f"{field}: expected a whole number, got {type_name(value)}; pass an int of at least {least}")
     if value < least:
@@ -98,19 +86,13 @@ def require_number(field: str, value: object, *, least: int, most: int | None = 
 
 
 def require_display(field: str, value: object, *, mailboxes: bool) -> int:
-    """Return a page size after checking that it is at least 1. A page of mailboxes may have at most 2,000 items.
-
-    The API documentation states no maximum for other pages.
-    """
+    """Return a page size after checking that it is at least 1. A page of mailboxes may have at most 2,000 items."""
+    # The API documentation states no maximum for other pages.
     return require_number(field, value, least=1, most=vocabulary.MAX_MAILBOX_DISPLAY if mailboxes else None)
 
 
 def require_seconds(field: str, value: object) -> float | None:
-    """Return a time limit in seconds as a `float`, after checking it. `None` is valid, and is returned unchanged.
-
-    Raises:
-        InvalidRequest: The value is not an `int` or a `float`, is NaN, is not positive, or is too large for a `float`.
-    """
+    """Return a time limit in seconds as a `float`, after checking it. `None` is valid, and is returned unchanged."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -126,12 +108,7 @@ def require_seconds(field: str, value: object) -> float | None:
 
 
 def require_rate(field: str, value: object) -> float:
-    """Return a rate in requests per second after checking that it is a finite number greater than 0.
-
-    Raises:
-        InvalidRequest: The value is not an `int` or a `float`, is NaN or infinite, is not positive, or is too large for a
-            `float`.
-    """
+    """Return a rate in requests per second after checking that it is a finite number greater than 0."""
     expected, remedy = "expected a finite number of requests per second greater than 0", "pass a number such as 50"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"{field}: {expected}, got {type_name(value)}; {remedy}")
@@ -141,11 +118,7 @@ def require_rate(field: str, value: object) -> float:
 
 
 def read_rate(environment: Mapping[str, str]) -> float | None:
-    """Return the rate that the environment variable `OUTREACH_RATE` sets; `None` if it is unset or empty.
-
-    Raises:
-        InvalidRequest: The variable is not a finite number greater than 0.
-    """
+    """Return the rate that the environment variable `OUTREACH_RATE` sets; `None` if it is unset or empty."""
     text = environment.get("OUTREACH_RATE")
     if not text:
         return None
@@ -159,22 +132,14 @@ def read_rate(environment: Mapping[str, str]) -> float | None:
 
 
 def require_choice(field: str, value: object, choices: Sequence[str]) -> None:
-    """Check that a value is one of the valid strings.
-
-    Raises:
-        InvalidRequest: The value is not one of the valid strings.
-    """
+    """Check that a value is one of the valid strings."""
     if value not in choices:
         valid = ", ".join(map(repr, choices))
         raise InvalidRequest(f"{field}: expected one of {valid}, got {masked_repr(value)}; pass one of them")
 
 
 def require_upload_options(duplicates: object, strict_validation: object, campaign: object) -> None:
-    """Check the three options in `upload_options`, an object in a create request's body.
-
-    Raises:
-        InvalidRequest: An option has a value or type that the API does not allow.
-    """
+    """Check the three options in `upload_options`, an object in a create request's body."""
     require_choice("duplicates", duplicates, vocabulary.DUPLICATE_POLICIES)
     if not isinstance(strict_validation, bool):
         raise InvalidRequest(f"strict_validation: expected bool, got {type_name(strict_validation)}; pass True or False")
@@ -183,12 +148,7 @@ def require_upload_options(duplicates: object, strict_validation: object, campai
 
 
 def check_contact(contact: NewContact) -> None:
-    """Reject a contact that the service can never accept.
-
-    Raises:
-        InvalidRequest: The e-mail is blank, a value is neither a valid string nor `None`, or a field code is malformed or
-            reserved.
-    """
+    """Reject a contact that the service can never accept."""
     _check_email(contact.email)
     if not _are_encodable(standard_values(contact)):
         for field, value in contact.standard().items():
@@ -253,14 +213,7 @@ def _check_code(field: str, code: object) -> None:
 
 
 def to_contact(row: object) -> NewContact:
-    """Convert a row to a contact. The values of the contact are checked later, before it is sent.
-
-    Args:
-        row: A `NewContact`, or a mapping with `email`, standard fields, `custom_<n>` codes, and `custom` and `extra` mappings.
-
-    Raises:
-        InvalidRequest: The row is neither a `NewContact` nor a mapping, has no e-mail, or has an unknown key.
-    """
+    """Convert a row to a contact. The values of the contact are checked later, before it is sent."""
     if isinstance(row, NewContact):
         return row
     if not isinstance(row, Mapping):
@@ -299,11 +252,7 @@ def suggest_field(name: str) -> str | None:
 
 
 def require_method(method: object) -> str:
-    """Return an HTTP method after checking it.
-
-    Raises:
-        InvalidRequest: The value is not an upper-case method name. The message does not show the value.
-    """
+    """Return an HTTP method after checking it."""
     if not isinstance(method, str) or not METHOD.fullmatch(method):
         got = "a string with other characters" if isinstance(method, str) else type_name(method)
         raise InvalidRequest(f"method: expected an HTTP method in upper case, got {got}; pass a method such as 'GET'")
@@ -311,11 +260,7 @@ def require_method(method: object) -> str:
 
 
 def require_body(body: object) -> bytes:
-    """Return a request body after checking its type.
-
-    Raises:
-        InvalidRequest: The body is not `bytes`.
-    """
+    """Return a request body after checking its type."""
     if not isinstance(body, bytes):
         remedy = "encode it, for example with json.dumps(value).encode()"
         raise InvalidRequest(f"body: expected bytes, got {type_name(body)}; {remedy}")
@@ -323,12 +268,7 @@ def require_body(body: object) -> bytes:
 
 
 def require_target(target: object) -> str:
-    """Return a request target after checking that all HTTP libraries treat it in the same way.
-
-    Raises:
-        InvalidRequest: The target is not a percent-encoded path with an optional query, or its path has a `.` or `..` segment.
-            Some HTTP libraries remove such segments.
-    """
+    """Return a request target after checking that all HTTP libraries treat it in the same way."""
     if not isinstance(target, str):
         expected = "a string such as '/campaigns?page=1'"
         raise InvalidRequest(f"target: expected {expected}, got {type_name(target)}; pass a path and query")
@@ -344,11 +284,7 @@ def require_target(target: object) -> str:
 
 
 def require_headers(headers: object) -> dict[str, str]:
-    """Return header fields by lower-case name, after checking them.
-
-    Raises:
-        InvalidRequest: A name or a value is not valid in HTTP. The message never shows the value.
-    """
+    """Return header fields by lower-case name, after checking them."""
     if not isinstance(headers, Mapping):
         raise InvalidRequest(f"headers: expected a mapping of strings to strings, got {type_name(headers)}; pass a dict")
     for name, value in headers.items():

@@ -54,11 +54,7 @@ def sum_or_none(values: Iterable[object]) -> Number | None:
 
 
 class FieldNames:
-    """Looks up the names of placeholders among the fields of a workspace, and suggests corrections.
-
-    Args:
-        fields: The fields of the workspace.
-    """
+    """Looks up the names of placeholders among the fields of a workspace, and suggests corrections."""
 
     def __init__(self, fields: Iterable[WorkspaceField]) -> None:
         self._codes: dict[str, str] = {}
@@ -74,11 +70,9 @@ class FieldNames:
         return name.lower() in self._codes
 
     def suggest(self, name: str) -> tuple[str | None, bool]:
-        """Suggest a field code for `name`, and return the code and whether `name` is probably a misspelling of it.
-
-        If `name` is the label of a field, the result is the code of this field and `False`. Without a suggestion, the result is
-        `None` and `False`.
-        """
+        """Suggest a field code for `name`, and return the code and whether `name` is probably a misspelling of it."""
+        # If `name` is the label of a field, the result is the code of this field and `False`. Without a suggestion, the result is
+        # `None` and `False`.
         # Cached, because templates repeat their misspellings, and each search compares a name with every field.
         if name not in self._suggestions:
             self._suggestions[name] = self._search(name)
@@ -428,11 +422,9 @@ _PLACEHOLDER_NAME: Final = re.compile(r"[^\W\d][\w .-]{0,79}")
 
 
 def find_placeholders(step: Step) -> list[str]:
-    """Return the distinct names of the placeholders in the live templates of a step. This function performs no I/O.
-
-    Many services treat the part after a `|` as a fallback, so only the name before the `|` is returned. Names that start with a
-    symbol, such as `#if`, are keywords of a template language, and are ignored.
-    """
+    """Return the distinct names of the placeholders in the live templates of a step. This function performs no I/O."""
+    # Many services treat the part after a `|` as a fallback, so only the name before the `|` is returned. Names that start with a
+    # symbol, such as `#if`, are keywords of a template language, and are ignored.
     names: dict[str, None] = {}
     for template in step.templates:
         if template.status == _LIVE_TEMPLATE:
@@ -463,11 +455,9 @@ def check_placeholders(case: StepCase, _thresholds: Thresholds) -> Sign | None:
 
 
 def variant_totals(templates: Iterable[Template]) -> dict[str, VariantTotals]:
-    """Return the totals of the templates that can be compared, by template id.
-
-    Personalized templates and templates with invalid numbers are left out. Templates with the same letter or the same id are also
-    left out, because a result could not be assigned to one of them.
-    """
+    """Return the totals of the templates that can be compared, by template id."""
+    # Personalized templates and templates with invalid numbers are left out. Templates with the same letter or the same id are
+    # also left out, because a result could not be assigned to one of them.
     listed = list(templates)
     letters, ids = Counter(each.test_letter for each in listed), Counter(each.id for each in listed)
     totals: dict[str, VariantTotals] = {}

@@ -129,14 +129,7 @@ def evaluate_workspace(facts: WorkspaceFacts, policy: Policy, workspace: str) ->
 
 
 def build_campaign_finding(rule: Rule, sign: Sign, workspace: str, **subject: Any) -> Finding:
-    """Build a finding from a rule and the problem that its condition found.
-
-    Args:
-        rule: The rule.
-        sign: The problem, as the condition returned it.
-        workspace: Id of the workspace.
-        subject: Further fields of the finding, such as `campaign`.
-    """
+    """Build a finding from a rule and the problem that its condition found."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
@@ -212,11 +205,7 @@ def _compare(case: StepCase, thresholds: Mapping[str, float], workspace: str) ->
 
 
 class WorkspaceUse:
-    """Adds up the daily limits and sent e-mails of a workspace's mailboxes, and the e-mails that its campaigns have left to send.
-
-    Args:
-        now: Time of the audit, in Unix seconds.
-    """
+    """Adds up a workspace's daily limits, e-mails sent, and e-mails that its campaigns have left to send."""
 
     def __init__(self, now: float) -> None:
         self._now = now
@@ -250,17 +239,7 @@ class WorkspaceUse:
 def compare_campaigns(
     earlier: CampaignResults, later: CampaignResults, findings: Sequence[Finding], rules: Sequence[ComparisonRule]
 ) -> tuple[CampaignResults, list[Finding]]:
-    """Copy the `planned_end` of each campaign from an earlier report, and apply the rules that compare two audits.
-
-    Args:
-        earlier: The campaigns of the earlier report.
-        later: The campaigns of the later report.
-        findings: The findings of the later report.
-        rules: The rules to apply.
-
-    Returns:
-        The campaigns of the later report, and its findings, the worst first.
-    """
+    """Copy the `planned_end` of each campaign from an earlier report, and apply the rules that compare two audits."""
     before = {(row.workspace, row.id): row for row in earlier.rows}
     rows = [_carry_plan(before.get((row.workspace, row.id)), row) for row in later.rows]
     # A report that was compared before contains findings of that comparison, which are replaced.
@@ -274,10 +253,8 @@ def compare_campaigns(
 
 
 def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
-    """Return a copy of a row whose `planned_end` is that of the earlier row, `before`.
-
-    If `before` is `None` or has no `planned_end`, or if contacts were added since then, `planned_end` is the row's own `end`.
-    """
+    """Return a copy of a row whose `planned_end` is that of the earlier row, `before`."""
+    # If `before` is `None` or has no `planned_end`, or if contacts were added since then, `planned_end` is the row's own `end`.
     if before is None or before.planned_end is None or (row.contacts or 0) > (before.contacts or 0):
         return attrs.evolve(row, planned_end=row.end)
     return attrs.evolve(row, planned_end=before.planned_end)

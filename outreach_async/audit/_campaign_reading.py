@@ -75,13 +75,7 @@ class _WorkspaceReading:
 
 @attrs.frozen(kw_only=True)
 class CampaignsRead:
-    """The result of reading the campaigns of one workspace.
-
-    Attributes:
-        campaigns: The campaigns that were checked.
-        errors: Findings about errors while reading.
-        error: The error that ended the list of campaigns early; `None` if the whole list was read.
-    """
+    """The result of reading the campaigns of one workspace."""
 
     campaigns: WorkspaceCampaigns
     errors: list[Finding]
@@ -89,17 +83,7 @@ class CampaignsRead:
 
 
 class CampaignReader:
-    """Reads the campaigns of workspaces for one audit.
-
-    Args:
-        campaigns: The resource that reads campaigns and steps.
-        workspaces: The resource that reads fields.
-        policy: The policy to apply.
-        now: Time of the audit, in Unix seconds.
-        at_once: Maximum number of campaigns, over all workspaces, whose steps are read and checked concurrently.
-        in_time: Function that awaits a request within the audit's deadline.
-        progress: The counter of the audit's progress.
-    """
+    """Reads the campaigns of workspaces for one audit."""
 
     def __init__(
         self,
@@ -122,7 +106,6 @@ class CampaignReader:
         self._progress = progress
 
     async def read(self, workspace: str) -> CampaignsRead:
-        """Read and check the campaigns of a workspace."""
         reading = _WorkspaceReading(workspace)
         cursor: PageCursor[Campaign] = PageCursor(1, met=CompactSet())
         count = 0

@@ -256,11 +256,9 @@ def check_blacklists(case: Case, thresholds: Thresholds) -> Sign | None:
 
 
 def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the measured bounce rate reaches the threshold `warning`.
-
-    The lower confidence bound of the rate, which is below the measured rate, determines the severity. If the bound reaches no
-    threshold, or the sample is too small, the sign's `sure` is false, and the finding has the severity of the rule.
-    """
+    """Return a `Sign` if the measured bounce rate reaches the threshold `warning`."""
+    # The lower confidence bound of the rate, which is below the measured rate, determines the severity. If the bound reaches no
+    # threshold, or the sample is too small, the sign's `sure` is false, and the finding has the severity of the rule.
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if not sent or not bounced / sent >= thresholds["warning"]:
         return None

@@ -65,7 +65,6 @@ def check(
 
 
 def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding]:
-    """Evaluate the mailbox rules of a policy for one mailbox, and return the findings."""
     signs = [applies(case, thresholds) for applies, thresholds in policy.conditions]
     if not any(signs):
         return []
@@ -110,18 +109,7 @@ FIGURES: Final = (
 
 @attrs.define(eq=False)
 class FlaggedMailbox:
-    """A mailbox with findings.
-
-    Attributes:
-        workspace: Id of the workspace that lists the mailbox.
-        id: Id of the mailbox.
-        email: Address of the mailbox.
-        type: Mailbox type, as the service returned it.
-        status: Mailbox status, as the service returned it.
-        server_ip: Address of the sending server.
-        figures: The values of the fields in `FIGURES`; an invalid number is 0.
-        findings: Findings about the mailbox, in the order of the rules.
-    """
+    """A mailbox with findings."""
 
     workspace: str
     id: str
@@ -152,27 +140,12 @@ that had too many domains and dropped this one. The same applies to the server a
 
 
 class AuditState:
-    """Checks mailboxes page by page, and collects the findings and totals of an audit.
+    """Checks mailboxes page by page, and collects the findings and totals of an audit."""
 
-    The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. Therefore, these findings and the
-    findings about domains and servers become final only after all mailboxes have been read.
-
-    The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules
-    about its domain and its server count the mailbox once, with its values in the first of these workspaces.
-
-    Args:
-        workspaces: Ids of the workspaces, in the order of the audit.
-        policy: The policy to apply.
-        now: Time of the audit, in Unix seconds.
-        key: Key for the mailbox digests; `None` unless the state belongs to a part of an audit (see `audit_part`).
-        most: Maximum number of groups of each kind (domains, types, servers) whose totals are stored.
-
-    Attributes:
-        totals: Totals of the checked mailboxes, by workspace, domain, type and server.
-        flagged: For each workspace, its mailboxes with findings.
-        columns: For each workspace, the values of its mailboxes. If `key` is `None`, only mailboxes that a rule about domains or
-            servers needs are stored. If there is also only one workspace, no mailboxes are stored.
-    """
+    # The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. Therefore, these findings and the
+    # findings about domains and servers become final only after all mailboxes have been read.
+    # The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules
+    # about its domain and its server count the mailbox once, with its values in the first of these workspaces.
 
     def __init__(
         self, workspaces: Sequence[str], policy: Policy, now: float, *, key: bytes | None = None, most: int = MAX_KEPT
@@ -260,10 +233,8 @@ class AuditState:
         self._trim(pages_follow=False)
 
     def _count_once(self) -> None:
-        """Count each mailbox only once in the figures of its domain and its server, even if several workspaces list it.
-
-        The values from the first of these workspaces are used.
-        """
+        """Count each mailbox only once in the figures of its domain and its server, even if several workspaces list it."""
+        # The values from the first of these workspaces are used.
         seen = CompactSet()
         for columns in self.columns:
             for digest, domain, server, _, sent, limit, flags in columns.rows():
@@ -275,12 +246,7 @@ class AuditState:
     def finish(
         self, reading_errors: Mapping[str, Sequence[Finding]], campaign_findings: Mapping[str, Sequence[Finding]]
     ) -> FinalFindings:
-        """Return all findings of the audit. Call this method once, after all mailboxes have been read.
-
-        Args:
-            reading_errors: Findings about errors while reading, by workspace.
-            campaign_findings: Findings about campaigns, by workspace.
-        """
+        """Return all findings of the audit. Call this method once, after all mailboxes have been read."""
         self.trim()
         self._count_once()
         # The severity of missing SPF, DKIM or DMARC depends on the daily limit of the domain, which is complete only now.
@@ -303,10 +269,8 @@ class AuditState:
         )
 
     def _regrade_mailbox(self, flagged: FlaggedMailbox) -> FlaggedMailbox:
-        """Recompute the severity of a mailbox's authentication findings, and return the mailbox with the new findings.
-
-        The severity depends on the total daily limit of the domain.
-        """
+        """Recompute the severity of a mailbox's authentication findings, and return the mailbox with the new findings."""
+        # The severity depends on the total daily limit of the domain.
         domain = flagged.findings[0].domain
         if domain is None or not any(finding.rule in self._authentication_rules for finding in flagged.findings):
             return flagged
@@ -348,15 +312,7 @@ class AuditState:
 
 @attrs.frozen(kw_only=True)
 class FinalFindings:
-    """All findings of an audit.
-
-    Attributes:
-        flagged: For each workspace, its mailboxes with findings.
-        campaigns: For each workspace, the findings about its campaigns.
-        errors: For each workspace, the findings about errors while reading it.
-        group_findings: The findings about domains and servers.
-        deferred: The findings that became final only after all mailboxes had been read.
-    """
+    """All findings of an audit."""
 
     flagged: list[list[FlaggedMailbox]]
     campaigns: list[Sequence[Finding]]

@@ -49,13 +49,7 @@ class AuditProgress:
 
 
 class ProgressMeter:
-    """Counts the workspaces, mailboxes and campaigns that an audit has read, and measures the rate.
-
-    Args:
-        workspaces: Number of workspaces to audit.
-        throttle: The throttle of the audit.
-        now: The current time of the event loop's clock, in seconds.
-    """
+    """Counts the workspaces, mailboxes and campaigns that an audit has read, and measures the rate."""
 
     def __init__(self, workspaces: int, throttle: RunThrottle, now: float) -> None:
         self._total = workspaces

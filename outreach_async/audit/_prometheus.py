@@ -28,14 +28,7 @@ Samples: TypeAlias = Mapping[tuple[str, ...], float]
 
 @attrs.frozen
 class Gauge:
-    """A Prometheus gauge with its samples.
-
-    Attributes:
-        name: Name of the metric, without its prefix and with its unit as a suffix.
-        description: Help text of the metric, one sentence without a period.
-        labels: Names of the labels.
-        samples: Value of the metric for each combination of label values.
-    """
+    """A Prometheus gauge with its samples."""
 
     name: str
     description: str
@@ -56,15 +49,10 @@ _UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud
 
 
 def render_prometheus(report: Report) -> str:
-    """Render the metrics of a report in the Prometheus text format.
-
-    Gauges of workspaces and domains cover those in `Report.groups`: at most the 1,000 worst workspaces and the 1,000 worst
-    domains. There are two exceptions. Gauges about campaigns cover the 1,000 workspaces with the most campaigns. The gauge
-    `workspace_unreadable` covers every workspace.
-
-    Raises:
-        InvalidRequest: The extra `prometheus` is not installed.
-    """
+    """Render the metrics of a report in the Prometheus text format."""
+    # Gauges of workspaces and domains cover those in `Report.groups`: at most the 1,000 worst workspaces and the 1,000 worst
+    # domains. There are two exceptions. Gauges about campaigns cover the 1,000 workspaces with the most campaigns. The gauge
+    # `workspace_unreadable` covers every workspace.
     require_client()
     from prometheus_client import generate_latest
     from prometheus_client.core import GaugeMetricFamily
@@ -109,11 +97,7 @@ def write_prometheus(report: Report, path: str | os.PathLike[str]) -> None:
 
 
 def require_client() -> None:
-    """Check that the library for Prometheus is installed.
-
-    Raises:
-        InvalidRequest: The library is not installed; the message contains the pip command.
-    """
+    """Check that the library for Prometheus is installed."""
     try:
         import prometheus_client  # noqa: F401 - imported only to check that it is installed
     except ImportError:
@@ -121,10 +105,8 @@ def require_client() -> None:
 
 
 def escape_label(value: str) -> str:
-    r"""Escape backslashes, control characters (such as `\x1b`), lone surrogates and bidirectional marks in a label value.
-
-    Different values are never escaped to the same string, because node_exporter rejects a file with a duplicate time series.
-    """
+    r"""Escape backslashes, control characters (such as `\x1b`), lone surrogates and bidirectional marks in a label value."""
+    # Different values are never escaped to the same string, because node_exporter rejects a file with a duplicate time series.
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), value)
 
 

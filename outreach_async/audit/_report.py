@@ -235,12 +235,7 @@ class HistoryPoint:
 
 
 def merge_history(reports: Iterable[Report], before: float) -> list[HistoryPoint]:
-    """Combine reports and their histories into one history, sorted by time. Only the latest `MAX_HISTORY` audits are kept.
-
-    Args:
-        reports: The earlier reports, in any order.
-        before: Upper limit in Unix seconds. Only audits before this time are included, and only if their time is known.
-    """
+    """Combine reports and their histories into one history, sorted by time. Only the latest `MAX_HISTORY` audits are kept."""
     points = {(point.at, point.scope): point for report in reports for point in (*report.history, HistoryPoint.of(report))}
     return sorted((point for point in points.values() if 0 < point.at < before), key=lambda point: point.at)[-MAX_HISTORY:]
 
@@ -323,15 +318,10 @@ class Diff:
 
 
 def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
-    """Compare the reports of two audits. This function performs no I/O.
-
-    Two findings match if they have the same rule and the same subject. Mailboxes, campaigns and steps are matched by id, first
-    within the same workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or
-    workspace.
-
-    Returns:
-        The findings of the later report, each marked as new or unchanged, and the diff.
-    """
+    """Compare the reports of two audits. This function performs no I/O."""
+    # Two findings match if they have the same rule and the same subject. Mailboxes, campaigns and steps are matched by id, first
+    # within the same workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or
+    # workspace.
     matches, gone = _match_findings(earlier.findings, later.findings)
     findings = [
         attrs.evolve(after, state="unchanged" if before else "new") for before, after in zip(matches, later.findings, strict=True)
@@ -358,12 +348,7 @@ def _ids_without(workspaces: Sequence[str], others: Iterable[str]) -> list[str]:
 
 
 def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
-    """Match the findings of two audits. Each finding is matched at most once.
-
-    Returns:
-        Two lists. The first contains an item for each later finding: the matching earlier finding, or `None`. The second contains
-        the earlier findings without a match.
-    """
+    """Match the findings of two audits. Each finding is matched at most once."""
     matches: list[Finding | None] = [None] * len(later)
     left = dict(enumerate(earlier))
     for key in (_exact_key, _workspace_independent_key):
@@ -382,19 +367,15 @@ def _exact_key(finding: Finding) -> Hashable:
 
 
 def _workspace_independent_key(finding: Finding) -> Hashable:
-    """Return a key that is equal for matching findings in different workspaces.
-
-    The key contains the workspace only if the finding is about the workspace itself.
-    """
+    """Return a key that is equal for matching findings in different workspaces."""
+    # The key contains the workspace only if the finding is about the workspace itself.
     shared = finding.step or finding.campaign or finding.domain or finding.server_ip
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
 
 def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
-    """Return a function that checks whether an earlier finding may still apply, although the later `report` does not contain it.
-
-    An audit does not check everything: rules may be off, and workspaces or mailboxes may not have been read.
-    """
+    """Return a check whether an earlier finding may still apply, although the later `report` does not contain it."""
+    # An audit does not check everything: rules may be off, and workspaces or mailboxes may not have been read.
     errors = [finding for finding in report.findings if finding.rule in INCOMPLETE]
     unread = [finding for finding in errors if finding.rule not in ABOUT_CAMPAIGNS]
     about_campaigns = [finding for finding in errors if finding.rule in ABOUT_CAMPAIGNS]

@@ -50,16 +50,7 @@ takes 4 MB."""
 
 @attrs.frozen
 class ReadSummary:
-    """Summary of reading one workspace. The report is built from the summaries of all workspaces.
-
-    Attributes:
-        workspace: Id of the workspace.
-        mailboxes: Number of mailboxes read.
-        unreadable: Whether an error ended the reading early.
-        denied: Whether reading ended because the service denied access.
-        findings: The findings about errors while reading the workspace.
-        campaigns: The results for the campaigns of the workspace; `None` if the audit does not read campaigns.
-    """
+    """Summary of reading one workspace. The report is built from the summaries of all workspaces."""
 
     workspace: str
     mailboxes: int
@@ -71,17 +62,7 @@ class ReadSummary:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceReadResult:
-    """The result of reading one workspace, without its mailboxes.
-
-    Attributes:
-        workspace: Id of the workspace.
-        mailboxes: Number of mailboxes read.
-        undecodable: Mailboxes that do not match the API documentation. If pages repeat a mailbox, it is listed once, unless its
-            id is unreadable.
-        missing: Number of mailboxes that `total_found` counts but the pages did not contain.
-        error: The error that ended the reading early; `None` if the workspace was read completely.
-        campaigns: The campaigns of the workspace; `None` if the audit does not read campaigns.
-    """
+    """The result of reading one workspace, without its mailboxes."""
 
     workspace: str
     mailboxes: int = 0
@@ -315,7 +296,6 @@ class AuditRun:
             findings.end(error)
 
     async def _read_workspaces(self, findings: Findings) -> list[WorkspaceReadResult]:
-        """Read every workspace, and return the results in the order of the audit."""
         workspaces = self._state.workspaces
         results: dict[str, WorkspaceReadResult] = {}
         waiting = iter(workspaces)

@@ -117,15 +117,7 @@ def mailbox_score(findings: Iterable[Finding]) -> int:
 
 @attrs.define
 class GroupStats:
-    """The deducted points and the number of findings of a group of mailboxes.
-
-    Attributes:
-        weighted_points: Deducted points times e-mails sent in 30 days, summed over all mailboxes.
-        points: Sum of the deducted points of all mailboxes.
-        group_points: Points deducted for findings about the group itself.
-        capped: Whether a critical finding limits the score to `CRITICAL_CAP`.
-        counts: Number of findings, indexed by the rank of the severity.
-    """
+    """The deducted points and the number of findings of a group of mailboxes."""
 
     weighted_points: Number = 0
     points: int = 0
@@ -134,20 +126,13 @@ class GroupStats:
     counts: list[int] = attrs.field(factory=lambda: [0] * len(Severity))
 
     def add(self, ranks: Iterable[int], points: int = 0, sent: Number = 0) -> None:
-        """Count findings about the group or one of its mailboxes. For a mailbox, also add its deducted points.
-
-        Args:
-            ranks: The rank of each finding's severity.
-            points: Points deducted from the mailbox; 0 for findings about the group.
-            sent: E-mails that the mailbox sent in 30 days; 0 for findings about the group.
-        """
+        """Count findings about the group or one of its mailboxes. For a mailbox, also add its deducted points."""
         self.weighted_points += points * sent
         self.points += points
         for rank in ranks:
             self.counts[rank] += 1
 
     def score(self, total: MailboxTotals) -> float:
-        """Return the score of the group, computed from the totals of its mailboxes."""
         mean = self.weighted_points / total.sent_30days if total.sent_30days else self.points / total.mailboxes
         score = max(0.0, MAX_SCORE - mean - self.group_points)
         return round(min(float(CRITICAL_CAP), score) if self.capped else score, 1)
@@ -162,12 +147,7 @@ _NO_FINDINGS: Final = GroupStats()
 
 
 class GroupScores:
-    """Computes the scores, the groups and the mailbox rows of a report.
-
-    Args:
-        totals: Totals of each group's checked mailboxes, by kind of group.
-        final: All findings of the audit.
-    """
+    """Computes the scores, the groups and the mailbox rows of a report."""
 
     def __init__(self, totals: dict[GroupKind, GroupTotals], final: FinalFindings) -> None:
         self._totals = totals

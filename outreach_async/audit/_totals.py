@@ -44,14 +44,7 @@ def digest64(value: str, key: bytes = b"") -> int:
 
 @attrs.frozen
 class MailboxTotals:
-    """The totals of mailboxes that share a property, such as their domain.
-
-    Attributes:
-        mailboxes: Number of mailboxes.
-        sent_30days: E-mails sent in 30 days.
-        daily_limit: Sum of the daily limits, in e-mails per day.
-        first: Index of the first workspace, in the order of the audit, that lists one of the mailboxes.
-    """
+    """The totals of mailboxes that share a property, such as their domain."""
 
     mailboxes: int = 0
     sent_30days: Number = 0
@@ -60,17 +53,12 @@ class MailboxTotals:
 
 
 class GroupTotals:
-    """Totals of mailboxes by key. The keys are workspaces, domains, types or servers.
+    """Totals of mailboxes by key. The keys are workspaces, domains, types or servers."""
 
-    A million mailboxes may have 250,000 domains. To save memory, the totals are stored in arrays. Each key has an index in these
-    arrays. The indexes change when `trim` drops keys.
-
-    If there are too many keys, `trim` keeps the keys with the smallest digests. Therefore, the kept keys do not depend on the
-    order in which keys are added. A dropped key is never added again, so the totals of the kept keys are complete.
-
-    Args:
-        most: Maximum number of keys that `trim` keeps.
-    """
+    # A million mailboxes may have 250,000 domains. To save memory, the totals are stored in arrays. Each key has an index in
+    # these arrays. The indexes change when `trim` drops keys.
+    # If there are too many keys, `trim` keeps the keys with the smallest digests. Therefore, the kept keys do not depend on the
+    # order in which keys are added. A dropped key is never added again, so the totals of the kept keys are complete.
 
     def __init__(self, most: int = MAX_KEPT) -> None:
         self._most = most
@@ -82,15 +70,7 @@ class GroupTotals:
         """Largest digest of a kept key; `None` while all keys are kept."""
 
     def add(self, key: str, sent: int, limit: int, workspace: int, mailboxes: int = 1) -> int:
-        """Add mailboxes to the totals of a key. Return the index of the key, or -1 if no totals are stored for the key.
-
-        Args:
-            key: The domain, type, server or workspace.
-            sent: E-mails sent in 30 days, in thousandths.
-            limit: Daily limit, in thousandths.
-            workspace: Index of the workspace of the mailboxes.
-            mailboxes: Number of mailboxes.
-        """
+        """Add mailboxes to the totals of a key. Return the index of the key, or -1 if no totals are stored for the key."""
         index = self._indexes.get(key)
         if index is None:
             if self.threshold is not None and digest64(key) > self.threshold:
@@ -119,14 +99,7 @@ class GroupTotals:
         self._repeated[index] = mailboxes + 1, min(_MAX_SUM, all_sent + sent), min(_MAX_SUM, all_limits + limit)
 
     def trim(self, slack: int = 0) -> array[int] | None:
-        """Drop the keys with the largest digests if there are too many keys.
-
-        Args:
-            slack: How far the number of keys may exceed the maximum before keys are dropped.
-
-        Returns:
-            The new index for each old index, or -1 for a dropped key; `None` if no key was dropped.
-        """
+        """Drop the keys with the largest digests if there are too many keys."""
         if len(self) <= self._most + slack:
             return None
         digests = array("Q", map(digest64, self._indexes))
@@ -164,7 +137,6 @@ class GroupTotals:
         return self._mailboxes[self._indexes[key]]
 
     def __getitem__(self, key: str) -> MailboxTotals:
-        """Return the totals of a key; all are 0 if no totals are stored for the key."""
         index = self._indexes.get(key)
         return MailboxTotals() if index is None else self._totals(index, (0, 0, 0))
 
@@ -182,10 +154,8 @@ class GroupTotals:
         )
 
     def own_counts(self) -> Iterator[tuple[str, int, int]]:
-        """Yield the address, the number of mailboxes and the number of blacklisted mailboxes of each server.
-
-        Only mailboxes of type `SMTP & IMAP` count. Servers without a blacklisted mailbox are left out.
-        """
+        """Yield the address, the number of mailboxes and the number of blacklisted mailboxes of each server."""
+        # Only mailboxes of type `SMTP & IMAP` count. Servers without a blacklisted mailbox are left out.
         for key, own, listed in zip(self._indexes, self._own, self._listed, strict=True):
             if listed:
                 yield key, own, listed
@@ -203,19 +173,9 @@ BLACKLISTED: Final = 2
 
 
 class MailboxColumns:
-    """The mailboxes of a workspace, stored as columns. A mailbox takes 37 bytes.
+    """The mailboxes of a workspace, stored as columns. A mailbox takes 37 bytes."""
 
-    An index of -1 stands for a missing domain, server or type, or for one whose totals are not stored.
-
-    Attributes:
-        digests: Digest of the mailbox's id and address.
-        domains: Index of the domain in the totals of domains.
-        servers: Index of the server in the totals of servers.
-        types: Index of the type in the totals of types.
-        sent: E-mails sent in 30 days, in thousandths.
-        limits: Daily limit, in thousandths.
-        flags: Sum of the flags that apply: `OWN_SERVER`, `BLACKLISTED`.
-    """
+    # An index of -1 stands for a missing domain, server or type, or for one whose totals are not stored.
 
     def __init__(self) -> None:
         self.digests, self.sent, self.limits, self.flags = array("Q"), array("q"), array("q"), array("B")
@@ -254,16 +214,9 @@ class MailboxColumns:
 
 
 def is_used(domain: int, server: int, flags: int) -> bool:
-    """Return whether a rule about domains or servers needs a mailbox.
-
-    Rules about domains need the mailboxes whose domain is stored. Rules about servers need the mailboxes of type `SMTP & IMAP`
-    whose server is stored.
-
-    Args:
-        domain: Index of the mailbox's domain; -1 if it is not stored.
-        server: Index of the mailbox's server; -1 if it is not stored.
-        flags: Flags of the mailbox.
-    """
+    """Return whether a rule about domains or servers needs a mailbox."""
+    # Rules about domains need the mailboxes whose domain is stored. Rules about servers need the mailboxes of type `SMTP & IMAP`
+    # whose server is stored.
     return domain >= 0 or (server >= 0 and flags & OWN_SERVER > 0)
 
 
@@ -272,11 +225,10 @@ _HASH_MASK: Final = 2**_HASH_BITS - 1
 
 
 class CompactSet:
-    """A set that stores only the 64-bit hashes of the added names, in an open-addressing hash table.
+    """A set that stores only the 64-bit hashes of the added names, in an open-addressing hash table."""
 
-    The probability that any two of a million hashes are equal is about one in forty million. Python randomizes string hashes in
-    each process, which prevents deliberate collisions. The table is at most three quarters full.
-    """
+    # The probability that any two of a million hashes are equal is about one in forty million. Python randomizes string hashes in
+    # each process, which prevents deliberate collisions. The table is at most three quarters full.
 
     def __init__(self) -> None:
         self._slots = array("Q", bytes(8 * _MIN_SLOTS))
@@ -290,7 +242,6 @@ class CompactSet:
         return {name for name in names if self.add(name)}
 
     def add(self, name: Hashable) -> bool:
-        """Add a name, and return whether it is new."""
         if not self._insert(hash(name) & _HASH_MASK or 1):  # 0 marks an empty slot
             return False
         self._count += 1

@@ -67,18 +67,12 @@ def format_at_most(share: float) -> str:
 
 
 def lower_bound(events: Number, trials: Number) -> float:
-    """Return the lower bound of the true rate with 95 % confidence (the exact one-sided bound of Clopper and Pearson).
-
-    A rule compares this bound with its threshold, because the measured rate of a small sample is inaccurate. If the true rate is
-    below the threshold, the bound reaches the threshold in at most 5 % of the cases, for every threshold and sample. For example,
-    assume a threshold of 2 % for the bounce rate. A mailbox with a true rate of 1 % has sent 200 e-mails: its measured rate
-    exceeds the threshold in 1 of 20 cases, but the bound does so in only 1 of 1,000 cases. Another mailbox with a true rate of
-    5 % has sent 660 e-mails: the bound exceeds the threshold in 99.5 % of the cases.
-
-    Args:
-        events: Number of events; a number above `trials` counts as `trials`.
-        trials: Number of trials, above 0. More than a million count as a million at the same rate.
-    """
+    """Return the lower bound of the true rate with 95 % confidence (the exact one-sided bound of Clopper and Pearson)."""
+    # A rule compares this bound with its threshold, because the measured rate of a small sample is inaccurate. If the true rate
+    # is below the threshold, the bound reaches the threshold in at most 5 % of the cases, for every threshold and sample. For
+    # example, assume a threshold of 2 % for the bounce rate. A mailbox with a true rate of 1 % has sent 200 e-mails: its measured
+    # rate exceeds the threshold in 1 of 20 cases, but the bound does so in only 1 of 1,000 cases. Another mailbox with a true
+    # rate of 5 % has sent 660 e-mails: the bound exceeds the threshold in 99.5 % of the cases.
     # Rounding in these directions, and fewer trials at the same rate, only lower the bound.
     count, least = math.ceil(trials), math.floor(min(events, trials))
     if count > _MAX_TRIALS:
@@ -110,12 +104,7 @@ def _tail_ratio(least: int, count: int, odds: float) -> float:
 
 
 def upper_bound(events: Number, trials: Number) -> float:
-    """Return the upper bound of the true rate with 95 % confidence (the exact one-sided bound of Clopper and Pearson).
-
-    Args:
-        events: Number of events; a number above `trials` counts as `trials`.
-        trials: Number of trials, above 0.
-    """
+    """Return the upper bound of the true rate with 95 % confidence (the exact one-sided bound of Clopper and Pearson)."""
     return 1.0 - lower_bound(trials - min(events, trials), trials)
 
 
@@ -126,12 +115,7 @@ DAY: Final = 24 * HOUR
 
 @attrs.frozen
 class Interval:
-    """The time since an event, as a range in seconds. The range is negative for an event in the future.
-
-    Attributes:
-        least: Minimum time since the event, in seconds.
-        most: Maximum time since the event, in seconds.
-    """
+    """The time since an event, as a range in seconds. The range is negative for an event in the future."""
 
     least: float
     most: float
@@ -159,11 +143,7 @@ _RELATIVE_TIME: Final = re.compile(r"(?:(an?)|(\d{1,6})) (second|minute|hour|day
 
 @lru_cache(maxsize=16_384)  # the same words occur thousands of times in a page of mailboxes
 def parse_relative_time(text: str) -> Interval | None:
-    """Parse a relative time in English; return `None` for any other string.
-
-    Args:
-        text: A string such as `a few seconds ago`, `in a day`, `3 months` or `just now`.
-    """
+    """Parse a relative time in English; return `None` for any other string."""
     words = " ".join(text.lower().split())
     if words.startswith("in "):
         span = _parse_span(words[3:])

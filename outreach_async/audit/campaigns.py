@@ -287,13 +287,7 @@ class CampaignResults:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceCampaigns:
-    """The results for the campaigns of one workspace. An `AuditPart` stores these results as JSON.
-
-    Attributes:
-        rows: The campaigns, in the service's order.
-        findings: Findings about the campaigns, their steps and the workspace, in the order of campaigns and rules.
-        comparisons: The compared steps.
-    """
+    """The results for the campaigns of one workspace. An `AuditPart` stores these results as JSON."""
 
     rows: list[CampaignRow] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)

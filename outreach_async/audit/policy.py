@@ -219,11 +219,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
 
 
 def enabled_comparison_rules(used: PolicyUsed) -> tuple[ComparisonRule, ...]:
-    """Return the enabled rules that compare the results of two audits for one campaign.
-
-    Args:
-        used: The policy of the later audit. It determines which rules are enabled, and their thresholds.
-    """
+    """Return the enabled rules that compare the results of two audits for one campaign."""
     return _enabled_rules(campaign_rules.COMPARISON_RULES, used)
 
 
@@ -301,10 +297,8 @@ def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) 
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for a misspelled name, such as `; did you mean 'off'?`; empty if no known name is similar.
-
-    If several names are similar, the function suggests the one with the most characters at the same positions as in `name`.
-    """
+    """Return a suggestion for a misspelled name, such as `; did you mean 'off'?`; empty if no known name is similar."""
+    # If several names are similar, the function suggests the one with the most characters at the same positions as in `name`.
     names = list(known)
     near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))
     best = max((each for each in names if each in near), key=lambda each: sum(map(eq, name, each)), default=None)

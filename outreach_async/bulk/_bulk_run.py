@@ -50,19 +50,7 @@ def create_run(
     options: BulkOptions,
     identity: Mapping[str, Any],
 ) -> BulkRun:
-    """Validate the options, and return a run that has not started.
-
-    Args:
-        engine: The client's engine, which sends the requests.
-        contact_requests: The request options that all rows share.
-        call_options: Timeout and deadline of each row.
-        rows: The input.
-        options: The bulk options.
-        identity: Workspace and request options, without the owner key. A journal cannot be resumed with different values.
-
-    Raises:
-        InvalidRequest: An option is invalid.
-    """
+    """Validate the options, and return a run that has not started."""
     workers = min(require_number("concurrency", options.concurrency, least=1), engine.max_in_flight)
     require_choice("order", options.order, get_args(Order))
     require_choice("repeats", options.repeats, get_args(Repeats))
@@ -142,13 +130,7 @@ class BulkRun:
         return outcomes.report
 
     async def __aenter__(self) -> Outcomes:
-        """Start the workers, and return the outcomes.
-
-        Raises:
-            InvalidRequest: The journal belongs to another run or is in use, this run has already started, or the client is not
-                open. Only a client with a shared rate, such as `SharedRate`, must be open.
-            JournalError: The journal cannot be read or written.
-        """
+        """Start the workers, and return the outcomes."""
         if self._started:
             raise InvalidRequest("create_many: this run has already started; call create_many again to start another")
         self._plan.engine.require_open()
@@ -161,11 +143,7 @@ class BulkRun:
         return self._outcomes
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Cancel the requests in flight, and record how the run ended. An exception of the block propagates unchanged.
-
-        Raises:
-            JournalError: The end of the run could not be recorded. Rows without an outcome then count as possibly sent.
-        """
+        """Cancel the requests in flight, and record how the run ended. An exception of the block propagates unchanged."""
         is_raising = kind is not None
         try:
             # Also at the end of the run: a task that reads ahead may still wait for rows that are no longer needed.
@@ -184,11 +162,7 @@ class BulkRun:
                         raise
 
     def __aiter__(self) -> NoReturn:
-        """Reject `async for` on the run itself, because only the end of an `async with` block can stop the workers.
-
-        Raises:
-            InvalidRequest: Always; the message shows how to iterate.
-        """
+        """Reject `async for` on the run itself, because only the end of an `async with` block can stop the workers."""
         raise InvalidRequest(
             "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside the block"
         )

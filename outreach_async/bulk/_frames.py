@@ -61,12 +61,7 @@ class ArrowStream(Protocol):
 
 @attrs.frozen
 class UnsendableRow:
-    """A row of a data frame that cannot be converted to a contact.
-
-    Attributes:
-        values: The row's values by column, without missing values.
-        reason: The error message that explains why the row is rejected.
-    """
+    """A row of a data frame that cannot be converted to a contact."""
 
     values: Mapping[str, object]
     reason: str
@@ -77,11 +72,7 @@ FrameRow: TypeAlias = dict[str, str] | UnsendableRow
 
 
 def is_frame(rows: object) -> TypeGuard[ArrowStream]:
-    """Return whether `rows` is a data frame.
-
-    Raises:
-        InvalidRequest: `rows` is a dict of columns, or a data frame that cannot be read as an Arrow stream.
-    """
+    """Return whether `rows` is a data frame."""
     if isinstance(rows, ArrowStream):
         return True
     if isinstance(rows, Mapping) and rows and all(isinstance(column, list | tuple) for column in rows.values()):
@@ -110,12 +101,7 @@ Example:
 
 
 def read_frame(frame: ArrowStream, numbers: Numbers = "format") -> tuple[Iterator[FrameRow], tuple[str, ...]]:
-    """Check the columns of a data frame. Return an iterator over its rows, without missing values, and the findings.
-
-    Raises:
-        InvalidRequest: pyarrow is not installed, the columns cannot be read, a column is unknown or nested, or there is no e-mail
-            column.
-    """
+    """Check the columns of a data frame. Return an iterator over its rows, without missing values, and the findings."""
     try:
         import pyarrow as pa
     except ImportError:
@@ -139,11 +125,7 @@ def read_frame(frame: ArrowStream, numbers: Numbers = "format") -> tuple[Iterato
 
 
 def _check_columns(names: list[str]) -> None:
-    """Check that every column is a field of a contact.
-
-    Raises:
-        InvalidRequest: A column is unknown or occurs twice, or there is no e-mail column.
-    """
+    """Check that every column is a field of a contact."""
     known = [name for name in names if not _PANDAS_INDEX.fullmatch(name)]
     unknown = [name for name in known if name not in _FIELDS and not CUSTOM_CODE.fullmatch(name)]
     if unknown:
@@ -163,11 +145,7 @@ def _describe_column(name: str) -> str:
 
 
 def _check_type(name: str, kind: Any) -> str | None:
-    """Return the finding about a column whose values are not strings; `None` if they are.
-
-    Raises:
-        InvalidRequest: The values cannot be converted to strings.
-    """
+    """Return the finding about a column whose values are not strings; `None` if they are."""
     from pyarrow import types
 
     from outreach_async.bulk._arrow_cells import is_convertible, is_text

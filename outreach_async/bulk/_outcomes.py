@@ -113,24 +113,17 @@ _HISTORY_SIZE: Final = 4096
 
 
 class RecentIds:
-    """Detects a response that contains the id of another row's contact.
+    """Detects a response that contains the id of another row's contact."""
 
-    For example, a server or proxy may write a response twice. Each later response on that connection is then received for the
-    wrong row. The same id is allowed for rows whose e-mails the service may treat as equal, unless the later one was added.
-    """
+    # For example, a server or proxy may write a response twice. Each later response on that connection is then received for the
+    # wrong row. The same id is allowed for rows whose e-mails the service may treat as equal, unless the later one was added.
 
     def __init__(self) -> None:
         self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def find_earlier(self, outcome: ContactOutcome, key: str) -> int | None:
-        """Return the index of an earlier row whose contact cannot have the same id as this row's; `None` if there is none.
-
-        If the id is new, it is stored with the key and index of this row.
-
-        Args:
-            outcome: The outcome of the row.
-            key: The row's key, which is the same for all e-mails that the service may treat as equal; see `order_key`.
-        """
+        """Return the index of an earlier row whose contact cannot have the same id as this row's; `None` if there is none."""
+        # If the id is new, it is stored with the key and index of this row.
         if outcome.id is None:
             return None
         key_hash = hash(key)  # stored instead of the key, because it is smaller
@@ -153,13 +146,10 @@ def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) ->
 
 
 def affects_every_row(error: OutreachError) -> bool:
-    """Return whether an error affects every row, for example because the key, workspace, campaign or base URL is wrong.
-
-    Pass only an error that is no longer retried, because the result is also true for a temporary refusal such as 429.
-
-    An InvalidRequest affects every row. Rows are validated before they are sent, so the cause is not a row. It is, for
-    example, a closed transport.
-    """
+    """Return whether an error affects every row, for example because the key, workspace, campaign or base URL is wrong."""
+    # Pass only an error that is no longer retried, because the result is also true for a temporary refusal such as 429.
+    # An InvalidRequest affects every row. Rows are validated before they are sent, so the cause is not a row. It is, for example,
+    # a closed transport.
     if isinstance(error, InvalidRequest):
         return True
     return isinstance(error, StatusError) and explain_status(error.status_code, error.headers).affects_every_row
@@ -214,11 +204,7 @@ class BulkReport:
 
 
 class OutcomeCounts:
-    """Counts outcomes by status.
-
-    Args:
-        begun: Initial counts; with `None`, all counts start at zero.
-    """
+    """Counts outcomes by status."""
 
     def __init__(self, begun: BulkReport | None = None) -> None:
         self._outcomes: Counter[Outcome] = Counter(dict.fromkeys(Outcome, 0) | (begun.outcomes if begun else {}))
@@ -231,7 +217,6 @@ class OutcomeCounts:
         return self._outcomes.total()
 
     def add(self, outcome: ContactOutcome) -> None:
-        """Count an outcome."""
         self._outcomes[outcome.status] += 1
         self._uncertain += len(outcome.possible) != 1
         self._repeats += is_superseded(outcome)
@@ -315,11 +300,7 @@ OutcomeBuffer = CompletionOrder | InputOrder
 
 
 class RejectStreak:
-    """Detects that the first `rows` rows of a run are all rejected, whatever the reasons.
-
-    Args:
-        rows: Number of rows after which the run is stopped if all of them were rejected; with `None`, rejections never stop it.
-    """
+    """Detects that the first `rows` rows of a run are all rejected, whatever the reasons."""
 
     def __init__(self, rows: int | None) -> None:
         self._remaining = rows or 0
@@ -347,10 +328,8 @@ class RejectStreak:
 
 
 def _reject_reason(outcome: ContactOutcome) -> str | None:
-    """Return the error message of a rejected row; `None` if the row was not rejected.
-
-    A row that the service refused counts as rejected even if its status is `unknown`.
-    """
+    """Return the error message of a rejected row; `None` if the row was not rejected."""
+    # A row that the service refused counts as rejected even if its status is `unknown`.
     error = outcome.error
     if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
         return None

@@ -85,13 +85,7 @@ _CHECK_INTERVAL: Final = 1.0
 
 
 class StateReporter:
-    """Reports changes of a run's state. Throttling and pauses are reported immediately, a recovery within about a second.
-
-    Args:
-        throttle: The throttle of the run.
-        count_rows: Function that returns the number of rows with an outcome.
-        observer: Emits every change to hooks; `None` if there are no hooks.
-    """
+    """Reports changes of a run's state. Throttling and pauses are reported immediately, a recovery within about a second."""
 
     def __init__(self, throttle: RunThrottle, count_rows: Callable[[], int], observer: Observer | None) -> None:
         self._throttle = throttle
@@ -150,10 +144,8 @@ class StateReporter:
 
 
 def _end_reason(failure: Exception | None) -> str | None:
-    """Return the reason why an exception ended a run; `None` if there was no exception.
-
-    If the caller's iterable raised the exception, the reason is only the class name, because the message may quote a row.
-    """
+    """Return the reason why an exception ended a run; `None` if there was no exception."""
+    # If the caller's iterable raised the exception, the reason is only the class name, because the message may quote a row.
     if isinstance(failure, OutreachError):
         return describe_error(failure)
     return None if failure is None else type(failure).__name__

@@ -54,21 +54,7 @@ class NullRecorder:
 
 
 class JournalRecorder:
-    """Recorder for a run with a journal: marks rows before they are sent, and commits outcomes before they are delivered.
-
-    Args:
-        journal: The open journal.
-        source: The input of the run.
-        parser: The parser of the rows.
-        deliver: Function that is called with the outcomes of each batch after its commit.
-        window_size: Function that returns the maximum number of rows of a new window.
-
-    Attributes:
-        feed: The feed that supplies the rows.
-        counts: Counts of the outcomes by status, including the outcomes of earlier processes.
-        resumable: Whether rows without an outcome are left to a resumed run; otherwise they get an outcome when the run ends.
-        backlog: Maximum number of rows that are in flight, or completed but not yet recorded.
-    """
+    """Recorder for a run with a journal: marks rows before they are sent, and commits outcomes before they are delivered."""
 
     resumable = True
 
@@ -95,14 +81,7 @@ class JournalRecorder:
         return self._writer.heartbeat_due
 
     async def write_heartbeat(self, due: float) -> None:
-        """Write a heartbeat to the journal. The write fails if another run has taken over the journal.
-
-        Args:
-            due: The value of `heartbeat_due`; see `JournalWriter.heartbeat`.
-
-        Raises:
-            JournalError: Another run has taken over the journal, or the journal cannot be written.
-        """
+        """Write a heartbeat to the journal. The write fails if another run has taken over the journal."""
         await self._thread.run(self._writer.heartbeat, due)
 
     def record_outcome(self, outcome: ContactOutcome) -> None:
@@ -124,11 +103,7 @@ class JournalRecorder:
         self._batch_full.set()
 
     async def run(self) -> None:
-        """Commit and deliver outcomes in batches, until `end` is called and no outcome is left.
-
-        Raises:
-            JournalError: A batch could not be written; its outcomes are not delivered.
-        """
+        """Commit and deliver outcomes in batches, until `end` is called and no outcome is left."""
         try:
             while not self._ended or self._pending:
                 # Wait for the first outcome without a timeout, then up to `linger` for the batch to fill: an idle run commits
@@ -160,11 +135,9 @@ class JournalRecorder:
         self._batch = []  # in the thread, right after the commit, so that the result is recorded even if the flush is cancelled
 
     async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None:
-        """Commit the remaining outcomes, then record how the run ended and which rows without an outcome may have been sent.
-
-        The first call also closes the journal; later calls do nothing. If an outcome cannot be recorded, the journal's state
-        stays `running`, and its marked rows without an outcome count as possibly sent.
-        """
+        """Commit the remaining outcomes, then record how the run ended and which rows without an outcome may have been sent."""
+        # The first call also closes the journal; later calls do nothing. If an outcome cannot be recorded, the journal's state
+        # stays `running`, and its marked rows without an outcome count as possibly sent.
         if self._closed:
             return
         self._closed = True
@@ -180,11 +153,7 @@ class JournalRecorder:
 
 
 class JournalledThrottle(RunThrottle):
-    """The throttle of a run that may have a journal. A heartbeat that is due is written before the next attempt starts.
-
-    Attributes:
-        recorder: Recorder of the run; `None` without a journal.
-    """
+    """The throttle of a run that may have a journal. A heartbeat that is due is written before the next attempt starts."""
 
     recorder: JournalRecorder | None = None
 
@@ -193,12 +162,7 @@ class JournalledThrottle(RunThrottle):
         return (self.recorder is None or self.recorder.heartbeat_due is None) and super().try_start(now)
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later. Then write a heartbeat if one is due, and start the attempt.
-
-        Raises:
-            BulkStopped: The run ended or was drained, before or during the wait.
-            JournalError: Another run has taken over the journal, or the journal cannot be written. This error also ends the run.
-        """
+        """Wait until an attempt may start, at `not_before` or later. Write a heartbeat if one is due, and start."""
         await super().wait_and_start(not_before)
         # Check after the wait, which may have been long: a run that was taken over meanwhile must not send the row.
         if self.recorder is None or self.recorder.heartbeat_due is None:

@@ -33,15 +33,7 @@ CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
 
 @attrs.define
 class ParsedRow:
-    """A row to send.
-
-    Attributes:
-        index: Index of the row in the input, from 0.
-        original: The row as the caller passed it, or a copy.
-        key: Key for the order of requests: rows with the same key are sent one after the other.
-        operation: The request that creates the contact.
-        maybe_sent: Whether an earlier process may have sent the row.
-    """
+    """A row to send."""
 
     index: int
     original: object
@@ -52,14 +44,7 @@ class ParsedRow:
 
 @attrs.frozen
 class SpooledRow:
-    """A row of the input, read from the journal's spool.
-
-    Attributes:
-        index: Index of the row in the input, from 0.
-        payload: A JSON object or string. An object is the contact, merged with the contacts of rows that this row replaces. A
-            string is the reason why the row can never be sent.
-        repeats: Index of the row that is sent instead of this one; `None` if this row is sent.
-    """
+    """A row of the input, read from the journal's spool."""
 
     index: int
     payload: bytes
@@ -68,14 +53,11 @@ class SpooledRow:
 
 @attrs.frozen
 class PossiblySent:
-    """A set of rows that may have been sent, stored as ranges of row indexes.
+    """A set of rows that may have been sent, stored as ranges of row indexes."""
 
-    If a process ends normally, it records exactly which rows have no outcome and may have been sent. If a process is killed, the
-    set contains every row that the journal marks as about to be sent. Some of these rows have an outcome and are not sent again.
-
-    Attributes:
-        ranges: Half-open ranges (first row, row after the last), sorted; no two ranges overlap or touch.
-    """
+    # If a process ends normally, it records exactly which rows have no outcome and may have been sent. If a process is killed,
+    # the set contains every row that the journal marks as about to be sent. Some of these rows have an outcome and are not sent
+    # again.
 
     ranges: tuple[tuple[int, int], ...] = ()
 
@@ -104,12 +86,7 @@ NO_ROWS: Final = PossiblySent()
 
 
 class RowParser:
-    """Parses rows, one at a time.
-
-    Args:
-        contact_requests: The request options that all rows share.
-        recent_emails: Detects rows to reject because they repeat an e-mail; with `None`, such rows are accepted.
-    """
+    """Parses rows, one at a time."""
 
     def __init__(self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None) -> None:
         self._contact_requests = contact_requests
@@ -140,11 +117,10 @@ class RowParser:
         return ParsedRow(index, row, order_key(contact.email), operation)
 
     def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
-        """Return an encoding of each row without parsing the rows; `None` if the rows must be parsed.
-
-        Encoding is many times faster than parsing, because the rows are not validated. The encoding of a valid row equals its
-        `identifying_bytes`. An invalid row may have the same encoding as a valid row: for example, a date is encoded as a string.
-        """
+        """Return an encoding of each row without parsing the rows; `None` if the rows must be parsed."""
+        # Encoding is many times faster than parsing, because the rows are not validated. The encoding of a valid row equals its
+        # `identifying_bytes`. An invalid row may have the same encoding as a valid row: for example, a date is encoded as a
+        # string.
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
         try:
@@ -183,12 +159,7 @@ _encode_lines: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode_lines
 
 
 def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
-    """Return one value per row. msgspec encodes each value to the JSON that `encode_contact` returns for the row.
-
-    Raises:
-        TypeError: A row is invalid, or `rows` mixes `NewContact`, `SpooledRow` and mappings.
-        InvalidRequest: A row cannot be read.
-    """
+    """Return one value per row. msgspec encodes each value to the JSON that `encode_contact` returns for the row."""
     kinds = {*map(type, rows)}
     if kinds == {NewContact}:
         if not any(map(_custom_values, rows)) and not any(map(_extra_values, rows)):
@@ -207,11 +178,7 @@ def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
 
 @lru_cache(maxsize=4096)  # nearly all rows of an input have the same keys
 def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
-    """Return the keys of a row in the order in which they are sent.
-
-    Raises:
-        TypeError: A key is neither a standard field nor a custom field.
-    """
+    """Return the keys of a row in the order in which they are sent."""
     known = [name for name in _FIELD_ORDER if name in keys]
     codes = [key for key in keys if isinstance(key, str) and CUSTOM_CODE.fullmatch(key)]
     if len(known) + len(codes) < len(keys):
@@ -241,20 +208,12 @@ _HISTORY_SIZE: Final = 10_000
 
 
 def same_address_message(position: str) -> str:
-    """Return the message for a row that has the same e-mail as another row.
-
-    Args:
-        position: Position of the other row in the input, such as `line 3`.
-    """
+    """Return the message for a row that has the same e-mail as another row."""
     return f"email: same address as {position}"
 
 
 def rejection_message(position: str) -> str:
-    """Return the message for a row that is rejected because it repeats the e-mail of another row, with the remedy.
-
-    Args:
-        position: Position of the other row in the input, such as `line 3`.
-    """
+    """Return the message for a row that is rejected because it repeats the e-mail of another row, with the remedy."""
     return f"{same_address_message(position)}; remove one of the rows, or choose another policy for repeats"
 
 
@@ -298,17 +257,7 @@ END: Final = object()
 
 
 class Source:
-    """The input of a run: the rows of the caller's iterable. Many tasks may pull rows concurrently.
-
-    Attributes:
-        total: Number of rows; `None` if the input has no length.
-        iterator: Iterator over the rows; empty for an async iterable. A row that the caller may change later is copied.
-        ready: Whether rows are available without waiting; false for an async iterable.
-        findings: The columns of a data frame whose values are sent as text although they are not strings.
-
-    Raises:
-        InvalidRequest: The input is not an iterable of contacts or is a data frame that cannot be read, or `numbers` is invalid.
-    """
+    """The input of a run: the rows of the caller's iterable. Many tasks may pull rows concurrently."""
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream, numbers: Numbers = "format") -> None:
         require_choice("numbers", numbers, get_args(Numbers))
@@ -358,12 +307,10 @@ def _length_or_none(rows: object) -> int | None:
 
 
 def order_key(email: str) -> str:
-    """Return a key that is equal for two e-mail addresses if, and only if, a service may treat the addresses as equal.
-
-    Rows with the same key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
-    accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's domains,
-    dots. The local part never becomes empty: if it consists of ignored characters alone, it is used unchanged.
-    """
+    """Return a key that is equal for two e-mail addresses if, and only if, a service may treat the addresses as equal."""
+    # Rows with the same key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
+    # accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's
+    # domains, dots. The local part never becomes empty: if it consists of ignored characters alone, it is used unchanged.
     fold: Callable[[str], str] = str.lower  # sufficient for ASCII addresses, which nearly all addresses are
     if not email.isascii():
         fold, email = _fold, email.translate(_AT_SIGN_FORMS)
@@ -373,10 +320,8 @@ def order_key(email: str) -> str:
 
 
 def _fold_local(local: str, domain: str) -> str:
-    """Remove from a local part what does not change the mailbox: spaces, quotes, a tag and, for Gmail, dots.
-
-    The caller has already folded the characters; see `_fold`.
-    """
+    """Remove from a local part what does not change the mailbox: spaces, quotes, a tag and, for Gmail, dots."""
+    # The caller has already folded the characters; see `_fold`.
     local = local.lstrip()
     if local[:1] == '"' and (quoted := _QUOTED_STRING.fullmatch(local)):
         local = _QUOTED_PAIR.sub(r"\1", quoted[1])
@@ -394,10 +339,8 @@ def _fold_domain(domain: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """Return a string in which equivalent characters are replaced by the same character, and ignored characters are removed.
-
-    Each character is folded separately, so a string may be split before or after folding, with the same result.
-    """
+    """Return a string in which equivalent characters are replaced by the same character, and ignored characters are removed."""
+    # Each character is folded separately, so a string may be split before or after folding, with the same result.
     # Both `upper` and `casefold` are needed: some characters are folded to a different letter than their upper-case form.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
     return "".join(character for character in _IGNORABLE_CHARACTERS.sub("", decomposed) if not unicodedata.combining(character))
@@ -425,11 +368,7 @@ class DirectFeed:
         """Do nothing: `next` pulls the rows, so no task is needed."""
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row.
-
-        Raises:
-            Exception: Raised by the iterable of rows.
-        """
+        """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row."""
         row = END if self._stopped else await self._source.pull()
         if row is END:
             self._stopped = True

@@ -30,11 +30,7 @@ _NOT_MARKED: Final = (None, frozenset[int]())
 
 
 class Prefetch:
-    """Reads rows ahead from an async iterable, so that a window can contain all rows that have arrived, without waiting for more.
-
-    Args:
-        source: The input, which is an async iterable.
-    """
+    """Reads rows ahead from an async iterable, so that a window contains all rows that have arrived, and waits for none."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -87,16 +83,9 @@ class Prefetch:
 
 
 class WindowedFeed:
-    """Supplies the workers with the rows of marked windows, except rows with an outcome in the journal.
+    """Supplies the workers with the rows of marked windows, except rows with an outcome in the journal."""
 
-    The next window is marked in advance.
-
-    Args:
-        journal: The open journal.
-        source: The input of the run; not used if an earlier process has spooled all rows.
-        parser: The parser of the rows.
-        window_size: Function that returns the maximum number of rows of a new window.
-    """
+    # The next window is marked in advance.
 
     def __init__(self, journal: OpenJournal, source: Source, parser: RowParser, window_size: Callable[[], int]) -> None:
         options, writer = journal.options, journal.writer
@@ -123,13 +112,7 @@ class WindowedFeed:
             group.start_soon(self._source.run)
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Return the next row of a marked window; `None` after the last row. If the row must not be sent, return its outcome.
-
-        Raises:
-            InvalidRequest: The input differs from the input that the journal recorded.
-            JournalError: The journal cannot be written.
-            Exception: Raised by the iterable of rows.
-        """
+        """Return the next row of a marked window; `None` after the last row. If the row must not be sent, return its outcome."""
         while not self._rows:
             if self._ended:
                 failure, self._failure = self._failure, None
@@ -220,13 +203,8 @@ class WindowedFeed:
     async def _parse_unchanged(
         self, originals: Sequence[Any], marked: MarkedWindow, completed: Container[int]
     ) -> list[ParsedRow | ContactOutcome] | None:
-        """Compare a window with its mark without parsing its rows. If they match, parse the rows that have no outcome.
-
-        This saves time, because most rows of a marked window have an outcome and are not sent again.
-
-        Returns:
-            The parsed rows; `None` if this comparison is not conclusive. The caller must then parse all rows and compare again.
-        """
+        """Compare a window with its mark without parsing its rows. If they match, parse the rows that have no outcome."""
+        # This saves time, because most rows of a marked window have an outcome and are not sent again.
         contents: list[bytes] = []
         for start in range(0, len(originals), _QUICK_CHECKPOINT_INTERVAL):
             if (encoded := self._parser.try_encode(originals[start : start + _QUICK_CHECKPOINT_INTERVAL])) is None:
@@ -295,11 +273,7 @@ class WindowedFeed:
         await self._thread.run(self._writer.end_spool, count)
 
     async def _compare_input(self, spooled: int) -> None:
-        """Compare the input with the spool, which contains `spooled` rows. The input may also be empty.
-
-        Raises:
-            InvalidRequest: The input has rows, and these are not the rows of the spool.
-        """
+        """Compare the input with the spool, which contains `spooled` rows. The input may also be empty."""
         # All rows are compared before the first one is sent. Otherwise, other rows would be ignored without notice.
         count = 0
         while rows := await self._source.pull_batch(_CHECKPOINT_INTERVAL):

@@ -52,14 +52,7 @@ KnobValues = Mapping[str, tuple[Any, ...]]
 
 @attrs.frozen
 class KnobDrift:
-    """A knob whose value has changed.
-
-    Attributes:
-        knob: Name of the knob.
-        before: The possible values according to the earlier run.
-        now: The possible values now.
-        explanation: A description of how this run observed the values.
-    """
+    """A knob whose value has changed."""
 
     knob: str
     before: tuple[Any, ...]
@@ -95,11 +88,9 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
-    """Combine the findings of this run with the values that an earlier run observed.
-
-    If only the earlier run observed values of a knob, these values are returned. If both runs observed values and have some in
-    common, only the common values are returned. Otherwise, the finding of this run is returned.
-    """
+    """Combine the findings of this run with the values that an earlier run observed."""
+    # If only the earlier run observed values of a knob, these values are returned. If both runs observed values and have some in
+    # common, only the common values are returned. Otherwise, the finding of this run is returned.
     merged = dict(findings)
     for knob, finding in findings.items():
         was = before.get(knob, ())
@@ -113,17 +104,7 @@ def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> di
 
 @attrs.frozen
 class SuiteOptions:
-    """The options of a run of the conformance suite.
-
-    Attributes:
-        url: Base URL of the service.
-        workspace: Id of the workspace to read.
-        writes: Id of the workspace to create contacts in; `None` to create none.
-        campaign: Id of a draft campaign that contacts may join; `None` for no campaign.
-        gmail: Whether contacts may have addresses at gmail.com.
-        headers: Headers to send, each as `NAME=VARIABLE`. The environment variable `VARIABLE` contains the header's value.
-        record: Path of the behaviour file.
-    """
+    """The options of a run of the conformance suite."""
 
     url: str
     workspace: str
@@ -134,12 +115,7 @@ class SuiteOptions:
     record: Path = Path("behaviour.toml")
 
     def build_site(self, environment: Mapping[str, str]) -> Site:
-        """Return the `Site` to measure: the workspace and the credentials.
-
-        Raises:
-            InvalidRequest: An option is missing or invalid, the options contradict each other, or an environment variable is not
-                set.
-        """
+        """Return the `Site` to measure: the workspace and the credentials."""
         if not self.url or not self.workspace:
             given = {"--outreach-live": self.url, "--outreach-workspace": self.workspace}
             missing = ", ".join(option for option, value in given.items() if not value)
@@ -178,13 +154,7 @@ def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str
 
 @attrs.frozen
 class SuiteResult:
-    """The result of a run of the conformance suite.
-
-    Attributes:
-        options: The options of the run.
-        measurement: The observations of this run.
-        before: Possible values by knob, according to an earlier run; empty if there was no earlier run.
-    """
+    """The result of a run of the conformance suite."""
 
     options: SuiteOptions
     measurement: Measurement
@@ -210,11 +180,7 @@ class SuiteResult:
         return Calibration.of(merge_earlier(self.before, self.measurement.findings))
 
     def save(self) -> None:
-        """Write the behaviour file atomically.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Write the behaviour file atomically."""
         about = (
             "Behaviour that the service's API documentation leaves open, as measured by outreach_async.conformance "
             f"at {parse_base_url(self.options.url)}.\n"
@@ -224,12 +190,7 @@ class SuiteResult:
 
 
 async def run_suite(options: SuiteOptions, site: Site) -> SuiteResult:
-    """Measure the service at the URL in the options, and load the values that an earlier run observed.
-
-    Raises:
-        BehaviourFileError: The behaviour file is invalid. No request was sent.
-        OutreachError: The base URL is invalid.
-    """
+    """Measure the service at the URL in the options, and load the values that an earlier run observed."""
     from outreach_async.transport._httpx import HttpxTransport
 
     before = load_knob_values(options.record) if options.record.exists() else {}
@@ -314,15 +275,7 @@ class Calibration:
 
 @attrs.frozen
 class Measurement:
-    """Everything that a run observed.
-
-    Attributes:
-        site: The workspace and credentials.
-        survey: Everything that was read from the workspace.
-        trial: The first create requests and their responses; `None` if the run does not create contacts.
-        findings: Findings by knob.
-        membership: Contact counts of the campaign that new contacts may join; `None` if no contacts were counted.
-    """
+    """Everything that a run observed."""
 
     site: Site
     survey: WorkspaceSurvey
@@ -389,10 +342,8 @@ def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
 
 
 def measure_knobs(site: Site) -> Dialogue[Measurement]:
-    """Measure the behaviour of a service, and record a finding for every knob.
-
-    The finding for `rate_limit` is a placeholder. `measure_service` replaces it after all requests have been sent.
-    """
+    """Measure the behaviour of a service, and record a finding for every knob."""
+    # The finding for `rate_limit` is a placeholder. `measure_service` replaces it after all requests have been sent.
     survey = yield from survey_workspace(site)
     findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe determines the value of this knob"))
     findings |= {knob: unobserved(why) for knob, why in UNOBSERVABLE_KNOBS.items()}

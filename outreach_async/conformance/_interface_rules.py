@@ -151,10 +151,8 @@ def _check_total_found(page: SampledPage) -> Iterator[str]:
 
 
 def _check_end(sequence: PageSequence) -> Iterator[str]:
-    """Yield a fault if a page past the end of the list contains an item that is on no other page.
-
-    The service may refuse a page past the end, or return an empty page or a copy of another page.
-    """
+    """Yield a fault if a page past the end of the list contains an item that is on no other page."""
+    # The service may refuse a page past the end, or return an empty page or a copy of another page.
     after = sequence.page_after
     if after is None or after.total != sequence.pages[-1].total:
         return  # items added during the run are not a violation
@@ -164,10 +162,8 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
 
 
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
-    """Yield a fault for each page that repeats an item of an earlier page.
-
-    If the list is not sorted by creation time, yield a fault only for a page that has several items and repeats all of them.
-    """
+    """Yield a fault for each page that repeats an item of an earlier page."""
+    # If the list is not sorted by creation time, yield a fault only for a page that has several items and repeats all of them.
     sequence, is_stable = walk
     seen: set[str] = set()
     if len({page.total for page in sequence.pages}) > 1:
@@ -382,11 +378,7 @@ class Breach:
 
 
 def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | None:
-    """Return the first violations of a rule.
-
-    Returns:
-        At most three violations; `None` if the run received nothing that the rule applies to.
-    """
+    """Return the first violations of a rule."""
     subjects = list(rule.subjects(measured))
     if not subjects:
         return None

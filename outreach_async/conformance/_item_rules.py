@@ -60,13 +60,7 @@ _SHARE_TOLERANCE: Final = 0.005
 
 @attrs.frozen
 class RuleSubject:
-    """A value to which a rule applies.
-
-    Attributes:
-        exchange: The request, and the response that contains the value.
-        location: Location of the value in the response, such as `data[3]`.
-        value: The value that the rule checks.
-    """
+    """A value to which a rule applies."""
 
     exchange: HttpExchange
     location: str
@@ -75,14 +69,7 @@ class RuleSubject:
 
 @attrs.frozen
 class StatedRule:
-    """A rule that the service's API documentation states.
-
-    Attributes:
-        id: Id of the rule, such as `P1-total`.
-        statement: The rule in words.
-        subjects: Function that yields the values to which the rule applies.
-        find_faults: Function that takes one of these values, and yields a description of each violation of the rule.
-    """
+    """A rule that the service's API documentation states."""
 
     id: str
     statement: str
@@ -115,13 +102,7 @@ _PERCENTAGE_COUNTS: Final = {
 
 @attrs.frozen
 class ListedItem:
-    """An item of a list.
-
-    Attributes:
-        item: The item, which may be any JSON value.
-        shape: The fields that the item must have, and their types.
-        prefix: The prefix that the item's id must have; empty for an item without an id.
-    """
+    """An item of a list."""
 
     item: Any
     shape: Shape
@@ -203,10 +184,8 @@ def _campaign_pairs(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _campaign_totals(measured: Measurement) -> Iterator[RuleSubject]:
-    """For each campaign whose steps were read, yield its item before and after the steps, and its templates.
-
-    The item after the steps is empty if the campaign is no longer on the first page.
-    """
+    """For each campaign whose steps were read, yield its item before and after the steps, and its templates."""
+    # The item after the steps is empty if the campaign is no longer on the first page.
     later = {str(row.get("id")): row for row in measured.survey.campaigns_after.rows}
     for subject in _campaign_pairs(measured):
         listed, document = subject.value
@@ -268,12 +247,7 @@ def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
 
 
 def _check_values(kind: ValueKind, **names: str) -> Callable[[ListedItem], Iterator[str]]:
-    """Return a function that yields a fault for each named field whose value is not of `kind`.
-
-    Args:
-        kind: The required kind of value, which is stricter than the documented type of the fields.
-        names: For each resource, the names of its fields, separated by spaces.
-    """
+    """Return a function that yields a fault for each named field whose value is not of `kind`."""
     tables = [(_SHAPES[item], fields.split()) for item, fields in names.items()]
     description, is_of_kind = kind
 
@@ -310,11 +284,9 @@ def _add_up(templates: Sequence[Item], name: str) -> int | None:
 
 
 def _check_sums(totals: tuple[Item, Item, Sequence[Item]]) -> Iterator[str]:
-    """Yield a fault for each count of a campaign that differs from the sum over its templates.
-
-    E-mails may be opened and answered while the run reads. The sum is therefore at least the count that was listed before the
-    steps, and at most the count that was listed after them.
-    """
+    """Yield a fault for each count of a campaign that differs from the sum over its templates."""
+    # E-mails may be opened and answered while the run reads. The sum is therefore at least the count that was listed before the
+    # steps, and at most the count that was listed after them.
     before, after, templates = totals
     for name, part in (("opens_num", "opened_num"), ("replies_num", "replied_num")):
         total = _add_up(templates, part)
@@ -327,10 +299,8 @@ def _check_sums(totals: tuple[Item, Item, Sequence[Item]]) -> Iterator[str]:
 
 
 def _check_most(template: Item) -> Iterator[str]:
-    """Yield a fault for each count that is larger than the number of e-mails sent.
-
-    Clicks are left out, because an e-mail may have several links.
-    """
+    """Yield a fault for each count that is larger than the number of e-mails sent."""
+    # Clicks are left out, because an e-mail may have several links.
     sent = template.get("sent")
     for name in ("opened_num", "replied_num", "unsubscribed_num"):
         if is_count(sent) and is_count(template.get(name)) and template[name] > sent:

@@ -54,14 +54,7 @@ _MAX_STEP_LISTS: Final = 10
 
 @attrs.frozen
 class HttpExchange:
-    """A request and its response.
-
-    Attributes:
-        request: The request.
-        response: The response; `None` if none arrived.
-        error: The reason why no response arrived; otherwise empty.
-        payload: The JSON document of a successful response; otherwise `None`.
-    """
+    """A request and its response."""
 
     request: Request
     response: Response | None = None
@@ -83,15 +76,7 @@ class HttpExchange:
 
 @attrs.frozen
 class SampledPage:
-    """A page of a list.
-
-    Attributes:
-        exchange: The request and its response.
-        number: Requested page number.
-        index: Position of the page in the list, from 0.
-        display: Requested number of items per page.
-        size: Number of items per page that the service uses; less than `display` if the service applies a lower maximum.
-    """
+    """A page of a list."""
 
     exchange: HttpExchange
     number: int
@@ -112,12 +97,7 @@ class SampledPage:
 
 @attrs.frozen
 class PageSequence:
-    """Pages of one list, all with the same `display`.
-
-    Attributes:
-        pages: The first pages of the list, in order. In a long list, the last page may follow, without the pages in between.
-        page_after: A request for a page past the end, and its response; `None` if no such page was requested.
-    """
+    """Pages of one list, all with the same `display`."""
 
     pages: tuple[SampledPage, ...]
     page_after: SampledPage | None = None
@@ -130,17 +110,7 @@ class PageSequence:
 
 @attrs.frozen
 class WorkspaceSurvey:
-    """Everything that was read from a workspace.
-
-    Attributes:
-        fields: The request for all-fields, and its response.
-        campaign_pages: Pages of campaigns, requested with a small `display`.
-        mailbox_pages: Pages of mailboxes, requested with the maximum `display`.
-        single_items: The first two pages of campaigns and of mailboxes, with one item each.
-        steps: The requests for the steps of some campaigns, and their responses. The keys are campaign ids.
-        campaigns_after: The request for the first page of `campaign_pages`, repeated after the steps were read.
-        first_page: The finding that states whether page numbers start at 0 or 1.
-    """
+    """Everything that was read from a workspace."""
 
     fields: HttpExchange
     campaign_pages: PageSequence
@@ -205,15 +175,7 @@ def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
 
 
 def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
-    """Read the first pages and the last page of a list, and request one page past the end.
-
-    Args:
-        site: The workspace and credentials.
-        kind: `campaigns` or `mailboxes`.
-        first: The number of the first page.
-        display: Items per page.
-        exact: Whether `display` is within the documented maximum. If false, the service may return fewer items per page.
-    """
+    """Read the first pages and the last page of a list, and request one page past the end."""
     head = yield from send_once(site.page(kind, first, display))
     total, served = _find_total(head), len(head.rows)
     size = display if exact or not served or total is None or total <= served else min(display, served)
@@ -373,11 +335,9 @@ def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
 
 
 def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
-    """Refine `over`, the finding about the knob `over_max`, with `maximum`, the finding about the maximum for campaigns.
-
-    If `over` has several possible values, `clamp` is one of them, and a maximum was observed, then the result is `clamp`.
-    Otherwise, the result is `over`.
-    """
+    """Refine `over`, the finding about the knob `over_max`, with `maximum`, the finding about the maximum for campaigns."""
+    # If `over` has several possible values, `clamp` is one of them, and a maximum was observed, then the result is `clamp`.
+    # Otherwise, the result is `over`.
     if "clamp" in over.possible and not over.is_observed and maximum.is_observed and maximum.possible[0] is not None:
         return observed("clamp", maximum.explanation)
     return over
@@ -416,12 +376,10 @@ def interpret_refusal(response: Response) -> KnobFinding:
 
 
 def probe_auth(site: Site) -> Dialogue[KnobFinding]:
-    """Find out which of the headers in `site` the service requires (rule A3).
-
-    For each header, send a request for all-fields without it. If the service refuses this request, it requires the header. If it
-    requires none of the headers, send a request with all of them. If the service refuses this request, the `WWW-Authenticate`
-    header of the response shows the authentication scheme.
-    """
+    """Find out which of the headers in `site` the service requires (rule A3)."""
+    # For each header, send a request for all-fields without it. If the service refuses this request, it requires the header. If
+    # it requires none of the headers, send a request with all of them. If the service refuses this request, the `WWW-
+    # Authenticate` header of the response shows the authentication scheme.
     for name in site.headers:
         left = {other: value for other, value in site.headers.items() if other != name}
         if not is_accepted((yield Site(site.workspace, headers=left, nonce=site.nonce).fields())):
@@ -454,12 +412,7 @@ _AGE_PATTERN: Final = re.compile(rf"([0-9]{{1,6}}|an?) ({'|'.join(_UNIT_SECONDS)
 
 @attrs.frozen
 class Percentage:
-    """A percentage in a response.
-
-    Attributes:
-        value: The number, an integer or a float as in the response.
-        exact: The value before rounding, computed from counts; `None` if the response does not contain the counts.
-    """
+    """A percentage in a response."""
 
     value: float
     exact: Fraction | None = None
@@ -534,16 +487,9 @@ def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
 
 
 def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
-    """Return the finding that all values have one form, or `mixed` if they have several forms.
-
-    If all values have one form, but there are fewer than `PROOF_COUNT` values, the finding has two possible values: this form
-    and `mixed`.
-
-    Args:
-        forms: The number of values of each form.
-        how: The explanation of the finding.
-        why_not: The explanation if there are no values.
-    """
+    """Return the finding that all values have one form, or `mixed` if they have several forms."""
+    # If all values have one form, but there are fewer than `PROOF_COUNT` values, the finding has two possible values: this form
+    # and `mixed`.
     met = [form for form, count in forms.items() if count]
     if len(met) != 1:
         return observed("mixed", how) if met else unobserved(why_not)
@@ -573,10 +519,8 @@ def _match_orders(items: Sequence[Item], created: str) -> dict[str, bool]:
 
 
 def parse_age(text: object) -> float | None:
-    """Convert a relative time, such as `5 minutes ago`, to a number of seconds.
-
-    The result is 0 for `just now`, infinity for `never`, and `None` if `text` is not a relative time.
-    """
+    """Convert a relative time, such as `5 minutes ago`, to a number of seconds."""
+    # The result is 0 for `just now`, infinity for `never`, and `None` if `text` is not a relative time.
     if not isinstance(text, str):
         return None
     match = _AGE_PATTERN.fullmatch(text.strip())

@@ -24,12 +24,7 @@ from outreach_async.transport._wire import Progress, Request, Response, Transpor
 
 @attrs.frozen
 class KnobFinding:
-    """The possible values of a knob, and how they were observed.
-
-    Attributes:
-        possible: One value if it was observed, several if they cannot be distinguished, and no value if nothing was observed.
-        explanation: How the value was observed, or why it was not observed.
-    """
+    """The possible values of a knob, and how they were observed."""
 
     possible: tuple[Any, ...]
     explanation: str
@@ -45,7 +40,6 @@ class KnobFinding:
 
 
 def observed(value: Any, how: str) -> KnobFinding:
-    """Return a finding with one observed value."""
     return KnobFinding((value,), how)
 
 
@@ -60,10 +54,7 @@ def unobserved(why: str) -> KnobFinding:
 
 
 def run_probe(probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe, and return its finding.
-
-    If the probe raises `InconclusiveError`, return a finding without a value. Its explanation is the message of the error.
-    """
+    # If the probe raises `InconclusiveError`, return a finding without a value. Its explanation is the message of the error.
     try:
         return (yield from probe)
     except InconclusiveError as error:
@@ -96,17 +87,7 @@ _MAX_UNANSWERED: Final = 3
 
 
 class DialogueRunner:
-    """Runs dialogues over a transport. If the first three requests get no response, the runner sends no more requests.
-
-    Args:
-        transport: The transport.
-        patience: Time limits of the requests.
-        secrets: Strings to mask in errors.
-
-    Attributes:
-        request_count: Number of requests sent.
-        retry_after_values: The `Retry-After` header of each throttled response; an empty string if the header was missing.
-    """
+    """Runs dialogues over a transport. If the first three requests get no response, the runner sends no more requests."""
 
     def __init__(self, transport: Transport, patience: Patience, secrets: tuple[str, ...] = ()) -> None:
         self.request_count = 0
@@ -119,10 +100,8 @@ class DialogueRunner:
         self._secrets = secrets
 
     async def run(self, dialogue: Dialogue[T]) -> T:
-        """Run a dialogue to its end and return its result.
-
-        If a request gets no response, `InconclusiveError` is raised inside the dialogue.
-        """
+        """Run a dialogue to its end and return its result."""
+        # If a request gets no response, `InconclusiveError` is raised inside the dialogue.
         resume = partial(next, dialogue)
         while True:
             try:
@@ -302,11 +281,7 @@ def is_throttled(response: Response) -> bool:
 
 
 def is_accepted(response: Response) -> bool:
-    """Return whether a response shows that the service accepted the request. A response with the status 200 can be a refusal.
-
-    Raises:
-        InconclusiveError: The response is neither a success nor a refusal.
-    """
+    """Return whether a response shows that the service accepted the request. A response with the status 200 can be a refusal."""
     if is_throttled(response):
         raise InconclusiveError(f"the service throttled the request with {response.status}")
     if 400 <= response.status < 500:  # noqa: PLR2004 - the range of refusals
@@ -319,11 +294,7 @@ def is_accepted(response: Response) -> bool:
 
 
 def require_success(response: Response) -> dict[str, Any]:
-    """Return the JSON document of a successful response.
-
-    Raises:
-        InconclusiveError: The response is not a success.
-    """
+    """Return the JSON document of a successful response."""
     if not is_accepted(response):
         raise InconclusiveError(f"the service refused the request with {response.status}")
     found: dict[str, Any] = parse_document(response)
@@ -337,11 +308,7 @@ def extract_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def require_integer(document: Mapping[str, Any], name: str) -> int:
-    """Return a whole number from a response.
-
-    Raises:
-        InconclusiveError: The number is missing or not whole.
-    """
+    """Return a whole number from a response."""
     value = document.get(name)
     if type(value) is not int and not (type(value) is float and value.is_integer()):
         raise InconclusiveError(f"{name} is not a whole number")

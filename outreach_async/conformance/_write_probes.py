@@ -58,15 +58,7 @@ REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", 
 
 @attrs.frozen
 class TrialCreations:
-    """The first create requests: with each `duplicates` option, with every field, and with each required key omitted in turn.
-
-    Attributes:
-        outcomes: Create requests for one contact, with their responses. The keys are the outcomes that the API documentation
-            states for these requests.
-        other_new: Create requests for new contacts with the other duplicates options. The keys are the options.
-        fields: A create request with every field that `all-fields` returns; `None` if it returns no field.
-        incomplete: Create requests that each lack one required key, by the missing key.
-    """
+    """The first create requests: with each `duplicates` option, with every field, and with each required key omitted in turn."""
 
     outcomes: Mapping[str, HttpExchange]
     other_new: Mapping[str, HttpExchange] = attrs.field(factory=dict)
@@ -84,14 +76,7 @@ class TrialCreations:
 
 @attrs.frozen
 class MembershipCounts:
-    """The number of contacts in a campaign's first step, before and after contacts are created.
-
-    Attributes:
-        exchange: The last request that listed the steps, and its response.
-        before: The number before a contact was created.
-        after_joining: The number after a contact was created in the campaign.
-        after_other: The number after another contact was created without a campaign.
-    """
+    """The number of contacts in a campaign's first step, before and after contacts are created."""
 
     exchange: HttpExchange
     before: int
@@ -234,17 +219,7 @@ def probe_strict_fields(site: Site) -> Dialogue[KnobFinding]:
 
 
 def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict[str, KnobFinding], MembershipCounts | None]]:
-    """Create contacts with and without `site.campaign`, and count the campaign's contacts (rules C7, C10 and C16).
-
-    Args:
-        site: The workspace, credentials and campaign.
-        first: The number of the first page of the campaign list.
-        display: Number of campaigns per page to request.
-
-    Returns:
-        The findings, and the counts of the campaign's contacts. The counts are `None` if no campaign was given, if it is not a
-        draft, or if its contacts could not be counted.
-    """
+    """Create contacts with and without `site.campaign`, and count the campaign's contacts (rules C7, C10 and C16)."""
     if site.campaign is None:
         return _unobserved_enrolment("no campaign was given for contacts to join"), None
     counts = None

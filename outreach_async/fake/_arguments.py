@@ -21,11 +21,6 @@ _T = TypeVar("_T")
 
 
 def check_known(name: str, known: Iterable[str], what: str) -> None:
-    """Check that a name is one of the known names.
-
-    Raises:
-        TypeError: The name is unknown. The message suggests a similar name, or lists the known names.
-    """
     names = list(known)
     if name not in names:
         remedy = suggest_similar(name, names) or f"expected one of {', '.join(names)}"
@@ -33,12 +28,7 @@ def check_known(name: str, known: Iterable[str], what: str) -> None:
 
 
 def require_count(name: str, value: object) -> int:
-    """Return the value if it is a non-negative integer.
-
-    Raises:
-        TypeError: The value is not an integer.
-        ValueError: The value is negative.
-    """
+    """Return the value if it is a non-negative integer."""
     if type(value) is not int:
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}; use an integer of at least 0")
     if value < 0:
@@ -47,12 +37,7 @@ def require_count(name: str, value: object) -> int:
 
 
 def require_string(name: str, value: object) -> str:
-    """Return the value if it is a non-blank string.
-
-    Raises:
-        TypeError: The value is not a string.
-        ValueError: The value is blank.
-    """
+    """Return the value if it is a non-blank string."""
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected a string, got {type(value).__name__}; use a non-blank string")
     if not value.strip():
@@ -61,46 +46,27 @@ def require_string(name: str, value: object) -> str:
 
 
 def require_mapping(what: str, value: object) -> Mapping[str, Any]:
-    """Return the value if it is a mapping.
-
-    Raises:
-        TypeError: The value is not a mapping.
-    """
     if not isinstance(value, Mapping):
         raise TypeError(f"{what}: expected a mapping, got {type(value).__name__}; use a mapping of field names to values")
     return value
 
 
 def require_time(name: str, value: object) -> float:
-    """Return the value if it is a time in Unix seconds.
-
-    Raises:
-        TypeError: The value is not a number.
-        ValueError: The time is before 1970, or not finite.
-    """
+    """Return the value if it is a time in Unix seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name}: expected Unix seconds, got {type(value).__name__}; use a number such as 1767225600")
     return require_at_least(name, 0, value)
 
 
 def require_at_least(name: str, low: int, value: _Number) -> _Number:
-    """Return a number if it is finite and at least `low`.
-
-    Raises:
-        ValueError: The number is too small, or not finite.
-    """
+    """Return a number if it is finite and at least `low`."""
     if not low <= value < math.inf:
         raise ValueError(f"{name}: expected a finite number of at least {low}, got {value}; use a number in this range")
     return value
 
 
 def convert(name: str, value: object, kind: type[_T]) -> _T:
-    """Convert a value from a parsed document to the type `kind`. Types must match: a string is not converted to a number.
-
-    Raises:
-        ValueError: The value, or a part of it, has the wrong type or is out of range. The message starts with `name` and the
-            path of the invalid part.
-    """
+    """Convert a value from a parsed document to the type `kind`. Types must match: a string is not converted to a number."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -129,11 +95,9 @@ ID_KINDS: Final[dict[str, str]] = {
 
 
 def generate_id(seed: int, prefix: str, number: int) -> str:
-    """Generate an id from a seed, a prefix and a number. The same arguments give the same id.
-
-    An id consists of the prefix and 16 hexadecimal digits. The first ten digits are the sum of the number and an offset, which
-    depends on the seed and the prefix. The last six digits are a hash of the arguments.
-    """
+    """Generate an id from a seed, a prefix and a number. The same arguments give the same id."""
+    # An id consists of the prefix and 16 hexadecimal digits. The first ten digits are the sum of the number and an offset, which
+    # depends on the seed and the prefix. The last six digits are a hash of the arguments.
     drawn = hashlib.blake2b(f"{seed}|{prefix}|{number}".encode(), digest_size=3).hexdigest()
     return f"{prefix}{_first_number(seed, prefix) + number:010x}{drawn}"
 
@@ -144,11 +108,7 @@ def _first_number(seed: int, prefix: str) -> int:
 
 
 def check_id(text: str, prefix: str, field: str) -> None:
-    """Check that an id starts with the prefix of its kind, followed by at least one character.
-
-    Raises:
-        RequestRefused: 400 if the prefix is missing, or nothing follows the prefix.
-    """
+    """Check that an id starts with the prefix of its kind, followed by at least one character."""
     if text.startswith(prefix) and len(text) > len(prefix):
         return
     hints = tuple(f"this looks like {kind}" for known, kind in ID_KINDS.items() if text.startswith(known) and text != known)

@@ -27,17 +27,9 @@ class BodyTooLarge(Exception):
 
 
 def asgi_app(service: Service) -> Application:
-    """Return an ASGI application that sends the service's responses: status, header fields and body.
-
-    The application can be mounted under any prefix. ASGI has no way to send a damaged response: if a wire fault
-    prevents a complete response, the application raises `ConnectionError`. `server.serve` reproduces faults byte by byte.
-
-    Args:
-        service: A `FakeService`, a `control.ControlPlane`, or any object with an `exchange` method.
-
-    Returns:
-        An application for the scopes `http` and `lifespan`. It raises ValueError for any other scope.
-    """
+    """Return an ASGI application that sends the service's responses: status, header fields and body."""
+    # The application can be mounted under any prefix. ASGI has no way to send a damaged response: if a wire fault prevents a
+    # complete response, the application raises `ConnectionError`. `server.serve` reproduces faults byte by byte.
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -42,14 +42,7 @@ _MAX_AGE: Final = 600 * DAY
 
 @attrs.frozen
 class Seeder:
-    """Adds and changes records of a world. A call that fails changes no record.
-
-    Attributes:
-        world: The stored data.
-        seed: Seed for generated data.
-        now: The current time in Unix seconds.
-        email_key: Key function for e-mail addresses: two addresses are duplicates if their keys are equal.
-    """
+    """Adds and changes records of a world. A call that fails changes no record."""
 
     world: World = attrs.field(repr=False)
     seed: int
@@ -59,10 +52,8 @@ class Seeder:
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Undo the reservation of ids if the block raises an exception.
-
-        Records need no removal, because all checks run before the first record is stored.
-        """
+        """Undo the reservation of ids if the block raises an exception."""
+        # Records need no removal, because all checks run before the first record is stored.
         counters = dict(self.world.counters)
         try:
             yield self
@@ -200,11 +191,7 @@ class Seeder:
         return Contact(self.reserve_id("contact_", seed.id), email, seed.owner, created, seed.fields, seed.enrolments)
 
     def check_workspace(self, workspace: str) -> None:
-        """Check that a workspace exists.
-
-        Raises:
-            ValueError: The workspace does not exist.
-        """
+        """Check that a workspace exists."""
         if workspace not in self.world.workspaces:
             raise ValueError(f"there is no workspace {workspace!r}; add the workspace first")
 

@@ -13,14 +13,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Clock:
-    """A clock that follows a callable, or stands still until it is advanced.
-
-    Args:
-        source: The start time as an ISO 8601 string, or a callable that returns Unix seconds. A time without an offset is in UTC.
-
-    Raises:
-        ValueError: The string is not a valid ISO 8601 time.
-    """
+    """A clock that follows a callable, or stands still until it is advanced."""
 
     def __init__(self, source: str | Callable[[], float]) -> None:
         # Whole microseconds, not floats: two advances then reach exactly the same time as one advance by their total duration.
@@ -51,37 +44,17 @@ class Clock:
         return (_EPOCH + timedelta(microseconds=self.microseconds)).isoformat().replace("+00:00", "Z")
 
     def advance(self, step: timedelta) -> None:
-        """Advance the clock by a duration.
-
-        Raises:
-            ValueError: The duration is negative.
-        """
+        """Advance the clock by a duration."""
         if step < timedelta(0):
             raise ValueError(f"step: expected a non-negative duration, got {step}; use restore() or reset() to go back")
         self.offset += step // _MICROSECOND
 
     def set_time(self, time: str) -> None:
-        """Set the clock to a time.
-
-        Raises:
-            ValueError: `time` is not a valid ISO 8601 time.
-        """
         self.offset = parse_time("time", time) - self._source()
 
 
 def parse_time(name: str, text: str) -> int:
-    """Parse a time in ISO 8601 format. A time without an offset is in UTC.
-
-    Args:
-        name: Name of the argument or key, for the error message.
-        text: The time.
-
-    Returns:
-        Unix microseconds.
-
-    Raises:
-        ValueError: The string is not a valid ISO 8601 time.
-    """
+    """Parse a time in ISO 8601 format. A time without an offset is in UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
@@ -99,12 +72,7 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 def format_age(then: float | None, now: float) -> str:
-    """Return a relative time, such as `5 minutes ago`.
-
-    Args:
-        then: The earlier time in Unix seconds. For `None`, the function returns `Never`.
-        now: The current time in Unix seconds.
-    """
+    """Return a relative time, such as `5 minutes ago`."""
     if then is None:
         return "Never"
     return _format_minutes(int((now - then) // MINUTE))
@@ -122,10 +90,6 @@ def _format_minutes(minutes: int) -> str:
 
 
 def format_date(moment: float) -> str:
-    """Return a date in UTC, such as `Mar 14, 2026`; always in English, independent of the locale.
-
-    Args:
-        moment: The time in Unix seconds.
-    """
+    """Return a date in UTC, such as `Mar 14, 2026`; always in English, independent of the locale."""
     date = time.gmtime(moment)
     return f"{_MONTHS[date.tm_mon - 1]} {date.tm_mday}, {date.tm_year}"

@@ -52,10 +52,8 @@ def _lower_domain(email: str) -> str:
 
 
 def _normalize_gmail(email: str) -> str:
-    """Convert an e-mail address to lower case.
-
-    In a Gmail address, also remove dots and everything after a plus sign from the local part.
-    """
+    """Convert an e-mail address to lower case."""
+    # In a Gmail address, also remove dots and everything after a plus sign from the local part.
     local, at, domain = email.lower().rpartition("@")
     if domain in {"gmail.com", "googlemail.com"}:
         return local.partition("+")[0].replace(".", "") + "@gmail.com"
@@ -78,13 +76,8 @@ def build_contact(creation: Creation, fields: SentFields, id_: str, now: float) 
 
 
 def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
-    """Apply a create request to the stored contact with the same e-mail, and return the new contact.
-
-    If the option `duplicates` is `skip` and the contact does not change, the function returns `contact` itself.
-
-    Raises:
-        RequestRefused: 409 if the contact is already in the campaign and `behaviour.reenrol` is `error`.
-    """
+    """Apply a create request to the stored contact with the same e-mail, and return the new contact."""
+    # If the option `duplicates` is `skip` and the contact does not change, the function returns `contact` itself.
     if creation.duplicates == "skip":
         return _enrol(contact, creation.campaign, behaviour, now) if behaviour.skip_enrols else contact
     if creation.duplicates == "overwrite":
@@ -135,17 +128,7 @@ SentFields = dict[str, str | None]
 
 @attrs.define
 class Creation:
-    """The values of the required keys of a create request.
-
-    Attributes:
-        owner_key: The owner key; empty if the request contains a value that is not a string. Such a value is accepted only if
-            `Behaviour.owner_key` is `off`.
-        workspace: Workspace id.
-        email: The e-mail, trimmed.
-        duplicates: The `duplicates` option: `skip`, `overwrite` or `update_missing_fields`.
-        strict: Whether to validate the fields strictly.
-        campaign: Campaign id; `None` for no campaign.
-    """
+    """The values of the required keys of a create request."""
 
     owner_key: str = attrs.field(repr=False)
     workspace: str
@@ -156,11 +139,7 @@ class Creation:
 
 
 def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
-    """Parse the values of the required keys of a create request.
-
-    Raises:
-        RequestRefused: 400 for the first value that is missing, of the wrong type or malformed.
-    """
+    """Parse the values of the required keys of a create request."""
     _require_members(body, _REQUIRED_MEMBERS, "")
     options = _require_type(body, "upload_options", dict, "an object")
     is_optional = behaviour.missing_campaign == "null"
@@ -212,21 +191,7 @@ def _parse_duplicates(value: object) -> str:
 
 
 def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> SentFields:
-    """Parse the optional fields of a create request.
-
-    Args:
-        body: The body of the request.
-        workspace: The workspace that defines the field codes.
-        behaviour: The behaviour in effect.
-        hints: A list to which a hint for each ignored field is appended.
-
-    Returns:
-        The values as sent, including null, by field code.
-
-    Raises:
-        RequestRefused: 400 for the first field that is malformed, has the wrong type or, if the behaviour refuses unknown fields,
-            is unknown.
-    """
+    """Parse the optional fields of a create request."""
     fields: SentFields = {}
     codes = workspace.codes
     for name, value in body.items():
@@ -303,11 +268,9 @@ _DATE_PATTERNS: Final = (
 
 
 def is_email(text: str) -> bool:
-    """Return whether a string is an e-mail address.
-
-    An address has one `@`, a local part of up to 64 characters, and a domain with a dot. Each label of the domain has up to
-    63 letters, digits and hyphens. The address has at most 254 characters in total.
-    """
+    """Return whether a string is an e-mail address."""
+    # An address has one `@`, a local part of up to 64 characters, and a domain with a dot. Each label of the domain has up to 63
+    # letters, digits and hyphens. The address has at most 254 characters in total.
     local, _, domain = text.partition("@")
     return len(text) <= _MAX_EMAIL_LENGTH and _LOCAL_PART.fullmatch(local) is not None and _is_host(domain)
 
@@ -340,10 +303,8 @@ def load_countries() -> dict[str, str]:
 
 
 def fold_name(name: str) -> str:
-    """Return a country's name in a normalized form for comparison.
-
-    The function ignores letter case, accents and a leading "the". It replaces "&" by "and", and "St" by "Saint".
-    """
+    """Return a country's name in a normalized form for comparison."""
+    # The function ignores letter case, accents and a leading "the". It replaces "&" by "and", and "St" by "Saint".
     plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     words = re.sub(r"[^a-z0-9]+", " ", plain.casefold().replace("&", " and ").replace("'", "").replace("\u2019", "")).split()
     if words[:1] == ["the"]:
@@ -352,11 +313,7 @@ def fold_name(name: str) -> str:
 
 
 def find_country_code(text: str) -> str | None:
-    """Return the alpha-2 code of a country; `None` if the country is unknown.
-
-    Args:
-        text: The alpha-2 code or the English name of the country, in any letter case.
-    """
+    """Return the alpha-2 code of a country; `None` if the country is unknown."""
     codes = load_countries()
     return codes.get(text.strip().upper()) or codes.get(fold_name(text))
 
@@ -378,10 +335,8 @@ def load_timezones() -> frozenset[str]:
 
 
 def is_state(text: str, country: str | None) -> bool:
-    """Return whether a string is a valid state.
-
-    If the country is the US or missing, the string must be a US state. Otherwise, it must be a name without digits.
-    """
+    """Return whether a string is a valid state."""
+    # If the country is the US or missing, the string must be a US state. Otherwise, it must be a name without digits.
     if not country or not country.strip() or find_country_code(country) == "US":
         return is_us_state(text)
     return _TEXT.fullmatch(text) is not None and any(c.isalpha() for c in text) and not any(c.isdigit() for c in text)
@@ -441,16 +396,7 @@ FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
 
 
 def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> dict[str, str]:
-    """Return a description of valid values for every field that fails strict validation.
-
-    Args:
-        email: The e-mail, trimmed.
-        fields: The values sent, by code.
-        strict_fields: Codes of the fields to check, or `all`.
-
-    Returns:
-        Descriptions by field code. A description never contains the value sent, which is personal data.
-    """
+    """Return a description of valid values for every field that fails strict validation."""
     failures = {}
     for code, value in (("email", email), *fields.items()):
         if not value or code not in FIELD_CHECKS:
@@ -463,11 +409,7 @@ def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: L
 
 
 def validate(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> None:
-    """Apply strict validation to the fields of a create request.
-
-    Raises:
-        RequestRefused: 422 with a message that lists every failure.
-    """
+    """Apply strict validation to the fields of a create request."""
     if failures := find_failures(email, fields, strict_fields):
         message = "; ".join(f"{field} must be {reason}" for field, reason in failures.items())
         raise refusal_error(422, "validation_failed", message, next(iter(failures)))

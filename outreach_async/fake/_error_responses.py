@@ -65,19 +65,15 @@ def refusal_error(
     headers: Mapping[str, str] | None = None,
     knob: str = "",
 ) -> RequestRefused:
-    """Return a `RequestRefused` for a `Refusal` with the given attributes.
-
-    If `knob`, the name of an attribute of `Behaviour`, is given, a hint says that this attribute decided the refusal.
-    """
+    """Return a `RequestRefused` for a `Refusal` with the given attributes."""
+    # If `knob`, the name of an attribute of `Behaviour`, is given, a hint says that this attribute decided the refusal.
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
     return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
 
 
 def sanitize_name(name: str) -> str:
-    """Shorten a name that a request contains, escape characters that are not ASCII, and mask owner keys.
-
-    The result can be shown in messages. A caller that mixes up arguments may send an owner key as a name.
-    """
+    """Shorten a name that a request contains, escape characters that are not ASCII, and mask owner keys."""
+    # The result can be shown in messages. A caller that mixes up arguments may send an owner key as a name.
     return mask_keys(name)[:_MAX_NAME_LENGTH].encode("unicode_escape").decode("ascii")
 
 

@@ -91,11 +91,7 @@ Example:
 
 @attrs.frozen
 class ResponseFault(Fault):
-    """A fault that replaces the service's response with a different response.
-
-    Attributes:
-        response: The replacement.
-    """
+    """A fault that replaces the service's response with a different response."""
 
     response: Response
 
@@ -108,12 +104,7 @@ class ResponseFault(Fault):
 
 @attrs.frozen
 class DriftFault(Fault):
-    """A fault that changes a value in the service's response, as a new version of the service might.
-
-    Attributes:
-        path: Keys from the root of the response to the value. The keys after a list apply to every item of the list.
-        change: The new value, or a function from the old value to the new value.
-    """
+    """A fault that changes a value in the service's response, as a new version of the service might."""
 
     path: tuple[str, ...]
     change: Any
@@ -131,14 +122,7 @@ class DriftFault(Fault):
 
 @attrs.frozen
 class WireFault(Fault):
-    """A fault that damages, delays or replaces the response in transit, or breaks the connection.
-
-    Attributes:
-        kind: The kind of fault.
-        size: A number of bytes. For `truncate` and `reset_mid_body`, the bytes of the body to send. For `wrong_length`, the
-            difference by which the content-length is too small. For `slow_drip`, the size of each piece of the body.
-        seconds: Delay of the response, or of each piece of the response, in seconds.
-    """
+    """A fault that damages, delays or replaces the response in transit, or breaks the connection."""
 
     kind: WireFaultKind
     size: int = 0
@@ -342,11 +326,7 @@ class _FaultRule:
 
 
 def require_fault(fault: object) -> None:
-    """Check that a value is a fault. For example, `reset()` is a fault, but the function `reset` is not.
-
-    Raises:
-        TypeError: The value is not a fault.
-    """
+    """Check that a value is a fault. For example, `reset()` is a fault, but the function `reset` is not."""
     if not isinstance(fault, Fault):
         name = getattr(fault, "__name__", type(fault).__name__)
         raise TypeError(f"expected a fault, got {name}; pass a fault, such as {name if callable(fault) else 'status'}(...)")

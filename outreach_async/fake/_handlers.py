@@ -28,11 +28,7 @@ from outreach_async.fake.behaviour import Behaviour, HeaderAuth
 
 
 def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> None:
-    """Check that the header that `auth` names contains a known credential.
-
-    Raises:
-        RequestRefused: 401 if the credential is missing or unknown.
-    """
+    """Check that the header that `auth` names contains a known credential."""
     scheme, _, token = headers.get(auth.header, "").rpartition(" ")
     known = token in auth.tokens if auth.tokens else token in world.owner_keys
     if not known or scheme.lower() != auth.scheme.lower():
@@ -41,14 +37,9 @@ def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> 
 
 
 def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
-    """Check that an owner key has access to the workspace of a create request, and return the workspace.
-
-    The key is checked only if `behaviour.owner_key` is `check`. The checks run in this order: the key, the workspace, the
-    access of the key's user to the workspace (rule A4).
-
-    Raises:
-        RequestRefused: 401 for an unknown key, 404 for an unknown workspace, 403 for a workspace the user has no access to.
-    """
+    """Check that an owner key has access to the workspace of a create request, and return the workspace."""
+    # The key is checked only if `behaviour.owner_key` is `check`. The checks run in this order: the key, the workspace, the
+    # access of the key's user to the workspace (rule A4).
     is_checked = behaviour.owner_key == "check"
     if is_checked and owner_key not in world.owner_keys:
         raise refusal_error(401, "unknown_owner_key", "owner_key is not a known owner key", "owner_key")
@@ -59,11 +50,7 @@ def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: 
 
 
 def find_workspace(workspace: str, world: World) -> Workspace:
-    """Return a workspace by id.
-
-    Raises:
-        RequestRefused: 404 for an unknown id.
-    """
+    """Return a workspace by id."""
     record = world.workspaces.get(workspace)
     if record is None:
         raise refusal_error(404, "workspace_not_found", "no workspace has this id", "workspace")
@@ -71,18 +58,7 @@ def find_workspace(workspace: str, world: World) -> Workspace:
 
 
 def find_campaign(campaign: str, world: World, field: str, workspace: str | None = None) -> Campaign:
-    """Return a campaign by id.
-
-    Args:
-        campaign: The campaign's id.
-        world: The stored data.
-        field: Name of the body field or path parameter that contains the id. The error contains this name.
-        workspace: Id of the workspace that the campaign must belong to; `None` for any workspace.
-
-    Raises:
-        RequestRefused: 404 for an unknown campaign or a campaign of another workspace. Both get the same error, because a
-            difference would reveal which ids exist (rule C17).
-    """
+    """Return a campaign by id."""
     record = world.campaigns.get(campaign)
     if record is None or workspace not in {None, record.workspace}:
         raise refusal_error(404, "campaign_not_found", "no campaign has this id", field)
@@ -99,19 +75,7 @@ _NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # int() alone woul
 
 
 def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> tuple[str, int, int]:
-    """Parse the query parameters of a request for a page of campaigns or mailboxes.
-
-    Args:
-        query: The parsed query.
-        maximum: Maximum `display`; `None` for no maximum.
-        behaviour: The behaviour in effect.
-
-    Returns:
-        Workspace id, `display` and `page`. `display` exceeds the maximum only if `behaviour.over_max` is `serve`.
-
-    Raises:
-        RequestRefused: 400 for a parameter that is missing, repeated, malformed or too large.
-    """
+    """Parse the query parameters of a request for a page of campaigns or mailboxes."""
     workspace, display_text, page_text = (require_parameter(query, name) for name in ("workspace", "display", "page"))
     display = _parse_number("display", display_text, 1, DEFAULT_DISPLAY, behaviour)
     page = _parse_number("page", page_text, behaviour.first_page, behaviour.first_page, behaviour)
@@ -136,15 +100,7 @@ def _parse_number(name: str, text: str, least: int, default: int, behaviour: Beh
 
 
 def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
-    """Return `100 * n / of`, rounded half to even; 0 if `of` is 0.
-
-    Args:
-        n: The part.
-        of: The whole.
-        salt: Name of the number, such as `camp_1.opens`. If `behaviour.numbers` is `mixed`, the name decides the JSON
-            type of a whole-number value (integer or float), so that the number has the same type in every response.
-        behaviour: The behaviour, which decides the number of decimal places and the JSON type of whole-number values.
-    """
+    """Return `100 * n / of`, rounded half to even; 0 if `of` is 0."""
     value = _round_percent(n, of, behaviour.percent_digits)
     whole = value.is_integer() and behaviour.numbers != "float"
     return int(value) if whole and (behaviour.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
@@ -171,12 +127,7 @@ _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", 
 
 @attrs.frozen
 class CompletionEstimate:
-    """The estimated time until a campaign ends.
-
-    Attributes:
-        days: Whole days until the end.
-        placeholder: The word shown instead of a date, such as `Complete`; empty if there is a date.
-    """
+    """The estimated time until a campaign ends."""
 
     days: int
     placeholder: str = ""
@@ -196,14 +147,7 @@ class CompletionEstimate:
 
 
 def estimate_completion(contacts: int, lefts: Sequence[int], waits: Sequence[int], capacity: Fraction) -> CompletionEstimate:
-    """Estimate when a campaign ends.
-
-    Args:
-        contacts: Number of contacts in the campaign.
-        lefts: Number of contacts left to send to, for each step.
-        waits: The wait before each step, in milliseconds.
-        capacity: Number of e-mails per day that the campaign can send.
-    """
+    """Estimate when a campaign ends."""
     left = sum(lefts)
     if not contacts:
         return CompletionEstimate(0, "Not started")
@@ -217,13 +161,7 @@ def estimate_completion(contacts: int, lefts: Sequence[int], waits: Sequence[int
 
 @attrs.frozen
 class ItemRenderer:
-    """Renders records as JSON items for one point in time.
-
-    Attributes:
-        world: The stored records.
-        now: The current time in Unix seconds.
-        behaviour: The behaviour, which decides the format of percentages and dates (rules T8 and T16).
-    """
+    """Renders records as JSON items for one point in time."""
 
     world: World = attrs.field(repr=False)
     now: float
@@ -335,15 +273,7 @@ HandlerResult = tuple[int, dict[str, Any]]
 
 @attrs.define
 class Context:
-    """The stored data and the settings with which the service executes a request.
-
-    Attributes:
-        world: The stored data.
-        behaviour: The behaviour in effect.
-        limiter: The counters of the rate limit and of the exchanges in flight.
-        seed: Seed for generated ids.
-        now: The current time in Unix seconds.
-    """
+    """The stored data and the settings with which the service executes a request."""
 
     world: World = attrs.field(repr=False)
     behaviour: Behaviour
@@ -353,14 +283,7 @@ class Context:
 
 
 def execute(call: ParsedRequest, context: Context) -> HandlerResult:
-    """Check the credential and the limits of a request, and execute its operation.
-
-    Returns:
-        Status and document of the response.
-
-    Raises:
-        RequestRefused: The service refuses the request, and no stored data is changed (rule C23).
-    """
+    """Check the credential and the limits of a request, and execute its operation."""
     behaviour = context.behaviour
     if call.routing_error is not None:
         raise call.routing_error
@@ -377,11 +300,9 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
 
 
 def _find_scope(call: ParsedRequest, scope: str, world: World) -> str:
-    """Return the name under which the rate limit counts a request: an owner key or a workspace id.
-
-    If the limit counts all requests together, the name is an empty string. With the scope `workspace`, a request with a
-    campaign id in its path counts towards the campaign's workspace.
-    """
+    """Return the name under which the rate limit counts a request: an owner key or a workspace id."""
+    # If the limit counts all requests together, the name is an empty string. With the scope `workspace`, a request with a
+    # campaign id in its path counts towards the campaign's workspace.
     if scope == "all":
         return ""
     if scope == "key" or call.body is not None:

@@ -33,13 +33,7 @@ _MAX_HINT_LENGTH: Final = 2000
 
 
 def respond(call: ParsedRequest, context: Context, number: int) -> Response:
-    """Execute a request and return the response; a refused request gets an error response (rules W11, E2 and E3).
-
-    Args:
-        call: The parsed request. Its `hints` and `request_id` are updated.
-        context: The state and settings with which the request is executed.
-        number: Number of the request, counted from 0.
-    """
+    """Execute a request and return the response; a refused request gets an error response (rules W11, E2 and E3)."""
     call.request_id = f"req_{number:016x}"
     fields = {"x-request-id": call.request_id}
     headers: Mapping[str, str] = {}
@@ -239,10 +233,8 @@ class InMemoryService(WorldBuilder):
 
     @contextmanager
     def _locked_and_current(self) -> Iterator[None]:
-        """Hold the lock during the `with` block.
-
-        If a callable provides the time, events may have become due since the last call. They are run before the block.
-        """
+        """Hold the lock during the `with` block."""
+        # If a callable provides the time, events may have become due since the last call. They are run before the block.
         with self._lock:
             if self._clock.is_running:
                 self._run_due_events()

@@ -29,14 +29,7 @@ _LIST_PARAMETERS: Final = ("workspace", "display", "page")
 
 @attrs.frozen
 class ServiceRoute:
-    """The method, the path and the query parameters of an operation of the service.
-
-    Attributes:
-        operation: Name of the operation.
-        method: HTTP method.
-        path: Path segments; `ANY_SEGMENT` for an id.
-        parameters: Names of the operation's query parameters.
-    """
+    """The method, the path and the query parameters of an operation of the service."""
 
     operation: str
     method: str
@@ -59,13 +52,7 @@ _ROUTES_BY_SHAPE: Final = {(len(route.path), route.path[0], route.path[-1]): rou
 
 @attrs.frozen
 class Target:
-    """A parsed request target: path segments, query parameters, and the operation with this path.
-
-    Attributes:
-        segments: Decoded path segments; `%2F` becomes a slash within a segment.
-        query: The query parameters.
-        route: The operation with this path, whatever the request's method; `None` if the path is unknown.
-    """
+    """A parsed request target: path segments, query parameters, and the operation with this path."""
 
     segments: tuple[str, ...]
     query: Query
@@ -79,11 +66,7 @@ class Target:
 
 @lru_cache(maxsize=256)  # a bulk run requests the same target millions of times
 def parse_target(target: str) -> Target:
-    """Parse a request target. One trailing slash is allowed.
-
-    Raises:
-        RequestRefused: 400 for percent-encoding that is not UTF-8.
-    """
+    """Parse a request target. One trailing slash is allowed."""
     path, _, query = target.partition("?")
     parts = path.removeprefix("/").split("/")
     if len(parts) > 1 and not parts[-1]:
@@ -105,11 +88,7 @@ def _parse_query(query: str) -> Query:
 
 
 def match_route(target: Target, method: str) -> ServiceRoute:
-    """Return the operation for the path and the method of a request.
-
-    Raises:
-        RequestRefused: 404 for an unknown path, 405 for the wrong method on a known path.
-    """
+    """Return the operation for the path and the method of a request."""
     route = target.route
     if route is None:
         raise refusal_error(404, "not_found", "no operation has this path")
@@ -121,11 +100,6 @@ def match_route(target: Target, method: str) -> ServiceRoute:
 
 
 def require_parameter(query: Query, name: str) -> str:
-    """Return a required query parameter.
-
-    Raises:
-        RequestRefused: 400 if the parameter is missing, empty or repeated.
-    """
     values = query.get(name, ())
     if len(values) > 1:
         raise refusal_error(400, "repeated_parameter", f"the parameter {name} is sent {len(values)} times; send it once", name)
@@ -160,12 +134,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_require_unique_members, parse_con
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Parse a request body as a strict JSON object.
-
-    Raises:
-        RequestRefused: 413 for a body that is too large; 400 for a body that is not a JSON object, or contains a duplicate
-            key, NaN, infinity or a lone surrogate.
-    """
+    """Parse a request body as a strict JSON object."""
     if len(body) > MAX_BODY:
         raise refusal_error(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
     try:
@@ -209,19 +178,7 @@ _NO_TARGET: Final = Target((), {}, None)
 
 @attrs.define
 class ParsedRequest:
-    """A request with its parsed target and body, and the errors found while parsing.
-
-    Attributes:
-        request: The request.
-        operation: Name of the operation; `unknown` if the request matches no operation.
-        target: The parsed target.
-        body: The parsed body; `None` for an operation without a body, and for an invalid body.
-        routing_error: The error if the request matches no operation; otherwise `None`.
-        body_error: The error if the body is invalid; otherwise `None`.
-        hints: Hints about ignored values and likely mistakes. More are added while the request is executed.
-        request_id: The header `x-request-id` of the response; `None` until the service executes the request.
-        release_slot: Function that releases the request's slot under `max_in_flight`; `do_nothing` if the request holds no slot.
-    """
+    """A request with its parsed target and body, and the errors found while parsing."""
 
     request: Request
     operation: str = "unknown"

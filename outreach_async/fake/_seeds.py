@@ -54,16 +54,7 @@ def generate_name(first: int, last: int) -> tuple[str, str]:
 
 @attrs.frozen
 class ContactSeed:
-    """The specification of a contact to store.
-
-    Attributes:
-        email: The e-mail address, not yet validated. Storing the contact fails if the address is blank or not a string.
-        fields: Values by code.
-        enrolments: The contact's enrolments in campaigns.
-        owner: Owner key of the contact.
-        id: Id of the contact; `None` to generate one.
-        created: Creation time in Unix seconds; `None` for now.
-    """
+    """The specification of a contact to store."""
 
     email: object
     fields: Mapping[str, str | None]
@@ -76,13 +67,8 @@ class ContactSeed:
     def from_row(
         cls, row: Mapping[str, str | None], codes: Mapping[str, str], enrolments: tuple[Enrolment, ...], owner: str
     ) -> ContactSeed:
-        """Create a specification from a row of contact data.
-
-        The row can have the keys `email` and `id`. All other keys are codes of fields.
-
-        Raises:
-            TypeError: A code is unknown in the workspace, or the value of a field is neither a string nor `None`.
-        """
+        """Create a specification from a row of contact data."""
+        # The row can have the keys `email` and `id`. All other keys are codes of fields.
         fields = {}
         for code, value in row.items():
             if code in {"id", "email"} or value is None:
@@ -95,15 +81,7 @@ class ContactSeed:
 
 
 def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]]:
-    """Generate people, numbered from `start`. The same number always gives the same person.
-
-    Args:
-        count: Number of people.
-        start: Number of the first person.
-
-    Returns:
-        One row per person, with `email` and the values of fields by code. Each person has a different address.
-    """
+    """Generate people, numbered from `start`. The same number always gives the same person."""
     for number in range(start, start + count):
         first, last = generate_name(number, number * 7)
         domain = generate_domain(number // 3)
@@ -146,16 +124,7 @@ _PROBLEMS: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
 
 @attrs.frozen
 class MailboxSeed:
-    """The specification of a mailbox to generate.
-
-    Attributes:
-        workspace: Id of the mailbox's workspace.
-        number: Number of the mailbox among all mailboxes, counted from 0. It determines the default domain.
-        created: Default creation time in Unix seconds.
-        trouble: Probability that the mailbox has a problem, from 0 to 1.
-        fields: Values to use unchanged, by field; generated values are consistent with them. `domain` sets the domain of the
-            e-mail address, and `as_of` sets the time of the statistics in Unix seconds.
-    """
+    """The specification of a mailbox to generate."""
 
     workspace: str
     number: int
@@ -165,11 +134,7 @@ class MailboxSeed:
 
 
 def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) -> Mailbox:
-    """Generate a mailbox from its specification, with statistics that are consistent with each other.
-
-    Raises:
-        TypeError: The name of a field is unknown, or a value cannot be written as JSON.
-    """
+    """Generate a mailbox from its specification, with statistics that are consistent with each other."""
     fields = {name: _check_value(name, value) for name, value in seed.fields.items()}
     as_of = fields.pop("as_of", now)
     domain = str(fields.pop("domain", generate_domain(seed.number // MAILBOXES_PER_DOMAIN)))
@@ -182,11 +147,7 @@ def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) ->
 
 
 def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
-    """Return a mailbox with changed fields.
-
-    Raises:
-        TypeError: A field is unknown or cannot be changed, or a value cannot be written as JSON.
-    """
+    """Return a mailbox with changed fields."""
     for name, value in fields.items():
         if name in MAILBOX_FIELDS and name not in _CHANGEABLE:
             raise TypeError(f"field {name!r} of a mailbox cannot be changed; use one of {', '.join(_CHANGEABLE)}")
@@ -301,11 +262,9 @@ def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bo
 def _count_left_to_send(
     seeds: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
 ) -> list[int]:
-    """Return the number of contacts who have yet to receive each step.
-
-    If the specification of a step has `left_to_send`, this value is used. Otherwise, the number is calculated from the other
-    counts. Contacts who replied, unsubscribed or bounced are not counted, because they receive no further steps.
-    """
+    """Return the number of contacts who have yet to receive each step."""
+    # If the specification of a step has `left_to_send`, this value is used. Otherwise, the number is calculated from the other
+    # counts. Contacts who replied, unsubscribed or bounced are not counted, because they receive no further steps.
     lefts: list[int] = []
     for place, (seed, templates) in enumerate(zip(seeds, steps, strict=True)):
         sent = _sum_counts(templates, "sent")
@@ -342,23 +301,7 @@ def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
 
 @attrs.frozen(kw_only=True)
 class CampaignSeed:
-    """The specification of a campaign to create.
-
-    Attributes:
-        workspace: Id of the campaign's workspace.
-        id: Id of the campaign; `None` to generate one.
-        name: Name of the campaign.
-        status: Status of the campaign.
-        mailboxes: Ids of the mailboxes that the campaign sends through.
-        steps: Specifications of the campaign's steps.
-        contacts: Number of contacts that the fake counts but does not store as records; `None` to use the number in step 1.
-        bounces_num: Number of bounced e-mails; `None` to generate the number if a step has `sent`, and to use 0 otherwise.
-        interested_num: Number of interested replies; `None` to generate the number if a step has `sent`, and to use 0 otherwise.
-        created: Creation time in Unix seconds; `None` for now.
-        last_activity: Time of the last activity in Unix seconds; `None` for never; `auto` for a recent time if any e-mail was
-            sent.
-        rates: Rates by name, such as `open`; rates that are not named keep their default.
-    """
+    """The specification of a campaign to create."""
 
     workspace: str
     id: str | None = None
@@ -376,14 +319,7 @@ class CampaignSeed:
 
 @attrs.frozen
 class CampaignBuilder:
-    """Creates campaigns from their specifications.
-
-    Attributes:
-        random: Random generator for counts that are not given.
-        reserve_id: Function that reserves a given id, or generates an id.
-        created: Default creation time in Unix seconds.
-        now: The current time in Unix seconds.
-    """
+    """Creates campaigns from their specifications."""
 
     random: Random
     reserve_id: ReserveId
@@ -391,14 +327,8 @@ class CampaignBuilder:
     now: float
 
     def build(self, seed: CampaignSeed, id_: str) -> Campaign:
-        """Create a campaign from its specification.
-
-        If the specification of a step has `sent`, the counts of its templates are generated. Otherwise, omitted counts are 0.
-
-        Raises:
-            TypeError: The name of a field in a step or template is unknown, or a value has the wrong type.
-            ValueError: The counts are inconsistent.
-        """
+        """Create a campaign from its specification."""
+        # If the specification of a step has `sent`, the counts of its templates are generated. Otherwise, omitted counts are 0.
         step_seeds = list(seed.steps)
         contacts = seed.contacts if seed.contacts is None else require_count("contacts", seed.contacts)
         totals = [step["sent"] for step in step_seeds if not isinstance(step, str) and "sent" in step]
@@ -501,10 +431,8 @@ class CampaignBuilder:
 
 
 def _check_campaign_counts(campaign: Campaign) -> None:
-    """Check the number of interested replies and bounces of a campaign (rule T10).
-
-    Interested replies must not exceed replies, and bounces must not exceed unopened e-mails.
-    """
+    """Check the number of interested replies and bounces of a campaign (rule T10)."""
+    # Interested replies must not exceed replies, and bounces must not exceed unopened e-mails.
     replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
     if require_count("interested_num", campaign.interested_num) > replies:
         raise ValueError(

@@ -51,23 +51,7 @@ DAY_US: Final = clock.DAY * SECOND_US
 
 
 class FutureEvent(NamedTuple):
-    """An event of the simulation that is scheduled for a point in time.
-
-    Attributes:
-        at: Time, in Unix microseconds.
-        kind: An `EventKind`.
-        campaign: The campaign's id.
-        contact: The contact's id. A contact that exists only in a campaign's seeded counts has `#` and a number as its id. If a
-            contact has rejoined the campaign, `~` and the number of times that it has rejoined are appended.
-        step: Index of the step, counted from 0.
-        token: Name that identifies the contact in random draws. For a stored contact, it is the normalized e-mail address. For
-            any other contact, it is the same as `contact`.
-        end_step: Index of the contact's last step, plus 1.
-        mailbox: For an e-mail that is due, id of the mailbox that sent the contact's first e-mail; empty if there was none. For a
-            reaction, id of the mailbox that sent the e-mail.
-        template: Index of the e-mail's template in its step.
-        day: UTC day on which the e-mail was sent, in days since 1970-01-01.
-    """
+    """An event of the simulation that is scheduled for a point in time."""
 
     at: int
     kind: int
@@ -89,10 +73,8 @@ ResponsePlan = tuple[tuple[int, int], ...]
 
 
 def draw_responses(rates: Rates, draw_number: Draw) -> ResponsePlan:
-    """Randomly draw a recipient's reactions to an e-mail.
-
-    A bounced e-mail is never opened, and an unopened e-mail gets no other reaction.
-    """
+    """Randomly draw a recipient's reactions to an e-mail."""
+    # A bounced e-mail is never opened, and an unopened e-mail gets no other reaction.
     if draw_number("bounce") < rates.bounce:
         return ((EventKind.BOUNCE, _interpolate(MINUTE_US, 30 * MINUTE_US, draw_number("bounce delay"))),)
     if draw_number("open") >= rates.effective_open:
@@ -122,19 +104,7 @@ QUARTER: Final = 90
 
 @attrs.frozen
 class SeededStats:
-    """The statistics that a mailbox was seeded with.
-
-    Attributes:
-        day: UTC day of the statistics, in days since 1970-01-01.
-        sent_today: E-mails sent on `day`.
-        sent_30days: E-mails sent in the 30 days that end with `day`.
-        sent_90days: E-mails sent in the 90 days that end with `day`.
-        bounced_30days: Bounced e-mails among those sent in the 30 days that end with `day`.
-        opened_14days: Share of opened e-mails among those sent in the 14 days that end with `day`.
-        opens: Share of opened e-mails among all e-mails sent.
-        clicks: Share of clicked e-mails among all e-mails sent.
-        pinned: Names of statistics that were seeded with an invalid value. The values of these statistics never change.
-    """
+    """The statistics that a mailbox was seeded with."""
 
     day: int
     sent_today: int
@@ -165,43 +135,25 @@ class SeededStats:
         return cls(int(mailbox.as_of // clock.DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
 
     def sent_30days_after(self, days: int) -> int:
-        """Return how many seeded e-mails the 30-day count still includes on a later day.
-
-        Args:
-            days: Number of days from the day of the seeded statistics to the later day.
-        """
+        """Return how many seeded e-mails the 30-day count still includes on a later day."""
         return (self.sent_today if days < MONTH else 0) + _remaining(self.sent_30days - self.sent_today, MONTH - 1, days)
 
     def sent_90days_after(self, days: int) -> int:
-        """Return how many seeded e-mails the 90-day count still includes on a later day.
-
-        Args:
-            days: Number of days from the day of the seeded statistics to the later day.
-        """
+        """Return how many seeded e-mails the 90-day count still includes on a later day."""
         today = self.sent_today if days < QUARTER else 0
         month = _remaining(self.sent_30days - self.sent_today, MONTH - 1, max(0, days - QUARTER + MONTH))
         return today + month + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
 
     def bounced_after(self, days: int) -> int:
-        """Return how many seeded bounces the 30-day count still includes on a later day.
-
-        The number decreases in proportion to `sent_30days_after(days)`.
-
-        Args:
-            days: Number of days from the day of the seeded statistics to the later day.
-        """
+        """Return how many seeded bounces the 30-day count still includes on a later day."""
+        # The number decreases in proportion to `sent_30days_after(days)`.
         if not self.sent_30days:
             return self.bounced_30days if days == 0 else 0
         return self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
 
 
 def _share_or_none(value: Any, of: int) -> Share | None:
-    """Return a seeded rate as a `Share`, or `None` if the rate is invalid.
-
-    Args:
-        value: The rate: a `Share`, or a percentage.
-        of: For a percentage, the number of e-mails that it refers to.
-    """
+    """Return a seeded rate as a `Share`, or `None` if the rate is invalid."""
     if isinstance(value, Share):
         return value if 0 <= value.part <= value.whole else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100  # noqa: PLR2004 - a percentage
@@ -215,19 +167,7 @@ def _remaining(total: int, days: int, passed: int) -> int:
 
 @attrs.define
 class MailboxStats:
-    """A mailbox's counts of e-mails, opens and bounces per day, up to the latest day, and its total counts.
-
-    Attributes:
-        seeded: The seeded statistics. The counts below do not include the seeded statistics.
-        day: The latest day, in days since 1970-01-01.
-        sent: For each of the last 90 days, the number of e-mails sent on that day. The last value is that of `day`.
-        opened: For each of the last 14 days, how many of the e-mails sent on that day were opened, then or later.
-        bounced: For each of the last 30 days, how many of the e-mails sent on that day bounced, then or later.
-        total_sent: E-mails sent in total.
-        total_opens: Opens in total.
-        total_clicks: Clicks in total.
-        last_activity: Time of the last event, in Unix seconds; `None` if there was none.
-    """
+    """A mailbox's counts of e-mails, opens and bounces per day, up to the latest day, and its total counts."""
 
     seeded: SeededStats
     day: int
@@ -280,10 +220,8 @@ class MailboxStats:
             self.bounced[day - self.day - 1] += 1
 
     def item_values(self) -> Mapping[str, Any]:
-        """Return the mailbox's statistics by their names in the mailbox list.
-
-        Statistics that keep their seeded values are omitted.
-        """
+        """Return the mailbox's statistics by their names in the mailbox list."""
+        # Statistics that keep their seeded values are omitted.
         seeded, days = self.seeded, self.day - self.seeded.day
         if not days and not self.total_sent:
             return {}
@@ -318,21 +256,7 @@ PendingJoin = tuple[str, str, int]
 
 @attrs.define
 class CampaignFlow:
-    """A campaign's queue and current counts. The counts start at the seeded values, which the campaign's record keeps.
-
-    Attributes:
-        seeded_at: Time at which the campaign was seeded, in Unix microseconds.
-        counts: Counts by step, then by template, then in the order of `COUNT_NAMES`.
-        left_to_send: For each step, the number of contacts to whom the step's e-mail still has to be sent.
-        bounces: Number of bounced e-mails.
-        interested: Number of replies that show interest.
-        last_activity: Time of the last event, in Unix seconds; `None` if there was none.
-        started: Whether the first events of the seeded contacts have been scheduled.
-        pending_joins: Contacts that joined, but whose first event has not been scheduled yet.
-        queue: E-mails that are due, but have not been sent yet.
-        progress: Index of each contact's next step, or `ENDED`, by contact. Contacts without a sent e-mail are omitted.
-        rounds: Number of times that each contact has rejoined the campaign, by contact.
-    """
+    """A campaign's queue and current counts. The counts start at the seeded values, which the campaign's record keeps."""
 
     seeded_at: int
     counts: list[list[list[int]]]
@@ -382,11 +306,7 @@ class CampaignFlow:
         self.join(_name_in_round(contact, number + 1), token, at)
 
     def end_path(self, contact: str, stop: int) -> bool:
-        """End a contact's path: the contact no longer counts in `left_to_send` of any step (rule T4).
-
-        Returns:
-            `True` if the path has ended now; `False` if it had already ended.
-        """
+        """End a contact's path: the contact no longer counts in `left_to_send` of any step (rule T4)."""
         coming = self.progress.get(contact, 0)
         if coming == ENDED:
             return False
@@ -418,11 +338,7 @@ def _name_in_round(contact: str, number: int) -> str:
 
 
 def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return a path through the steps for each seeded contact. `lefts[step]` is the number of paths that contain `step`.
-
-    Returns:
-        For each contact, the index of its first step, and the index of its last step plus 1.
-    """
+    """Return a path through the steps for each seeded contact. `lefts[step]` is the number of paths that contain `step`."""
     ended: list[tuple[int, int]] = []
     running: list[int] = []
     for step, left in enumerate(lefts):
@@ -438,15 +354,7 @@ ScriptKey = tuple[str, str, int]
 
 @attrs.define
 class Simulation:
-    """The state of the simulation: future events, scripts, and the counts of campaigns and mailboxes.
-
-    Attributes:
-        heap: Future events, as a heap.
-        flows: Queue and counts of each campaign, by campaign id.
-        stats: Counts by mailbox id. Mailboxes that have only their seeded statistics may be missing.
-        scripts: Scripted reactions to e-mails.
-        wake: Time at which to send queued e-mails, in Unix microseconds; `None` if no time is scheduled.
-    """
+    """The state of the simulation: future events, scripts, and the counts of campaigns and mailboxes."""
 
     heap: list[FutureEvent] = attrs.field(factory=list, repr=False)
     flows: dict[str, CampaignFlow] = attrs.Factory(dict)
@@ -465,10 +373,8 @@ class Simulation:
     # Copy on write.
 
     def mutable_flow(self, campaign: str) -> CampaignFlow:
-        """Return a campaign's flow, which the caller may change in place.
-
-        If a copy of the simulation may share the flow, the flow is copied first.
-        """
+        """Return a campaign's flow, which the caller may change in place."""
+        # If a copy of the simulation may share the flow, the flow is copied first.
         flow = self.flows[campaign]
         if campaign not in self._owned_ids:
             flow = self.flows[campaign] = flow.copy()
@@ -476,10 +382,8 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a mailbox's statistics for a day. The caller may change the statistics in place.
-
-        If a copy of the simulation may share the statistics, the statistics are copied first.
-        """
+        """Return a mailbox's statistics for a day. The caller may change the statistics in place."""
+        # If a copy of the simulation may share the statistics, the statistics are copied first.
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
             ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
@@ -504,14 +408,7 @@ class Simulation:
         self._owned_ids.add(campaign.id)
 
     def enrol(self, contact: Contact, before: Contact | None, token: str) -> None:
-        """Add a contact to its new campaigns, and restart it in each campaign that it has joined again.
-
-        Args:
-            contact: The contact after the change.
-            before: The contact before the change; `None` for a new contact. If the time of one of its enrolments has changed, the
-                contact has joined that campaign again.
-            token: The `FutureEvent.token` of the contact.
-        """
+        """Add a contact to its new campaigns, and restart it in each campaign that it has joined again."""
         old = before.enrolments if before else ()
         for was, place in zip(old, contact.enrolments, strict=False):
             if was != place:

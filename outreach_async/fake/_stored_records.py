@@ -34,16 +34,7 @@ PERSONALIZED: Final = "PER"
 
 @attrs.frozen
 class Workspace:
-    """A workspace: its field codes and labels, and the columns of its lists.
-
-    Attributes:
-        id: The workspace's id, which starts with `space_`.
-        custom_fields: Labels of the custom fields, by code.
-        extra_fields: Labels of fields that are neither standard nor custom, by code.
-        campaign_headers: Columns of the campaign list that are saved in the user's settings.
-        mailbox_headers: Columns of the mailbox list.
-        codes: Every field code that a contact can have, mapped to itself, so that all records share the same strings.
-    """
+    """A workspace: its field codes and labels, and the columns of its lists."""
 
     id: str
     custom_fields: Mapping[str, str]
@@ -59,12 +50,7 @@ class Workspace:
 
 @attrs.frozen
 class Enrolment:
-    """A contact's enrolment in a campaign.
-
-    Attributes:
-        campaign: The campaign's id.
-        at: Time of joining in Unix seconds, which is when the wait of step 1 starts.
-    """
+    """A contact's enrolment in a campaign."""
 
     campaign: str
     at: float
@@ -72,16 +58,7 @@ class Enrolment:
 
 @attrs.frozen
 class Contact:
-    """A contact of a workspace, with its field values and its enrolments in campaigns.
-
-    Attributes:
-        id: The contact's id, which starts with `contact_`.
-        email: The contact's e-mail as the caller spelled it, without surrounding whitespace.
-        owner: The owner key that the contact was created with.
-        created: Creation time in Unix seconds.
-        fields: Field values by code. `None` occurs only if `Behaviour.overwrite_blank` is `store`, or a world file contains null.
-        enrolments: The contact's enrolments in campaigns, in the order of joining.
-    """
+    """A contact of a workspace, with its field values and its enrolments in campaigns."""
 
     id: str
     email: str
@@ -113,17 +90,7 @@ def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -
 
 @attrs.frozen
 class Rates:
-    """The probabilities of the reactions to an e-mail.
-
-    Attributes:
-        open: Share of delivered e-mails that are opened. Clicks, replies and unsubscribes require an open: if this share is too
-            low for them, the lowest sufficient share is used instead.
-        click: Share of delivered e-mails with a click.
-        reply: Share of delivered e-mails with a reply.
-        bounce: Share of all e-mails that bounce. All other e-mails are delivered.
-        unsubscribe: Share of delivered e-mails with an unsubscribe. No e-mail has both a reply and an unsubscribe.
-        interested: Share of replies that show interest.
-    """
+    """The probabilities of the reactions to an e-mail."""
 
     open: float = attrs.field(default=0.4, validator=_validate_share)
     click: float = attrs.field(default=0.05, validator=_validate_share)
@@ -133,12 +100,7 @@ class Rates:
     interested: float = attrs.field(default=0.3, validator=_validate_share)
 
     def with_changes(self, changes: Mapping[str, float]) -> Rates:
-        """Return a copy with some rates replaced.
-
-        Raises:
-            TypeError: `changes` is not a mapping, or a rate is unknown or not a number.
-            ValueError: A rate is less than 0 or greater than 1.
-        """
+        """Return a copy with some rates replaced."""
         if not isinstance(changes, Mapping):
             raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}; pass a dict")
         for name in changes:
@@ -147,19 +109,16 @@ class Rates:
 
     @property
     def effective_open(self) -> float:
-        """Share of delivered e-mails that are opened.
-
-        Clicks, replies and unsubscribes require an open. If `open` is too low for them, this is the lowest sufficient share.
-        """
+        """Share of delivered e-mails that are opened."""
+        # Clicks, replies and unsubscribes require an open. If `open` is too low for them, this is the lowest sufficient share.
         return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
 
 
 @attrs.frozen
 class Template:
-    """A template of a step, with its seeded counts. An e-mail adds at most 1 to each count (rule T9).
+    """A template of a step, with its seeded counts. An e-mail adds at most 1 to each count (rule T9)."""
 
-    `rates` are the probabilities of reactions to the template; `None` means the campaign's rates.
-    """
+    # `rates` are the probabilities of reactions to the template; `None` means the campaign's rates.
 
     id: str
     test_letter: str
@@ -178,16 +137,7 @@ class Template:
 
 @attrs.frozen
 class Step:
-    """A step of a campaign: after a wait, each contact gets an e-mail from one of the step's templates.
-
-    Attributes:
-        id: The step's id, which starts with `step_`.
-        status: The step's status; `live` by default.
-        wait_time: Wait in milliseconds after the e-mail of the previous step was sent; for the first step, after enrolment.
-        left_to_send: Number of contacts that have yet to go through the step, as seeded. Contacts that the fake stores
-            individually are not included.
-        templates: The step's templates.
-    """
+    """A step of a campaign: after a wait, each contact gets an e-mail from one of the step's templates."""
 
     id: str
     status: str
@@ -203,22 +153,7 @@ class Step:
 
 @attrs.frozen
 class Campaign:
-    """A campaign with its seeded counts. The current counts are in the `CampaignFlow` of the simulation.
-
-    Attributes:
-        id: The campaign's id, which starts with `camp_`.
-        workspace: Id of the campaign's workspace.
-        name: Name of the campaign.
-        status: `draft`, `live`, `paused`, or any seeded status.
-        mailboxes: Ids of the mailboxes that the campaign sends through.
-        steps: The campaign's steps in order.
-        contacts: Number of seeded contacts, which are not stored individually.
-        bounces_num: Number of bounced e-mails.
-        interested_num: Number of interested replies.
-        created: Creation time in Unix seconds.
-        last_activity: Time of the last activity in Unix seconds; `None` for never.
-        rates: The probabilities of reactions to the campaign's e-mails.
-    """
+    """A campaign with its seeded counts. The current counts are in the `CampaignFlow` of the simulation."""
 
     id: str
     workspace: str
@@ -240,15 +175,7 @@ class Campaign:
 
 @attrs.frozen
 class Mailbox:
-    """A mailbox with its seeded statistics. The current statistics are in the `MailboxStats` of the simulation.
-
-    Attributes:
-        id: The mailbox's id, which starts with `mailbox_`.
-        workspace: Id of the mailbox's workspace.
-        values: Values of all `MAILBOX_FIELDS`. A percentage can be a `Share`. `last_activity` can be a Unix time in seconds. If
-            `campaigns`, `age` or `created` is `None`, its value is computed for each response.
-        as_of: Time to which the statistics refer, in Unix seconds.
-    """
+    """A mailbox with its seeded statistics. The current statistics are in the `MailboxStats` of the simulation."""
 
     id: str
     workspace: str
@@ -299,14 +226,8 @@ def custom_number(code: str) -> int:
 
 
 def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return all fields of a workspace as the items of a response.
-
-    The order is: `email`, the standard fields, the extra fields, and the custom fields sorted by number.
-
-    Args:
-        extra: Labels of fields that are neither standard nor custom, by code.
-        custom: Labels of the custom fields, by code.
-    """
+    """Return all fields of a workspace as the items of a response."""
+    # The order is: `email`, the standard fields, the extra fields, and the custom fields sorted by number.
     by_number = dict(sorted(custom.items(), key=lambda field: custom_number(field[0])))
     labels = {"email": "Email", **STANDARD_FIELDS, **extra, **by_number}
     return [{"label": label, "code": code, "searchable": _searchable_names(label, code)} for code, label in labels.items()]

@@ -44,16 +44,7 @@ _GARBAGE = hashlib.blake2b(b"not a status line").digest().replace(b"\n", b"").re
 
 
 def plan_server_steps(fault: WireFault | None, head: bytes, body: bytes) -> Iterable[ServerStep]:
-    """Return the steps with which a server sends a response.
-
-    Args:
-        fault: The wire fault; `None` if there is none.
-        head: Status line, header fields and final empty line of the correct response; empty if there is no response.
-        body: Body of the correct response; empty if there is no response.
-
-    Returns:
-        The steps. If the last step is not a `ConnectionEnd`, the connection stays open.
-    """
+    """Return the steps with which a server sends a response."""
     return (head + body,) if fault is None else SERVER_STEPS[fault.kind](fault, head, body)
 
 
@@ -105,14 +96,7 @@ SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterabl
 
 @attrs.frozen
 class ClientResult:
-    """The result of an exchange, as a client sees it.
-
-    Attributes:
-        wait: Seconds until the client gets the result; infinite if there is never a result.
-        response: The response received; `None` if no complete response arrives.
-        reason: The reason why no response arrives; empty if a response arrives.
-        sent: Whether a byte of the request may have left the client.
-    """
+    """The result of an exchange, as a client sees it."""
 
     wait: float = 0.0
     response: Response | None = None
@@ -210,15 +194,7 @@ class FakeTransport:
 
 
 async def await_result(read: ClientResult, *, maybe_sent: bool) -> Response:
-    """Wait for the delay of the fault, and return the response.
-
-    Args:
-        read: The result of the exchange.
-        maybe_sent: The `maybe_sent` of the error, if no response arrives.
-
-    Raises:
-        TransportError: No response arrives.
-    """
+    """Wait for the delay of the fault, and return the response."""
     if read.wait:
         await anyio.sleep(read.wait)
     if read.response is None:

@@ -30,11 +30,7 @@ class Limiter:
         self._in_flight: set[object] = set()
 
     def admit(self, scope: str, limit: RateLimit, now: float) -> None:
-        """Count a request against the rate limit.
-
-        Raises:
-            RequestRefused: 429 with `Retry-After` if the window is full. A refused request does not count.
-        """
+        """Count a request against the rate limit."""
         window = math.floor(now / limit.per)
         if window != self._window:
             self._window = window
@@ -47,17 +43,7 @@ class Limiter:
         self._counts[scope] = self._counts.get(scope, 0) + 1
 
     def acquire_slot(self, most: int) -> Callable[[], object]:
-        """Reserve a slot for an exchange, that is, for a request and its response.
-
-        Args:
-            most: Total number of slots.
-
-        Returns:
-            A function that releases the slot. The function can be called at any time, from any thread, and more than once.
-
-        Raises:
-            RequestRefused: 429 with `Retry-After` if all slots are reserved.
-        """
+        """Reserve a slot for an exchange, that is, for a request and its response."""
         if len(self._in_flight) >= most:
             message = f"too many concurrent requests: the maximum is {most}"
             raise refusal_error(429, "too_many_in_flight", message, headers={"retry-after": "1"}, knob="max_in_flight")
@@ -76,20 +62,7 @@ CreationKey = tuple[float, str]
 
 @attrs.define
 class World:
-    """The stored data of a fake, as tables of records.
-
-    Attributes:
-        workspaces: Workspaces by id.
-        owner_keys: Workspace ids by owner key. The key gives access to these workspaces.
-        mailboxes: Mailboxes by id.
-        campaigns: Campaigns by id. Ids are unique across workspaces, because the operation `list_steps` receives no workspace id.
-        contacts: Contacts by workspace id, then by normalized e-mail address (rule C4).
-        enrolled_counts: Number of stored contacts in each campaign, by campaign id.
-        creation_order: Sort keys of campaigns and mailboxes, by workspace id and kind of item, oldest first.
-        ids: Every id in use.
-        counters: Number of ids generated per prefix.
-        simulation: Pending events, and the results of past events.
-    """
+    """The stored data of a fake, as tables of records."""
 
     workspaces: dict[str, Workspace] = attrs.Factory(dict)
     owner_keys: dict[str, frozenset[str]] = attrs.field(factory=dict, repr=False)
@@ -121,11 +94,7 @@ class World:
                 return id_
 
     def reserve_id(self, id_: str, prefix: str) -> str:
-        """Reserve a given id for a new record, and return the id.
-
-        Raises:
-            ValueError: The id has the wrong prefix, or is already in use.
-        """
+        """Reserve a given id for a new record, and return the id."""
         if not id_.startswith(prefix) or id_ == prefix:
             raise ValueError(f"id: expected a string that starts with {prefix}, got {id_!r}")
         if id_ in self.ids:
@@ -194,22 +163,15 @@ class World:
 
 @attrs.frozen
 class MailboxUsage:
-    """The number of campaigns per mailbox (rules B4 and B5).
-
-    Attributes:
-        campaigns: Number of campaigns by mailbox id, whatever their status.
-        live: Number of live campaigns by mailbox id.
-    """
+    """The number of campaigns per mailbox (rules B4 and B5)."""
 
     campaigns: Mapping[str, int]
     live: Mapping[str, int]
 
     def capacity(self, campaign: Campaign, mailboxes: Mapping[str, Mailbox]) -> Fraction:
-        """Return the number of e-mails per day that a campaign can send through its mailboxes.
-
-        The live campaigns of a mailbox share its daily limit equally. The given campaign is treated as live, whatever its status
-        (rule T17).
-        """
+        """Return the number of e-mails per day that a campaign can send through its mailboxes."""
+        # The live campaigns of a mailbox share its daily limit equally. The given campaign is treated as live, whatever its
+        # status (rule T17).
         own = 0 if campaign.status == "live" else 1
         shares = (Fraction(mailboxes[id_].capacity, self.live.get(id_, 0) + own) for id_ in campaign.mailboxes)
         return sum(shares, Fraction(0))

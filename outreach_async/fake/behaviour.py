@@ -410,12 +410,7 @@ def load_behaviour(path: str | Path) -> Behaviour:
 
 
 def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
-    """Read the possible values of each knob in a file: one value, or several values that measurements could not tell apart.
-
-    Raises:
-        BehaviourFileError: The file is invalid.
-        OSError: The file cannot be read.
-    """
+    """Read the possible values of each knob in a file: one value, or several values that measurements could not tell apart."""
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # a number with thousands of digits also raises ValueError

@@ -116,12 +116,7 @@ class RequestLog(Sequence[Recorded]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Recorded]: ...
     def __getitem__(self, index: int | slice) -> Recorded | Sequence[Recorded]:
-        """Return the request with the given number, or the requests of a slice. Negative numbers count from the end.
-
-        Raises:
-            IndexError: No request has this number.
-            JournalOverflow: The request is no longer in the log.
-        """
+        """Return the request with the given number, or the requests of a slice. Negative numbers count from the end."""
         numbers = range(self._total)[index]
         if not isinstance(numbers, int):
             return [self[number] for number in numbers]

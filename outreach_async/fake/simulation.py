@@ -76,11 +76,10 @@ Listener = Callable[[Activity], object]
 
 
 class MailboxPool:
-    """A campaign's mailboxes on one day, ordered by remaining capacity.
+    """A campaign's mailboxes on one day, ordered by remaining capacity."""
 
-    The order is a heap of capacities, which may be outdated. Capacity only shrinks within a day, so an outdated capacity is too
-    high. `choose` updates or removes the top entry of the heap until the top entry is up to date.
-    """
+    # The order is a heap of capacities, which may be outdated. Capacity only shrinks within a day, so an outdated capacity is too
+    # high. `choose` updates or removes the top entry of the heap until the top entry is up to date.
 
     def __init__(self, mailboxes: Sequence[str], remaining_capacity: Callable[[str], int]) -> None:
         self._remaining_capacity = remaining_capacity
@@ -90,10 +89,8 @@ class MailboxPool:
         heapq.heapify(self._heap)
 
     def choose(self, sticky: str) -> str | None:
-        """Return the id of the mailbox to send from; `None` if no mailbox of the pool has capacity.
-
-        The preferred mailbox `sticky` is chosen if it is in the pool and has capacity, else the mailbox with the most capacity.
-        """
+        """Return the id of the mailbox to send from; `None` if no mailbox of the pool has capacity."""
+        # The preferred mailbox `sticky` is chosen if it is in the pool and has capacity, else the mailbox with the most capacity.
         if sticky in self._members and self._remaining_capacity(sticky) > 0:
             return sticky
         while self._heap:
@@ -110,15 +107,7 @@ class MailboxPool:
 
 @attrs.define
 class SimulationEngine:
-    """Processes the events of a simulation in chronological order.
-
-    Attributes:
-        simulation: The state of the simulation.
-        campaigns: Campaigns by id.
-        mailboxes: Mailboxes by id.
-        seed: Seed of the random draws.
-        listeners: Functions to call with each event.
-    """
+    """Processes the events of a simulation in chronological order."""
 
     simulation: Simulation
     campaigns: dict[str, Campaign]
@@ -166,11 +155,7 @@ class SimulationEngine:
             self.simulation.schedule_wake(_midnight(now))
 
     def _send_next(self, campaign: Campaign, now: int) -> bool:
-        """Send the first e-mail in a campaign's queue.
-
-        Returns:
-            `True` if an e-mail was sent; `False` if the queue is empty, or no mailbox has capacity.
-        """
+        """Send the first e-mail in a campaign's queue."""
         flow = self.simulation.mutable_flow(campaign.id)
         while flow.queue and flow.progress.get(flow.queue[0].contact) == ENDED:
             flow.queue.popleft()
@@ -255,18 +240,8 @@ def _midnight(now: int) -> int:
 
 
 def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Callable[[str], float]) -> int:
-    """Choose the template of an e-mail (rule T7).
-
-    A random share of e-mails gets the personalized template. The other templates (A, B, ...) take turns for all other e-mails.
-
-    Args:
-        step: The step, with at least one live template.
-        counts: One sequence of counts for each template of the step. Each sequence starts with the number of e-mails sent.
-        draw_number: Function that takes a name and returns a random number in [0, 1). The same name gives the same number.
-
-    Returns:
-        The template's index.
-    """
+    """Choose the template of an e-mail (rule T7)."""
+    # A random share of e-mails gets the personalized template. The other templates (A, B, ...) take turns for all other e-mails.
     live = [place for place, template in enumerate(step.templates) if template.status == LIVE]
     if len(live) == 1:
         return live[0]
@@ -378,11 +353,7 @@ class SimulationControl:
 
 
 def _find_token(seeder: Seeder, contact: str) -> str:
-    """Return the token that identifies a contact in random draws.
-
-    Raises:
-        ValueError: There is no contact with this id.
-    """
+    """Return the token that identifies a contact in random draws."""
     if "@" in require_string("contact", contact) or not contact.startswith("contact_"):
         return seeder.email_key(contact.strip())
     for contacts in seeder.world.contacts.values():
@@ -414,19 +385,7 @@ def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
 
 
 def span_to_microseconds(name: str, span: Span) -> int:
-    """Convert a span of time to microseconds.
-
-    Args:
-        name: Name of the argument, for the error.
-        span: The span.
-
-    Returns:
-        Whole microseconds.
-
-    Raises:
-        TypeError: The span is not a string, a number or a timedelta.
-        ValueError: The string is malformed, or the span is negative or not finite.
-    """
+    """Convert a span of time to microseconds."""
     if isinstance(span, str):
         return _parse_span(name, span)
     if isinstance(span, bool) or not isinstance(span, int | float | timedelta):

@@ -8,15 +8,7 @@ from typing import Final, NamedTuple
 
 
 class CellIssue(NamedTuple):
-    """A problem with one cell.
-
-    Attributes:
-        column: Index of the column, from 0.
-        kind: The kind of problem, in one word.
-        message: The problem and its remedy.
-        fatal: True if the cell has no usable value. A row with such a cell in a mapped column has a `fault` and is rejected.
-        value: The text to send instead of the cell; empty to leave the field unset, and `None` to send the cell unchanged.
-    """
+    """A problem with one cell."""
 
     column: int
     kind: str
@@ -72,15 +64,8 @@ def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
 
 
 def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
-    """Return an issue for a cell that the file stores as a whole number.
-
-    Leading zeros, a plus sign or digits may be lost if the cell is a phone number or a postal code.
-
-    Args:
-        column: Index of the column.
-        text: The number.
-        exact: Whether the file format preserves all digits of the number.
-    """
+    """Return an issue for a cell that the file stores as a whole number."""
+    # Leading zeros, a plus sign or digits may be lost if the cell is a phone number or a postal code.
     if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
         remedy = "restore the other digits, and format the cell as text"
         lost = f"{text} is a number in the file, and only its first {_EXACT_DIGITS} digits are exact; {remedy}"
@@ -120,10 +105,8 @@ def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
 
 
 def _repair(text: str) -> str | None:
-    """Undo the decoding of UTF-8 as Windows-1252; return `None` if that is not possible.
-
-    Windows-1252 does not define some bytes. It is assumed that such a byte was decoded as Latin-1.
-    """
+    """Undo the decoding of UTF-8 as Windows-1252; return `None` if that is not possible."""
+    # Windows-1252 does not define some bytes. It is assumed that such a byte was decoded as Latin-1.
     try:
         return b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text).decode()  # noqa: PLR2004 - a byte
     except UnicodeDecodeError:

@@ -86,10 +86,8 @@ def _read_table(name: str) -> str:
 
 
 def _typos_of(word: str) -> set[str]:
-    """Return likely misspellings of a domain.
-
-    In each of them, one letter is omitted, doubled, swapped with the next, or replaced by its neighbour on the keyboard.
-    """
+    """Return likely misspellings of a domain."""
+    # In each of them, one letter is omitted, doubled, swapped with the next, or replaced by its neighbour on the keyboard.
     splits = [(word[:at], word[at:]) for at in range(len(word))]
     left_out = {before + rest[1:] for before, rest in splits}
     doubled = {before + rest[0] + rest for before, rest in splits}
@@ -116,21 +114,14 @@ _MAX_CODE_LENGTH: Final = 3
 
 
 def check_phone(number: tuple[str, str | None]) -> str | None:
-    """Return the problem with a phone number; `None` if the number is valid.
-
-    Args:
-        number: A pair of the phone number and the two-letter code of the row's country. The country is used if the phone
-            number has no calling code.
-    """
+    """Return the problem with a phone number; `None` if the number is valid."""
     text, country = number
     return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
 
 
 def _is_plainly_valid(text: str, country: str | None) -> bool:
-    """Return whether a phone number passes a fast check.
-
-    The library phonenumbers accepts every number that passes the check, but takes fifty times as long.
-    """
+    """Return whether a phone number passes a fast check."""
+    # The library phonenumbers accepts every number that passes the check, but takes fifty times as long.
     digits = text.translate(_PUNCTUATION)
     if text[0] == "+":
         if not _INTERNATIONAL.fullmatch(text):
@@ -161,13 +152,8 @@ def _validate_phone(text: str, country: str | None) -> str | None:
 
 @cache
 def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
-    """Return a pattern for the digits after a calling code, and the length of the calling code.
-
-    The result is `None` and 0 if no country has the calling code.
-
-    Args:
-        beginning: The first three digits of an international number.
-    """
+    """Return a pattern for the digits after a calling code, and the length of the calling code."""
+    # The result is `None` and 0 if no country has the calling code.
     import phonenumbers
 
     for length in range(1, _MAX_CODE_LENGTH + 1):
@@ -179,13 +165,8 @@ def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]
 
 @cache
 def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
-    """Return a pattern for the phone numbers of a country, and a pattern for the prefix that is dialled within the country.
-
-    The first pattern is `None` if numbers cannot be checked by pattern; the second is `None` if the country has no prefix.
-
-    Args:
-        region: Two-letter code of the country.
-    """
+    """Return a pattern for the phone numbers of a country, and a pattern for the prefix that is dialled within the country."""
+    # The first pattern is `None` if numbers cannot be checked by pattern; the second is `None` if the country has no prefix.
     from phonenumbers import PhoneMetadata
 
     metadata = PhoneMetadata.metadata_for_region(region, None)
@@ -222,11 +203,7 @@ def check_country(text: str) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def check_state(state: tuple[str, str | None]) -> str | None:
-    """Return the problem with the name or code of a state; `None` if the state is valid, or if the country's states are unknown.
-
-    Args:
-        state: Pair of the cell and the two-letter code of the country.
-    """
+    """Return the problem with a state; `None` if the state is valid, or if the country's states are unknown."""
     text, country = state
     states = _load_states().get(country or "")
     if states is None or fold_name(text) in states:
@@ -236,10 +213,8 @@ def check_state(state: tuple[str, str | None]) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _resolve_country(text: str) -> tuple[str | None, str | None]:
-    """Return the two-letter code of a country and the problem with `text`.
-
-    The code is `None` if the country is unknown. The problem is `None` if `text` is valid.
-    """
+    """Return the two-letter code of a country and the problem with `text`."""
+    # The code is `None` if the country is unknown. The problem is `None` if `text` is valid.
     key = fold_name(text)
     codes, names, longer = _load_countries()
     if key in codes:
@@ -258,11 +233,9 @@ def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
 
 @cache
 def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
-    """Return three mappings whose values are two-letter country codes, such as `DE`.
-
-    The keys of the first mapping are the same codes in lower case. The keys of the second are country names, normalised by
-    `fold_name`. The keys of the third are three-letter codes in lower case.
-    """
+    """Return three mappings whose values are two-letter country codes, such as `DE`."""
+    # The keys of the first mapping are the same codes in lower case. The keys of the second are country names, normalised by
+    # `fold_name`. The keys of the third are three-letter codes in lower case.
     rows = [line.split("\t") for line in _read_table("countries.tsv").splitlines()]
     names = {fold_name(name): code for code, _, *names in rows for name in names}
     return {code.casefold(): code for code, *_ in rows}, names, {longer.casefold(): code for code, longer, *_ in rows}
@@ -306,10 +279,8 @@ def check_timezone(text: str) -> str | None:
 
 @cache
 def _load_timezones() -> Mapping[str, str]:
-    """Return a mapping from the lower-case form of each time zone name to the name.
-
-    The mapping is empty if neither the system nor the package tzdata has the time zone database.
-    """
+    """Return a mapping from the lower-case form of each time zone name to the name."""
+    # The mapping is empty if neither the system nor the package tzdata has the time zone database.
     return {name.casefold(): name for name in available_timezones()}
 
 
@@ -357,30 +328,16 @@ REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone
 
 @attrs.frozen
 class CheckPolicy:
-    """The level of each check: `error`, `warn` or `off`.
-
-    Attributes:
-        levels: Maps the name of each check to its level.
-        missing: Checks that are off because a library is not installed.
-    """
+    """The level of each check: `error`, `warn` or `off`."""
 
     levels: Mapping[str, Level]
     missing: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
-        """Parse settings: `error`, `warn` or `off` for all checks, or `check=level` for one check.
-
-        Later settings take precedence. The default level is `warn`. The setting `error` for all checks sets the checks in `LINTS`
-        to `warn`.
-
-        Args:
-            texts: The settings.
-            has: Function that returns a true value if the module with the given name is installed.
-
-        Raises:
-            InvalidRequest: A check or a level is unknown, or a setting enables a check whose library is not installed.
-        """
+        """Parse settings: `error`, `warn` or `off` for all checks, or `check=level` for one check."""
+        # Later settings take precedence. The default level is `warn`. The setting `error` for all checks sets the checks in
+        # `LINTS` to `warn`.
         levels: dict[str, Level] = dict.fromkeys(CHECKS, "warn")
         requested: set[str] = set()
         for text in texts:
@@ -402,10 +359,8 @@ class CheckPolicy:
 
 
 def _parse_setting(text: str) -> tuple[str, str, Level]:
-    """Split a setting such as `email=error` into the name of the check, the sign `=`, and the level.
-
-    The name and the sign are empty if the setting applies to all checks.
-    """
+    """Split a setting such as `email=error` into the name of the check, the sign `=`, and the level."""
+    # The name and the sign are empty if the setting applies to all checks.
     check, sign, level = map(str.strip, text.rpartition("="))
     if level not in get_args(Level):
         raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
@@ -427,14 +382,7 @@ _CHUNK_SIZE: Final = 250
 
 
 class RowFinding(NamedTuple):
-    """A problem that a check found in a row.
-
-    Attributes:
-        check: Name of the check.
-        level: Level of the check.
-        code: Code of the field.
-        message: The problem, beginning with the code of the field.
-    """
+    """A problem that a check found in a row."""
 
     check: str
     level: Level
@@ -469,12 +417,7 @@ _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
 
 
 class Checks:
-    """Checks many rows at a time. Most columns have few distinct values, so each distinct value is checked only once.
-
-    Args:
-        columns: The mapped columns.
-        policy: The level of each check.
-    """
+    """Checks many rows at a time. Most columns have few distinct values, so each distinct value is checked only once."""
 
     def __init__(self, columns: Columns, policy: CheckPolicy) -> None:
         self._cells_level = policy.levels["cells"]

@@ -181,15 +181,7 @@ Decision: TypeAlias = tuple[str | None, str]
 
 @attrs.frozen
 class ColumnMapper:
-    """Maps one column at a time: by an override, else by the tool that wrote the file, else by name.
-
-    Attributes:
-        overrides: The caller's codes, by column name.
-        export: The tool that wrote the file; `None` if the header was not recognised.
-        export_codes: Codes of the tool's columns, by folded name.
-        workspace_tiers: Lookup tables for the workspace's fields, as `_create_workspace_tiers` returns them.
-        samples: A cell of each column, by column name, to show in errors.
-    """
+    """Maps one column at a time: by an override, else by the tool that wrote the file, else by name."""
 
     overrides: Mapping[str, str | None]
     export: ExportFormat | None
@@ -205,18 +197,13 @@ class ColumnMapper:
         fields: Sequence[WorkspaceField],
         samples: Sequence[str] = (),
     ) -> ColumnMapper:
-        """Create a mapper for the columns of a header."""
         export = detect_export(headers)
         rest = [header for header in headers if header.strip() not in chosen]
         export_codes = export.match_columns(rest, {code for code in chosen.values() if code}) if export else {}
         return cls(chosen, export, export_codes, _create_workspace_tiers(fields), dict(zip(headers, samples, strict=False)))
 
     def decide_all(self, headers: Sequence[str]) -> list[Decision | None]:
-        """Return the code and the reason for each column; `None` for an unknown or ambiguous column.
-
-        Raises:
-            InvalidRequest: The name of a column matches two fields.
-        """
+        """Return the code and the reason for each column; `None` for an unknown or ambiguous column."""
         decisions = [self.decide(header) for header in headers]
         names = frozenset(map(fold_name, headers))
         taken = _list_taken(decisions)  # not changed below, so that the order of the columns does not matter
@@ -225,13 +212,8 @@ class ColumnMapper:
         ]
 
     def decide(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column; `None` if the column is unknown or ambiguous.
-
-        Only `decide_all` resolves ambiguous names, because it knows the other columns.
-
-        Raises:
-            InvalidRequest: The column's name matches two fields.
-        """
+        """Return the code and the reason for a column; `None` if the column is unknown or ambiguous."""
+        # Only `decide_all` resolves ambiguous names, because it knows the other columns.
         if decision := self.decide_known(header) or self._decide_by_workspace(header):
             return decision
         if self.export and (reason := self.export.find_ignore_reason(header)):
@@ -240,11 +222,7 @@ class ColumnMapper:
         return (code, "common name") if code else None
 
     def decide_known(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column if they do not depend on the workspace's fields, else `None`.
-
-        Raises:
-            InvalidRequest: The column's name matches two fields.
-        """
+        """Return the code and the reason for a column if they do not depend on the workspace's fields, else `None`."""
         if (name := header.strip()) in self.overrides:
             return self.overrides[name], "override"
         if export := self.export:
@@ -309,10 +287,8 @@ def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
 
 @cache
 def _create_standard_tiers() -> tuple[_Tier, ...]:
-    """Return the lookup tables for standard fields, from the strictest comparison of names to the loosest.
-
-    Each table consists of a function that normalises a name, and a mapping from normalised names to field codes.
-    """
+    """Return the lookup tables for standard fields, from the strictest comparison of names to the loosest."""
+    # Each table consists of a function that normalises a name, and a mapping from normalised names to field codes.
     return (
         (str.strip, _index_codes((code, code) for code in _STANDARD_CODES)),
         (fold_name, _index_codes((fold_name(code), code) for code in _STANDARD_CODES)),
@@ -320,10 +296,8 @@ def _create_standard_tiers() -> tuple[_Tier, ...]:
 
 
 def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
-    """Return the lookup tables for workspace fields, in the order of precedence.
-
-    Each table consists of a function that normalises a name, and a mapping from normalised names to field codes.
-    """
+    """Return the lookup tables for workspace fields, in the order of precedence."""
+    # Each table consists of a function that normalises a name, and a mapping from normalised names to field codes.
     usable = [field for field in fields if _is_sendable(field.code)]
     names = [(fold_name(name), field.code) for field in usable for name in (field.code, field.label)]
     return (
@@ -343,11 +317,7 @@ def _parse_custom_code(header: str) -> str:
 
 
 def _find_code(header: str, tiers: Iterable[_Tier], samples: Mapping[str, str]) -> str:
-    """Return the field code for a header; an empty string if the header is unknown.
-
-    Raises:
-        InvalidRequest: The header matches several fields.
-    """
+    """Return the field code for a header; an empty string if the header is unknown."""
     for normalise, index in tiers:
         if codes := index.get(normalise(header)):
             if len(codes) > 1:
@@ -419,15 +389,7 @@ def _describe_sample(sample: str) -> str:
 
 @attrs.frozen
 class UnmappedColumn:
-    """A column that is unknown or ambiguous.
-
-    Attributes:
-        number: Number of the column, from 1.
-        header: Name of the column.
-        proposals: Codes to map the column to, best first; the first is the placeholder `CODE` if no field fits.
-        ambiguous: Whether the name has several known meanings.
-        sample: A cell of the column; empty if unknown.
-    """
+    """A column that is unknown or ambiguous."""
 
     number: int
     header: str
@@ -447,14 +409,7 @@ class UnmappedColumn:
 
 
 class UnmappedColumns(InvalidRequest):
-    """Columns of a file are unknown or ambiguous.
-
-    Attributes:
-        columns: The first unknown or ambiguous columns, at most seven.
-        count: Number of unknown or ambiguous columns.
-        ambiguous: Number of ambiguous columns.
-        any_known: Whether the file also has a known column.
-    """
+    """Columns of a file are unknown or ambiguous."""
 
     def __init__(
         self,

@@ -28,16 +28,10 @@ _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECAS
 
 
 def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
-    """Return the delimiter, the number of lines to skip before the header, and notes about the delimiter.
-
-    The only line to skip is a first line that declares the delimiter, such as `sep=;`.
-
-    A delimiter fits a row if the row has as many cells as the header. The delimiter that fits most rows is chosen; in a
-    tie, the delimiter that splits the header into the most cells.
-
-    Args:
-        sample: The first lines of a file; the last record may be incomplete.
-    """
+    """Return the delimiter, the number of lines to skip before the header, and notes about the delimiter."""
+    # The only line to skip is a first line that declares the delimiter, such as `sep=;`.
+    # A delimiter fits a row if the row has as many cells as the header. The delimiter that fits most rows is chosen; in a tie,
+    # the delimiter that splits the header into the most cells.
     if sample and (stated := _SEPARATOR_LINE.fullmatch(sample[0])):
         return stated[1], 1, (f"columns are separated by {stated[1]!r}, as stated in the first line",)
     delimiter = max(_DELIMITER_NOTES, key=lambda delimiter: _score(sample, delimiter))
@@ -45,11 +39,9 @@ def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
 
 
 def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
-    """Yield, for each record, the numbers of its first and last line, and its cells or its error.
-
-    Lines are counted from 1. Empty lines are skipped. Parsing continues after an error. A cell with an unclosed quote
-    extends to the end of the input.
-    """
+    """Yield, for each record, the numbers of its first and last line, and its cells or its error."""
+    # Lines are counted from 1. Empty lines are skipped. Parsing continues after an error. A cell with an unclosed quote extends
+    # to the end of the input.
     reader = csv.reader(lines, delimiter=delimiter, strict=True)  # else an unclosed quote would silently hide rows
     while True:
         first = reader.line_num + 1

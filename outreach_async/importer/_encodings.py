@@ -40,12 +40,7 @@ _MAX_ACCENTED: Final = 2
 
 @attrs.frozen
 class EncodingCandidate:
-    """An encoding that can decode a file.
-
-    Attributes:
-        encoding: Python's name of the encoding.
-        sample: A cell of the file in this encoding.
-    """
+    """An encoding that can decode a file."""
 
     encoding: str
     sample: str
@@ -55,10 +50,8 @@ class EncodingCandidate:
 
 
 def find_candidates(file: BinaryIO) -> list[EncodingCandidate]:
-    """Return the encodings that can decode a file, the most plausible first, at most six.
-
-    Encodings that decode the file to the same text are listed once. The file is read to its end.
-    """
+    """Return the encodings that can decode a file, the most plausible first, at most six."""
+    # Encodings that decode the file to the same text are listed once. The file is read to its end.
     evidence = _collect_evidence(file)
     texts: dict[str, str] = {}
     for encoding in _ENCODINGS if b"\0" not in evidence else ():
@@ -74,10 +67,8 @@ def find_candidates(file: BinaryIO) -> list[EncodingCandidate]:
 
 
 def _collect_evidence(file: BinaryIO) -> bytes:
-    """Return the lines that contain a non-ASCII byte that no earlier line contains.
-
-    Two encodings with one byte per character that decode these lines equally also decode the whole file equally.
-    """
+    """Return the lines that contain a non-ASCII byte that no earlier line contains."""
+    # Two encodings with one byte per character that decode these lines equally also decode the whole file equally.
     seen: set[int] = set()
     lines: list[bytes] = []
     while sum(map(len, lines)) < _MAX_EVIDENCE and (line := file.readline(_MAX_LINE_LENGTH)):

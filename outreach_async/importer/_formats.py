@@ -102,12 +102,7 @@ def open_source(
     header_row: int | None = None,
     format: str | None = None,  # noqa: A002 - the usual name of such an argument
 ) -> File:
-    """Open bytes as a file of rows, and read its header; see `open_file`.
-
-    Raises:
-        InvalidRequest: The bytes are unreadable or of an unknown format, an option does not fit the format, or an extra is
-            missing.
-    """
+    """Open bytes as a file of rows, and read its header; see `open_file`."""
     if format is not None and format not in FORMATS:
         raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {format!r}; pass one of them")
     _require_table(source)
@@ -125,11 +120,7 @@ def open_source(
 
 
 def _require_table(source: ByteSource) -> None:
-    """Check by its first bytes that a file is not a document or an image.
-
-    Raises:
-        InvalidRequest: The file is a document or an image, or cannot be read.
-    """
+    """Check by its first bytes that a file is not a document or an image."""
     with source.open_unpacked() as file:
         head = file.read(_HEAD_SIZE).removeprefix(_BYTE_ORDER_MARKS[0])
     kind = next((kind for pattern, kind in _OTHER_KINDS if pattern.match(head)), None)
@@ -156,13 +147,8 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
 
 
 def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
-    """Return the format of a file, and notes for the user.
-
-    The suffix determines the format. If the suffix is unknown, the first bytes determine it.
-
-    Raises:
-        InvalidRequest: The format is unknown, or the suffix contradicts the first bytes.
-    """
+    """Return the format of a file, and notes for the user."""
+    # The suffix determines the format. If the suffix is unknown, the first bytes determine it.
     with source.open_unpacked() as file:
         head = file.read(_HEAD_SIZE)
     name = PurePath(source.name)
@@ -194,11 +180,9 @@ def _detect_by_content(source: ByteSource, head: bytes) -> str | None:
 
 
 def _is_workbook(source: ByteSource) -> bool:
-    """Return whether a zip archive contains the parts of a Microsoft or OpenDocument workbook.
-
-    The function searches the bytes of the file for the names of these parts, which are not compressed. It does not read the
-    archive's directory, because a directory may be huge.
-    """
+    """Return whether a zip archive contains the parts of a Microsoft or OpenDocument workbook."""
+    # The function searches the bytes of the file for the names of these parts, which are not compressed. It does not read the
+    # archive's directory, because a directory may be huge.
     if source.is_gzip:
         return True  # gzip is rejected later; unpacking it here might never end
     last = b""

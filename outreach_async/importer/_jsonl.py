@@ -20,26 +20,14 @@ _Members: TypeAlias = tuple[tuple[str, Any], ...]
 
 @attrs.frozen(kw_only=True)
 class JsonLinesFile(File):
-    """A file with a JSON object on each line.
-
-    Attributes:
-        encoding: Python's name of the encoding.
-    """
+    """A file with a JSON object on each line."""
 
     encoding: str
     _keys: tuple[str, ...]
 
     @classmethod
     def of(cls, source: ByteSource, encoding: str | None = None) -> JsonLinesFile:
-        """Open a file, and read the whole file once to collect its keys.
-
-        Args:
-            source: The file.
-            encoding: Encoding of the file. By default, the file must be UTF-8 or begin with a byte order mark.
-
-        Raises:
-            InvalidRequest: The file is unreadable, not in that encoding, has no keys, or has more than 1,000 keys.
-        """
+        """Open a file, and read the whole file once to collect its keys."""
         codec, notes = detect_encoding(source, encoding)
         keys = _collect_keys(source, codec)
         heading = Heading.of(source.name, keys)

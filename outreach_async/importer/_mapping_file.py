@@ -21,11 +21,7 @@ _EXAMPLE: Final = 'write, for example, [columns] and below it "Company" = "compa
 
 
 def read_mapping(path: str | Path) -> dict[str, str]:
-    """Read a mapping file and return its field codes by column name.
-
-    Raises:
-        InvalidRequest: The file cannot be read, or is not a mapping file.
-    """
+    """Read a mapping file and return its field codes by column name."""
     try:
         document: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -43,11 +39,7 @@ def read_mapping(path: str | Path) -> dict[str, str]:
 
 
 def is_mapping(path: Path) -> bool:
-    """Return whether a file is a readable mapping file of at most 16 MiB.
-
-    Raises:
-        OSError: The file does not exist, or its size cannot be read.
-    """
+    """Return whether a file is a readable mapping file of at most 16 MiB."""
     if path.stat().st_size > _MAX_SIZE:
         return False
     try:
@@ -58,28 +50,14 @@ def is_mapping(path: Path) -> bool:
 
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the part of a saved mapping that applies to the columns of a file.
-
-    Args:
-        saved: Field codes by column name, as read from the mapping file.
-        headers: Column names of the file.
-
-    Returns:
-        The field codes by column name, without columns that the file does not have. Also the names of these missing columns,
-        except ignored ones.
-    """
+    """Return the part of a saved mapping that applies to the columns of a file."""
     names = {header.strip() for header in headers}
     lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]
     return {column: code for column, code in saved.items() if column in names}, lacking
 
 
 def mapping_text(columns: Columns, name: str) -> str:
-    """Return the content of a mapping file.
-
-    Args:
-        columns: The mapped columns.
-        name: Name of the input file.
-    """
+    """Return the content of a mapping file."""
     lines = [f"# Fields for the columns of {_to_comment(name)}; read this file with --mapping."]
     if columns.export:
         lines.append(f"# The file was recognised as an export from {columns.export}.")

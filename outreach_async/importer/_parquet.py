@@ -52,15 +52,9 @@ _ALLOWED_SIZE: Final = 1 << 26
 
 @attrs.frozen(kw_only=True)
 class ParquetFile(File):
-    """A Parquet file. Its cells are converted to strings: nulls become blank cells, and times become ISO 8601 strings.
+    """A Parquet file. Its cells are converted to strings: nulls become blank cells, and times become ISO 8601 strings."""
 
-    Nested columns cannot be read; the column mapping must ignore them.
-
-    Attributes:
-        nested: Types of the nested columns, by index.
-        group_sizes: Number of rows in each row group.
-        group: Index of the only row group to read; `None` for all row groups.
-    """
+    # Nested columns cannot be read; the column mapping must ignore them.
 
     nested: Mapping[int, str]
     group_sizes: tuple[int, ...]
@@ -69,11 +63,7 @@ class ParquetFile(File):
 
     @classmethod
     def of(cls, source: ByteSource) -> ParquetFile:
-        """Open a file, and read its schema.
-
-        Raises:
-            InvalidRequest: The file is unreadable, not Parquet, has no columns, or unpacks to far more bytes than it has.
-        """
+        """Open a file, and read its schema."""
         with _open_reader(source) as reader:
             schema, groups = reader.schema_arrow, _row_groups(reader.metadata)
         _require_plausible_size(source.name, groups)
@@ -84,11 +74,7 @@ class ParquetFile(File):
         return cls(source=source, heading=heading, notes=heading.notes, nested=nested, group_sizes=sizes, names=names)
 
     def rows(self, columns: Columns) -> Iterator[Row]:
-        """Yield the rows in order. Rows are read when they are needed.
-
-        Raises:
-            InvalidRequest: The mapping does not ignore a nested column, or the file can no longer be read.
-        """
+        """Yield the rows in order. Rows are read when they are needed."""
         for at, kind in self.nested.items():
             if at < len(columns.codes) and columns.codes[at] is not None:
                 name = columns.headers[at]
@@ -99,11 +85,7 @@ class ParquetFile(File):
         return super().rows(columns)
 
     def column(self, at: int) -> Iterator[str]:
-        """Yield the cell of one column for each row. The other columns are not read.
-
-        Raises:
-            InvalidRequest: When iterated: the file can no longer be read.
-        """
+        """Yield the cell of one column for each row. The other columns are not read."""
         is_readable = self._names.count(self._names[at]) == 1 and at not in self.nested
         return self._read_column(at) if is_readable and not self.rejects else super().column(at)
 
@@ -116,11 +98,7 @@ class ParquetFile(File):
             yield from _to_cells(batch.column(0))
 
     def _read_batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """Yield batches of the columns with these names, in the order of the file.
-
-        Raises:
-            InvalidRequest: A cell is too long, or the file can no longer be read.
-        """
+        """Yield batches of the columns with these names, in the order of the file."""
         groups = range(len(self.group_sizes)) if self.group is None else [self.group]
         with _open_reader(self.source) as reader, _open_reader(self.source, read_dictionary=names) as encoded:
             for group in groups:
@@ -169,11 +147,9 @@ def _require_plausible_size(name: str, groups: Sequence[Any]) -> None:
 
 
 def _choose_batch_rows(reader: Any, group: int, names: Sequence[str]) -> int:
-    """Return the number of rows of a row group to decode at once. Its cells can be checked only when they are decoded.
-
-    Two encodings let a few bytes describe many long cells. With a dictionary, a cell is at most as long as the longest value of
-    the dictionary, which is read here with the first row. With deltas, a cell may repeat everything before it.
-    """
+    """Return the number of rows of a row group to decode at once. Its cells can be checked only when they are decoded."""
+    # Two encodings let a few bytes describe many long cells. With a dictionary, a cell is at most as long as the longest value of
+    # the dictionary, which is read here with the first row. With deltas, a cell may repeat everything before it.
     chunks = _columns_of(reader.metadata.row_group(group))
     with_dictionary = {chunk.path_in_schema for chunk in chunks if _DICTIONARY_ENCODINGS.intersection(chunk.encodings)}
     longest: int = sum(chunk.total_uncompressed_size for chunk in chunks if "DELTA_BYTE_ARRAY" in chunk.encodings)
@@ -198,11 +174,7 @@ def _longest(column: Array) -> int:
 
 
 def _require_short_cells(name: str, batch: Any) -> None:
-    """Check that no cell is longer than a cell of another format may be. The size in bytes is checked first, because it is known.
-
-    Raises:
-        InvalidRequest: A cell is too long.
-    """
+    """Check that no cell is longer than a cell of another format may be. The size in bytes is checked first: it is known."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if _longest(column) > MAX_CELL_LENGTH and max(map(len, _to_cells(column))) > MAX_CELL_LENGTH:
             what = f"column {field.name!r} has a cell of more than {MAX_CELL_LENGTH:,} characters"

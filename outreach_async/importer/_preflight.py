@@ -24,13 +24,7 @@ _MIN_ROWS: Final = 20
 
 @attrs.frozen
 class DurationEstimate:
-    """The expected duration of sending the remaining rows.
-
-    Attributes:
-        rows: Number of rows that remain to be sent.
-        rate: Requests per second.
-        rate_source: The source of the rate, as readable text.
-    """
+    """The expected duration of sending the remaining rows."""
 
     rows: int
     rate: float
@@ -46,11 +40,10 @@ _BUCKET_COUNT: Final = 256
 
 
 class EmailIndex:
-    """Finds duplicate e-mails in a file. Each e-mail is stored as a hash of eight bytes.
+    """Finds duplicate e-mails in a file. Each e-mail is stored as a hash of eight bytes."""
 
-    In a file of a million rows, the probability of a hash collision is about one in thirty million. After a collision, the
-    preflight reports a duplicate that does not exist. A collision does not change which rows the import sends.
-    """
+    # In a file of a million rows, the probability of a hash collision is about one in thirty million. After a collision, the
+    # preflight reports a duplicate that does not exist. A collision does not change which rows the import sends.
 
     def __init__(self) -> None:
         self._keys = [array("q") for _ in range(_BUCKET_COUNT)]
@@ -67,10 +60,8 @@ class EmailIndex:
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return the first `few` lines whose e-mail occurs in an earlier line.
-
-        Each result is a pair: the line, and the first line with the same e-mail.
-        """
+        """Return the first `few` lines whose e-mail occurs in an earlier line."""
+        # Each result is a pair: the line, and the first line with the same e-mail.
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -92,14 +83,7 @@ OnRejected = Callable[[Row, InvalidRequest], None]
 
 @attrs.define
 class CheckFindings:
-    """The findings of one check in a file.
-
-    Attributes:
-        check: Name of the check.
-        level: Level of the check.
-        count: Number of findings.
-        first: Lines and messages of the first findings.
-    """
+    """The findings of one check in a file."""
 
     check: str
     level: Level
@@ -115,17 +99,7 @@ class CheckFindings:
 
 @attrs.frozen(kw_only=True)
 class Preflight:
-    """The result of a preflight: how many rows will be sent, and the findings of the checks.
-
-    Attributes:
-        rows: Number of rows.
-        refused: Number of rows that can never be sent.
-        superseded: Number of rows that are not sent, because another row with the same e-mail is sent instead. 0 if `repeats` is
-            `"serial"` or `"error"`.
-        kinds: Findings by check.
-        unit: Unit of the row numbers in the findings.
-        lines: The number of each row, in the order of the rows. Empty if `repeats` is `"serial"`.
-    """
+    """The result of a preflight: how many rows will be sent, and the findings of the checks."""
 
     rows: int
     refused: int = 0
@@ -149,16 +123,8 @@ class Preflight:
 
 
 def estimate_duration(preflight: Preflight, rate: float | None, earlier: JournalReport | None) -> DurationEstimate | None:
-    """Return the expected duration of an import; `None` if no rate is known.
-
-    Some rows of the file are not sent, and take no time. The estimate assumes that they are spread evenly over the file.
-
-    Args:
-        preflight: The result of the preflight of the file.
-        rate: Requests per second; `None` to use the rate in the journal.
-        earlier: Report of the run to resume, read from its journal; `None` for a new import. Rows that already have an outcome
-            are not sent again.
-    """
+    """Return the expected duration of an import; `None` if no rate is known."""
+    # Some rows of the file are not sent, and take no time. The estimate assumes that they are spread evenly over the file.
     done = earlier.rows if earlier else 0
     sent_share = preflight.sent / max(preflight.rows, 1)
     left = round(max(preflight.rows - done, 0) * sent_share)
@@ -179,20 +145,7 @@ async def run_preflight(
     tell: OnRejected = lambda _row, _error: None,
     show: Callable[[int], None] = lambda _rows: None,
 ) -> Preflight:
-    """Read a whole file once, and return the counts and the findings.
-
-    Args:
-        file: The file.
-        columns: The mapped columns.
-        policy: The level of each check.
-        repeats: Policy for duplicate e-mails, as in `create_many`.
-        unit: Unit of the row numbers in the findings.
-        tell: Called with each row that can never be sent, and the reason.
-        show: Called periodically with the number of rows read so far.
-
-    Raises:
-        InvalidRequest: A part of the file cannot be read.
-    """
+    """Read a whole file once, and return the counts and the findings."""
     run = _PreflightRun(columns, policy, repeats, unit)
     rows = file.rows(columns)
     while chunk := list(islice(rows, _CHUNK_SIZE)):

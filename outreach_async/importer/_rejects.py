@@ -38,15 +38,7 @@ _CUSTOM_CODE: Final = re.compile(r"\bcustom_[0-9]+\b")
 
 @attrs.frozen
 class Reject:
-    """A failed row.
-
-    Attributes:
-        line: Number of the row, usually the line of the input on which the row begins. See `RowUnit`.
-        cells: The row's cells, as in the input.
-        code: The row's outcome.
-        field: The invalid field, or several fields separated by commas; empty if the error names no field.
-        message: The reason why the row failed.
-    """
+    """A failed row."""
 
     line: int
     cells: Sequence[str]
@@ -99,11 +91,7 @@ class RejectsFile:
         self._headers = headers
 
     def __enter__(self) -> Self:
-        """Create a temporary file, and write the header.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """Create a temporary file, and write the header."""
         with ExitStack() as stack:
             draft = stack.enter_context(atomic_file(self._path, private=True))
             # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
@@ -254,19 +242,7 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
 
 
 def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: RowUnit = "line") -> int:
-    """Write the failed rows of a run to a rejects file, and return the number of failed rows.
-
-    Args:
-        path: The rejects file.
-        file: The input; `None` if the input was spooled. The rows of a spooled input are only in the journal.
-        journal: The journal.
-        unit: Unit of the row numbers.
-
-    Raises:
-        InvalidRequest: The file can no longer be read, or the journal does not exist.
-        JournalError: The journal cannot be read.
-        OSError: The rejects file cannot be written.
-    """
+    """Write the failed rows of a run to a rejects file, and return the number of failed rows."""
     headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes(), unit))
     return write_rejects(path, headers, rows)
 
@@ -286,10 +262,8 @@ def reject_message(outcome: ContactOutcome, find_number: FindNumber) -> str:
 
 
 def find_field(outcome: ContactOutcome) -> str:
-    """Return a comma-separated list of the fields named in an outcome's error, or an empty string if the error names no field.
-
-    A local check names the field at the start of its message; the service names fields in its message or in the response body.
-    """
+    """Return a comma-separated list of the fields named in an outcome's error, or an empty string if the error names no field."""
+    # A local check names the field at the start of its message; the service names fields in its message or in the response body.
     error = outcome.error
     if isinstance(error, InvalidRequest):
         return match["field"] if (match := _LEADING_FIELD.match(str(error))) else ""
@@ -309,10 +283,6 @@ def _is_field(name: str) -> bool:
 
 
 def is_rejects_file(path: Path) -> bool:
-    """Return whether a file has the header of a `RejectsFile`.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """Return whether a file has the header of a `RejectsFile`."""
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         return count_reason_columns(next(csv.reader(io.StringIO(file.read(_HEAD_SIZE), newline="")), ())) > 0

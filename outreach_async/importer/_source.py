@@ -60,11 +60,7 @@ class StoredBytes(Protocol):
 
 
 class InputChanged(InvalidRequest):
-    """Raised when an input file changed after it was opened.
-
-    Attributes:
-        what: The name of the file and the change, without a remedy.
-    """
+    """Raised when an input file changed after it was opened."""
 
     def __init__(self, what: str, remedy: str = "read a copy that no program changes") -> None:
         super().__init__(f"{what}; {remedy}")
@@ -81,11 +77,9 @@ class SharedFile:
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield the file's descriptor for another process.
-
-        The other process can move the position of the descriptor. Therefore, reads by this process wait until the `with` block
-        ends.
-        """
+        """Yield the file's descriptor for another process."""
+        # The other process can move the position of the descriptor. Therefore, reads by this process wait until the `with` block
+        # ends.
         with self._lock:
             self._file.flush()  # empties the buffer, so that the next seek calls the operating system
             yield self._file.fileno()
@@ -107,11 +101,7 @@ class SharedFile:
 
 
 class StreamCopy(SharedFile):
-    """A copy of a stream in an unnamed temporary file. The file is removed when the process exits, even after a crash.
-
-    Args:
-        stream: The stream, read to its end; `None` for an empty file that another process will fill.
-    """
+    """A copy of a stream in an unnamed temporary file. The file is removed when the process exits, even after a crash."""
 
     def __init__(self, stream: BinaryStream | None = None) -> None:
         super().__init__(cast("BinaryIO", tempfile.TemporaryFile()))  # noqa: SIM115 - it lives as long as this object
@@ -173,13 +163,7 @@ class _SharedFileReader(io.RawIOBase):
 
 @attrs.frozen
 class ByteSource:
-    """The bytes of an input, which can be read any number of times. A file is opened once, so all reads see the same file.
-
-    Attributes:
-        name: Name of the file in messages.
-        path: Path of the file; `None` for bytes that are stored elsewhere.
-        is_gzip: Whether the bytes are compressed with gzip.
-    """
+    """The bytes of an input, which can be read any number of times. A file is opened once, so all reads see the same file."""
 
     name: str
     path: Path | None
@@ -188,11 +172,7 @@ class ByteSource:
 
     @classmethod
     def of(cls, file: FileInput) -> ByteSource:
-        """Open an input. Standard input, pipes and streams can be read only once, so they are copied to a temporary file.
-
-        Raises:
-            InvalidRequest: The input is a folder, or cannot be read.
-        """
+        """Open an input. Standard input, pipes and streams can be read only once, so they are copied to a temporary file."""
         if not isinstance(file, str | Path):
             return cls._from_stream(file, "the stream")
         if str(file) == STDIN:
@@ -214,57 +194,30 @@ class ByteSource:
 
     @classmethod
     def of_stored(cls, name: str, stored: StoredBytes, path: Path | None = None) -> ByteSource:
-        """Create a source from stored bytes.
-
-        Args:
-            name: Name of the input in messages.
-            stored: The bytes.
-            path: Path of the file; `None` for bytes that are stored elsewhere.
-
-        Raises:
-            InvalidRequest: The bytes cannot be read.
-        """
         with translate_read_errors(name), stored.open() as file:
             return cls(name, path, file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC, stored)
 
     @contextmanager
     def open_raw(self) -> Iterator[BinaryIO]:
-        """Open the bytes as stored, without decompressing them.
-
-        Raises:
-            InvalidRequest: The bytes cannot be read.
-        """
+        """Open the bytes as stored, without decompressing them."""
         with translate_read_errors(self.name), self._stored.open() as file:
             yield file
 
     @contextmanager
     def open_unpacked(self) -> Iterator[BinaryIO]:
-        """Open the bytes, decompressed if they are compressed with gzip.
-
-        Raises:
-            InvalidRequest: The bytes cannot be read.
-        """
+        """Open the bytes, decompressed if they are compressed with gzip."""
         with self.open_raw() as file, gzip.GzipFile(fileobj=file) if self.is_gzip else nullcontext(file) as unpacked:
             yield cast("BinaryIO", unpacked)
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield a file descriptor with which another process can read the stored bytes.
-
-        The other process must seek to the start before it reads.
-
-        Raises:
-            InvalidRequest: The bytes cannot be read.
-        """
+        """Yield a file descriptor with which another process can read the stored bytes."""
+        # The other process must seek to the start before it reads.
         with translate_read_errors(self.name), self._stored.lend_descriptor() as descriptor:
             yield descriptor
 
     def fingerprint(self) -> str:
-        """Return a digest of the bytes as stored, without decompressing them.
-
-        Raises:
-            InvalidRequest: The bytes cannot be read.
-        """
+        """Return a digest of the bytes as stored, without decompressing them."""
         with self.open_raw() as file:
             digest = blake2b(digest_size=16)
             while block := file.read(_BLOCK_SIZE):
@@ -272,21 +225,12 @@ class ByteSource:
             return digest.hexdigest()
 
     def require_content(self, fingerprint: str) -> None:
-        """Check that the bytes still have an earlier fingerprint, even if a program changed them and restored their time.
-
-        Raises:
-            InputChanged: The bytes differ.
-            InvalidRequest: The bytes cannot be read.
-        """
+        """Check that the bytes still have an earlier fingerprint, even if a program changed them and restored their time."""
         if self.fingerprint() != fingerprint:
             raise _changed_error(self.name, "its content is another")
 
     def require_path(self) -> None:
-        """Check that no other file has replaced the file. A file that was only moved or deleted is not replaced.
-
-        Raises:
-            InputChanged: Another file now has the path, or the file that was opened has changed.
-        """
+        """Check that no other file has replaced the file. A file that was only moved or deleted is not replaced."""
         with self.lend_descriptor() as descriptor:
             opened = os.fstat(descriptor)
         with suppress(OSError):
@@ -296,11 +240,7 @@ class ByteSource:
 
 @contextmanager
 def translate_read_errors(name: str) -> Iterator[None]:
-    """Convert a read error to an `InvalidRequest` with a remedy.
-
-    Raises:
-        InvalidRequest: The `with` block raised a read error.
-    """
+    """Convert a read error to an `InvalidRequest` with a remedy."""
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -329,15 +269,7 @@ MAX_LINE_LENGTH: Final = 1 << 24
 
 
 def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
-    """Return Python's name for the encoding of a file, and notes on how the encoding was determined.
-
-    Args:
-        source: The file.
-        requested: The encoding that the caller specified; `None` to detect the encoding.
-
-    Raises:
-        InvalidRequest: The specified encoding is unknown, or contradicts the file's byte order mark.
-    """
+    """Return Python's name for the encoding of a file, and notes on how the encoding was determined."""
     codec = _find_codec(requested) if requested is not None else None
     with source.open_unpacked() as file:
         head = file.read(_HEAD_SIZE)
@@ -385,12 +317,7 @@ def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
 
 
 def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bool] | None:
-    """Locate the first undecodable byte of a file.
-
-    Returns:
-        The line and the value of the byte, and whether earlier lines contain non-ASCII characters; `None` if every byte can be
-        decoded.
-    """
+    """Locate the first undecodable byte of a file."""
     decoder, newlines = codecs.getincrementaldecoder(codec)(), IncrementalNewlineDecoder(None, translate=True)
     line, first = 1, None
     try:
@@ -407,24 +334,14 @@ def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bool] | None:
 
 
 def _count_lines(text: str, line: int, first: int | None) -> tuple[int, int | None]:
-    """Return the line after a text that starts in `line`, and the first line with a non-ASCII character.
-
-    Args:
-        text: The text.
-        line: Line in which the text starts.
-        first: First line before the text with a non-ASCII character.
-    """
+    """Return the line after a text that starts in `line`, and the first line with a non-ASCII character."""
     if first is None and (found := _NON_ASCII.search(text)):
         first = line + text.count("\n", 0, found.start())
     return line + text.count("\n"), first
 
 
 def read_lines(source: ByteSource, codec: str) -> Generator[str]:
-    """Yield the lines with their line endings, which may be LF, CR LF, or CR (classic Mac OS).
-
-    Raises:
-        InvalidRequest: The file cannot be read or decoded, or has a line that is too long.
-    """
+    """Yield the lines with their line endings, which may be LF, CR LF, or CR (classic Mac OS)."""
     number = 0
     try:
         with source.open_unpacked() as file, TextIOWrapper(file, encoding=codec, newline="") as text:

@@ -53,14 +53,7 @@ FILE_COLUMN: Final = "_file"
 
 
 class Record(NamedTuple):
-    """A row as read from a file.
-
-    Attributes:
-        line: The line on which the row begins, from 1.
-        cells: The cells of the row, as strings.
-        fault: The reason why the row cannot be read; `None` if it can be read.
-        issues: Problems with single cells that were found while reading.
-    """
+    """A row as read from a file."""
 
     line: int
     cells: tuple[str, ...]
@@ -77,12 +70,7 @@ among the rows, from 1. An import from standard input uses `"record"` if it has 
 
 
 class RowNumber(NamedTuple):
-    """The number that identifies a row in messages, rejects and reports.
-
-    Attributes:
-        unit: Unit of the number.
-        value: The number, starting at 1. In a file with a header line, the first row is line 2.
-    """
+    """The number that identifies a row in messages, rejects and reports."""
 
     unit: RowUnit
     value: int
@@ -92,11 +80,8 @@ class RowNumber(NamedTuple):
 
 
 def build_row(record: Record, columns: Columns) -> Row:
-    """Return the row of a record.
-
-    If an issue leaves no usable value to send, it becomes the row's `fault`. Any other issue that matters for a field becomes
-    a warning.
-    """
+    # If an issue leaves no usable value to send, it becomes the row's `fault`. Any other issue that matters for a field becomes a
+    # warning.
     line, cells, fault, issues = record
     if not fault and len(cells) != len(columns.headers):
         remedy = "name every column, and quote cells that contain the delimiter"
@@ -125,12 +110,10 @@ def replace_cells(cells: Sequence[str], values: Iterable[tuple[int, str]]) -> li
 
 
 def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
-    """Return whether an issue matters for a field.
-
-    An issue of kind `"number"` matters if the field is a phone number or a postal code, or if the number is as long as a phone
-    number. An issue of kind `"decimal"` matters only in the former case, and one of kind `"several"` if the field has a single
-    value. An issue of any other kind always matters.
-    """
+    """Return whether an issue matters for a field."""
+    # An issue of kind `"number"` matters if the field is a phone number or a postal code, or if the number is as long as a phone
+    # number. An issue of kind `"decimal"` matters only in the former case, and one of kind `"several"` if the field has a single
+    # value. An issue of any other kind always matters.
     match issue.kind:
         case "number":
             return code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
@@ -245,13 +228,7 @@ class Row(Mapping[str, Any]):
 
 @attrs.frozen
 class Heading:
-    """The header of a file, with duplicate names made unique.
-
-    Attributes:
-        headers: Column names, without the columns that a rejects file adds.
-        added: Number of columns that a rejects file adds; 0 if the file is no rejects file.
-        notes: Notes about renamed columns, to be shown to the user.
-    """
+    """The header of a file, with duplicate names made unique."""
 
     headers: tuple[str, ...]
     added: int
@@ -259,12 +236,7 @@ class Heading:
 
     @classmethod
     def of(cls, name: str, cells: tuple[str, ...]) -> Heading:
-        """Read the header of a file.
-
-        Raises:
-            InvalidRequest: The header has no column names or too many, or contains an e-mail address and is therefore probably a
-                row.
-        """
+        """Read the header of a file."""
         named = trim_cells(cells, 0)
         if not named:
             raise InvalidRequest(f"{name}: no header; name the columns in the first line")
@@ -456,10 +428,8 @@ class File(ABC):
 
 
 def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
-    """Remove the blank cells at the end of a row, but keep the first `width` cells.
-
-    Spreadsheets also save columns that are blank now but once had content.
-    """
+    """Remove the blank cells at the end of a row, but keep the first `width` cells."""
+    # Spreadsheets also save columns that are blank now but once had content.
     end = len(cells)
     while end > width and not cells[end - 1].strip():
         end -= 1

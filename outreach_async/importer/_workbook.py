@@ -30,14 +30,7 @@ _UNMARKED_NOTE: Final = (
 
 @attrs.frozen(kw_only=True)
 class ReaderResult:
-    """The final message of the reader process.
-
-    Attributes:
-        refused: The reason why the workbook cannot be read; `None` if the workbook was read.
-        sheet: Name of the sheet that was read.
-        note: A note on how the sheet was chosen.
-        marked: Whether the file states which cells contain an error, and which cells show leading zeros.
-    """
+    """The final message of the reader process."""
 
     refused: str | None = None
     sheet: str = ""
@@ -54,11 +47,7 @@ _ROW_DECODER: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int
 
 @attrs.frozen(kw_only=True)
 class WorkbookFile(File):
-    """One sheet of a workbook: XLSX, XLSM, XLSB, XLS or ODS. Only XLSX and XLSM state which cells contain an error.
-
-    Attributes:
-        sheet: Name of the sheet.
-    """
+    """One sheet of a workbook: XLSX, XLSM, XLSB, XLS or ODS. Only XLSX and XLSM state which cells contain an error."""
 
     sheet: str
     _spool: StreamCopy
@@ -66,17 +55,7 @@ class WorkbookFile(File):
 
     @classmethod
     def of(cls, source: ByteSource, sheet: str | None = None, header_row: int = 1, read: ReadSheet | None = None) -> WorkbookFile:
-        """Read a sheet of a workbook. The header is the first row that is not blank.
-
-        Args:
-            source: The workbook.
-            sheet: Name of the sheet; `None` for the first visible sheet.
-            header_row: Row from which the header is searched, from 1.
-            read: Function that reads the sheet; by default, the sheet is read in a separate process.
-
-        Raises:
-            InvalidRequest: The workbook is unreadable, too large, protected by a password or empty, or has no such sheet.
-        """
+        """Read a sheet of a workbook. The header is the first row that is not blank."""
         result, spool = (read or read_in_subprocess)(source, sheet)
         try:
             heading = Heading.of(source.name, next((record.cells for record in _decode_records(spool, header_row)), ()))
@@ -92,19 +71,9 @@ class WorkbookFile(File):
 def read_in_subprocess(
     source: ByteSource, sheet: str | None, reader: Sequence[str] = READER_COMMAND
 ) -> tuple[ReaderResult, StreamCopy]:
-    """Read a sheet in a separate process, and return the result and the rows.
-
-    If an exception such as KeyboardInterrupt interrupts the wait, the reader process is killed. If this process is killed, the
-    reader process exits by itself.
-
-    Args:
-        source: The workbook.
-        sheet: Name of the sheet; `None` for the first visible sheet.
-        reader: The command to run.
-
-    Raises:
-        InvalidRequest: The workbook cannot be read, or the process cannot be started.
-    """
+    """Read a sheet in a separate process, and return the result and the rows."""
+    # If an exception such as KeyboardInterrupt interrupts the wait, the reader process is killed. If this process is killed, the
+    # reader process exits by itself.
     spool = StreamCopy()
     parameters = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
     with source.lend_descriptor() as book, spool.lend_descriptor() as rows:

@@ -57,11 +57,9 @@ class UnreadableWorkbook(Exception):
 
 
 def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separate process
-    """Make the operating system end this process if loading a sheet takes too much memory, disk space or processor time.
-
-    macOS accepts the memory limit but ignores it; there, only `watch_process` limits memory. On Windows, this function does
-    nothing.
-    """
+    """Make the operating system end this process if loading a sheet takes too much memory, disk space or processor time."""
+    # macOS accepts the memory limit but ignores it; there, only `watch_process` limits memory. On Windows, this function does
+    # nothing.
     if sys.platform == "win32":
         return
     for kind, most in (resource.RLIMIT_DATA, MAX_MEMORY), (resource.RLIMIT_FSIZE, _MAX_OUTPUT_SIZE), (resource.RLIMIT_CORE, 0):
@@ -81,10 +79,8 @@ def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs 
 
 
 def processor_seconds(size: int) -> float:
-    """Return the processor time limit for loading `size` bytes, in seconds.
-
-    The limit is generous. For example, a file of 100,000 contacts has 8 MB: its limit is 9 s, and it loads in 1.2 s.
-    """
+    """Return the processor time limit for loading `size` bytes, in seconds."""
+    # The limit is generous. For example, a file of 100,000 contacts has 8 MB: its limit is 9 s, and it loads in 1.2 s.
     return 1 + size / 1e6
 
 
@@ -115,25 +111,10 @@ def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: 
 def read_workbook(
     file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
 ) -> dict[str, Any]:
-    """Write the non-blank rows of a sheet.
-
-    A row is a JSON array `[line, cells, errors, numbers]`. `line` is the row's number, counted from 1. `cells` contains the cells
-    as strings. `errors` contains the indexes of the cells that contain an error. `numbers` contains the indexes of the whole
-    numbers, except those with a number format such as `00000`, which adds leading zeros.
-
-    Args:
-        file: The workbook.
-        sheet: Name of the sheet; `None` for the first visible sheet.
-        write: Called with each row as a line of JSON.
-        loaded: Called when the sheet is in memory.
-
-    Returns:
-        The name of the sheet (`sheet`), a note on the choice of the sheet (`note`), and whether the workbook's file format states
-        which cells contain an error (`marked`).
-
-    Raises:
-        UnreadableWorkbook: The workbook cannot be read.
-    """
+    """Write the non-blank rows of a sheet."""
+    # A row is a JSON array `[line, cells, errors, numbers]`. `line` is the row's number, counted from 1. `cells` contains the
+    # cells as strings. `errors` contains the indexes of the cells that contain an error. `numbers` contains the indexes of the
+    # whole numbers, except those with a number format such as `00000`, which adds leading zeros.
     import python_calamine
 
     archive = _open_archive(file)
@@ -160,11 +141,7 @@ def read_workbook(
 
 
 def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
-    """Open a workbook as a zip archive. Return `None` if the workbook is not a zip archive.
-
-    Raises:
-        UnreadableWorkbook: The archive unpacks to too many bytes.
-    """
+    """Open a workbook as a zip archive. Return `None` if the workbook is not a zip archive."""
     try:
         archive = zipfile.ZipFile(file)
     except zipfile.BadZipFile:
@@ -225,10 +202,9 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def to_string(value: Any) -> str:
-    """Convert a value to a string.
-
-    A Boolean becomes TRUE or FALSE. A date or time is written in ISO 8601. Any other value is written as a spreadsheet shows it.
-    """
+    """Convert a value to a string."""
+    # A Boolean becomes TRUE or FALSE. A date or time is written in ISO 8601. Any other value is written as a spreadsheet shows
+    # it.
     match value:
         case bool():  # before numbers: a bool is an int
             return str(value).upper()
@@ -271,11 +247,7 @@ class _MarkReader:
 
 
 def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
-    """Yield a mark for each cell that contains an error or has a number format such as `00000`, in the order of the sheet.
-
-    Raises:
-        UnreadableWorkbook: A part of the file is missing or damaged.
-    """
+    """Yield a mark for each cell that contains an error or has a number format such as `00000`, in the order of the sheet."""
     try:
         widths = _read_widths(archive)
         with archive.open(_find_part(archive, sheet)) as part:

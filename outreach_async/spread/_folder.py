@@ -44,12 +44,7 @@ def journal_of(part: Part, folder: str | os.PathLike[str]) -> Journal | ObjectJo
 
 
 def record_part(part: Part, folder: str | os.PathLike[str]) -> None:
-    """Record a part and its plan in the folder before the part is sent. A missing folder is created.
-
-    Raises:
-        InvalidRequest: The folder belongs to another plan.
-        JournalError: The folder cannot be read or written.
-    """
+    """Record a part and its plan in the folder before the part is sent. A missing folder is created."""
     objects, plan_record = _open(folder), msgspec.json.encode(_PlanRecord(part.plan))
     with translate_errors(os.fspath(folder)):
         # The first part to start decides. An object is never replaced, so parts that start at the same time agree.
@@ -62,17 +57,7 @@ def record_part(part: Part, folder: str | os.PathLike[str]) -> None:
 
 
 def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:
-    """Return the recorded part to which a journal belongs. Return `None` if the journal was not written by an import in parts.
-
-    Args:
-        folder: Folder or URL of the journals.
-        name: Name of the journal.
-        fingerprint: Fingerprint of the input in the journal.
-
-    Raises:
-        InvalidRequest: The URL is invalid.
-        JournalError: The record cannot be read.
-    """
+    """Return the recorded part to which a journal belongs. Return `None` if the journal was not written by an import in parts."""
     with translate_errors(os.fspath(folder)):
         try:
             part = msgspec.json.decode(_open(folder).read(f"{name}.json"), type=_PartRecord).part
@@ -83,14 +68,7 @@ def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None
 
 @attrs.frozen
 class LocatedOutcome:
-    """An outcome of a part, with the file and the row.
-
-    Attributes:
-        outcome: The outcome.
-        file: The file.
-        row: The row.
-        message: The message of the error; empty if there is none. Other rows are identified by file and line.
-    """
+    """An outcome of a part, with the file and the row."""
 
     outcome: ContactOutcome
     file: PlannedFile
@@ -105,11 +83,7 @@ class LocatedOutcome:
 
 
 def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[LocatedOutcome]:
-    """Yield outcomes of a part, ordered by index, each with its file and its row.
-
-    Raises:
-        InvalidRequest: A file has changed since the import was planned, or cannot be read.
-    """
+    """Yield outcomes of a part, ordered by index, each with its file and its row."""
     rows, lines, files = planned_rows(part), array("Q"), list[tuple[int, PlannedFile]]()
     for outcome in outcomes:
         while len(lines) <= outcome.index:
@@ -125,14 +99,8 @@ def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[LocatedOu
 
 
 def rejects_of_parts(parts: Iterable[tuple[Part, JournalReader]]) -> tuple[tuple[str, ...], Iterator[Reject]]:
-    """Return the columns and the failed rows of the parts of one plan.
-
-    The columns are those of all files, and the column `_file`.
-
-    Raises:
-        InvalidRequest: When iterated: a file has changed since the import was planned, or cannot be read.
-        JournalError: When iterated: a journal cannot be read.
-    """
+    """Return the columns and the failed rows of the parts of one plan."""
+    # The columns are those of all files, and the column `_file`.
     parts = list(parts)
     columns = list(dict.fromkeys(column for part, _ in parts for file in part.files for column in _columns_of(file)))
 

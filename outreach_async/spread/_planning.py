@@ -42,18 +42,7 @@ _BUCKET_COUNT: Final = 256
 
 @attrs.frozen(kw_only=True)
 class SpreadOptions:
-    """The options of an import that are the same for every part.
-
-    Attributes:
-        duplicates: Policy for e-mails that are already in the workspace.
-        strict_validation: Whether the service validates the standard fields.
-        campaign: Id of the campaign to add the contacts to; `None` for no campaign.
-        repeats: Policy for rows with the same e-mail.
-        format: Format of the files; `None` to detect the format.
-        encoding: Encoding of text files; `None` to detect the encoding.
-        sheet: Name of the sheet of workbooks; `None` for the first visible sheet.
-        header_row: Line or row of the column names, from 1; `None` for the first one.
-    """
+    """The options of an import that are the same for every part."""
 
     duplicates: DuplicatePolicy = "skip"
     strict_validation: bool = True
@@ -65,25 +54,14 @@ class SpreadOptions:
     header_row: int | None = None
 
     def open(self, location: str, version: FileVersion) -> File:
-        """Open a file of a plan, if the version of the file is still the one recorded in the plan.
-
-        Raises:
-            InvalidRequest: The file has changed or cannot be read, or an option does not fit the file.
-        """
+        """Open a file of a plan, if the version of the file is still the one recorded in the plan."""
         source = open_location(location, version)
         return open_source(source, encoding=self.encoding, sheet=self.sheet, header_row=self.header_row, format=self.format)
 
 
 @attrs.frozen
 class PlannedFile:
-    """A file of an import plan.
-
-    Attributes:
-        location: Absolute path, or URL of an object.
-        version: Version of the file when the import was planned.
-        headers: Column names.
-        codes: The field code of each column; `None` for an ignored column.
-    """
+    """A file of an import plan."""
 
     location: str
     version: FileVersion
@@ -93,16 +71,7 @@ class PlannedFile:
 
 @attrs.frozen
 class Piece:
-    """Rows that can be read without reading the rest of their file: a row group of a Parquet file, or a whole file.
-
-    Attributes:
-        file: Index of the file.
-        number: Index of the piece in its file.
-        rows: Number of rows.
-        repeated: Number of rows that share their e-mail with another row of the plan.
-        mask: One bit per row, compressed with zlib. A bit is set if another row of the plan has the same e-mail. Empty
-            if no bit is set.
-    """
+    """Rows that can be read without reading the rest of their file: a row group of a Parquet file, or a whole file."""
 
     file: int
     number: int
@@ -323,13 +292,9 @@ class _StoredPlan(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class KeyIndex:
-    """Finds rows with equal keys. Each row needs about 17 bytes, most of them for a hash of the key and for the row's position.
+    """Finds rows with equal keys. Each row needs about 17 bytes, most of them for a hash and the row's position."""
 
-    If different keys have the same hash, their rows are treated as equal.
-
-    Args:
-        hash_size: Size of a hash in bytes, at most eight.
-    """
+    # If different keys have the same hash, their rows are treated as equal.
 
     def __init__(self, hash_size: int = 8) -> None:
         self._hash_size = hash_size

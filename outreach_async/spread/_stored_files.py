@@ -38,23 +38,14 @@ _memory_stores: dict[str, ObjectStore] = {}
 
 @attrs.frozen
 class FileVersion:
-    """Metadata that identifies the content of a file, obtained without reading the content.
-
-    Attributes:
-        size: Size in bytes.
-        tag: Modification time in nanoseconds for a local file; entity tag (ETag) for an object.
-    """
+    """Metadata that identifies the content of a file, obtained without reading the content."""
 
     size: int
     tag: str
 
 
 def parse_location(file: str | os.PathLike[str]) -> str:
-    """Return the location of a file: an absolute path, or the URL of an object.
-
-    Raises:
-        InvalidRequest: The file is standard input, or a URL that is malformed, contains credentials or has an unknown scheme.
-    """
+    """Return the location of a file: an absolute path, or the URL of an object."""
     text = os.fspath(file)
     if text == STDIN:
         raise InvalidRequest(
@@ -81,13 +72,8 @@ def parse_location(file: str | os.PathLike[str]) -> str:
 
 
 def expand_pattern(pattern: str) -> list[str]:
-    """Return the locations of the files that match a pattern such as `lake/*.parquet` or `s3://bucket/may/*.csv`, sorted.
-
-    A location without a wildcard is returned unchanged, even if it does not exist.
-
-    Raises:
-        InvalidRequest: No file matches, or the objects cannot be listed.
-    """
+    """Return the locations of the files that match a pattern such as `lake/*.parquet` or `s3://bucket/may/*.csv`, sorted."""
+    # A location without a wildcard is returned unchanged, even if it does not exist.
     location = parse_location(pattern)
     wildcard = re.search(r"[*?\[]", location)
     if wildcard is None or (not _URL.match(location) and Path(location).exists()):
@@ -110,11 +96,7 @@ def _list_objects(pattern: str, fixed: str) -> Iterator[str]:
 
 
 def read_version(location: str) -> FileVersion:
-    """Return the current version of a file.
-
-    Raises:
-        InvalidRequest: The file does not exist or cannot be read, or the extra `lake` is missing.
-    """
+    """Return the current version of a file."""
     if _URL.match(location):
         with _translate_store_errors(location):
             store, key = open_store(location)
@@ -129,11 +111,7 @@ def read_version(location: str) -> FileVersion:
 
 
 def require_version(location: str, version: FileVersion) -> None:
-    """Check that a file still has the given version.
-
-    Raises:
-        InvalidRequest: The file has changed, does not exist or cannot be read.
-    """
+    """Check that a file still has the given version."""
     if read_version(location) != version:
         raise changed_error(location)
 
@@ -147,21 +125,13 @@ def changed_error(location: str) -> InvalidRequest:
 
 
 def open_location(location: str, version: FileVersion) -> ByteSource:
-    """Check that a file still has the given version, and open it.
-
-    Raises:
-        InvalidRequest: The file has changed, or cannot be read.
-    """
+    """Check that a file still has the given version, and open it."""
     require_version(location, version)
     return ByteSource.of_stored(location, StoredObject(location, version)) if _URL.match(location) else ByteSource.of(location)
 
 
 def open_store(url: str) -> tuple[ObjectStore, str]:
-    """Return the store that an object's URL refers to, and the key of the object in the store.
-
-    Raises:
-        InvalidRequest: The extra `lake` is missing.
-    """
+    """Return the store that an object's URL refers to, and the key of the object in the store."""
     require_module("obstore", "outreach_async[lake]")
     from obstore.store import MemoryStore, from_url
 
@@ -173,12 +143,7 @@ def open_store(url: str) -> tuple[ObjectStore, str]:
 
 
 class StoredObject:
-    """The bytes of one version of an object on an object store.
-
-    Args:
-        url: URL of the object.
-        version: The version to read.
-    """
+    """The bytes of one version of an object on an object store."""
 
     def __init__(self, url: str, version: FileVersion) -> None:
         self._url = url
@@ -189,10 +154,8 @@ class StoredObject:
         return io.BufferedReader(_ObjectReader(self._url, self._version))
 
     def lend_descriptor(self) -> AbstractContextManager[int]:
-        """Copy the object to a temporary file, and return a context manager that yields a file descriptor of the copy.
-
-        Another process can read the copy with this descriptor.
-        """
+        """Copy the object to a temporary file, and return a context manager that yields a file descriptor of the copy."""
+        # Another process can read the copy with this descriptor.
         with self.open() as reader:
             return StreamCopy(reader).lend_descriptor()
 
@@ -243,11 +206,7 @@ class _ObjectReader(io.RawIOBase):
 
 @contextmanager
 def _translate_store_errors(url: str) -> Iterator[None]:
-    """Translate an error of obstore into `InvalidRequest`. Text that may contain secrets is removed from the message.
-
-    Raises:
-        InvalidRequest: The `with` block raised an error of obstore.
-    """
+    """Translate an error of obstore into `InvalidRequest`. Text that may contain secrets is removed from the message."""
     require_module("obstore", "outreach_async[lake]")
     from obstore.exceptions import BaseError, PreconditionError
 

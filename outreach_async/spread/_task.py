@@ -292,20 +292,7 @@ def run_part(
     rate: Rate | None = None,
     on_start: Callable[[Outcomes], None] | None = None,
 ) -> PartReport:
-    """Create the contacts of a part; see `import_part`.
-
-    Args:
-        part: The part.
-        journal: Folder or URL of the journals.
-        connection: Settings for the connection to the service.
-        earlier: `"known"` if the journal shows every row that an earlier run may have sent, otherwise `"unknown"`.
-        rate: A rate that parts share; `None` to use the rate of the connection.
-        on_start: Function that is called in the event loop when the run has started. Its argument is the `Outcomes` of the run,
-            whose `drain` method can be called to end the run early.
-
-    Raises:
-        BulkSuspended: The run was drained before every row had an outcome.
-    """
+    """Create the contacts of a part; see `import_part`."""
     if not os.environ.get("OUTREACH_OWNER_KEY"):
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     part.require_unchanged()

@@ -37,18 +37,9 @@ _FactorLevel = tuple[int, int]
 
 
 def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return rows for pairwise coverage of factors. A row has one level of each factor.
-
-    For any two factors, every pair of their levels occurs in at least one row. The first row has level 0 of every factor.
-
-    The algorithm is greedy: it returns few rows, but not always the fewest possible. The result is deterministic.
-
-    Args:
-        levels: Number of levels of each factor.
-
-    Returns:
-        The rows. Each row contains one level index per factor.
-    """
+    """Return rows for pairwise coverage of factors. A row has one level of each factor."""
+    # For any two factors, every pair of their levels occurs in at least one row. The first row has level 0 of every factor.
+    # The algorithm is greedy: it returns few rows, but not always the fewest possible. The result is deterministic.
     values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
     # A dict instead of a set, because a dict keeps its order. A value paired with itself stands for the single value.
     pairs = combinations_with_replacement(values, 2)
@@ -67,10 +58,8 @@ def _remove_covered(missing: dict[tuple[_FactorLevel, _FactorLevel], None], row:
 
 
 def _build_row(levels: Sequence[int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> tuple[int, ...]:
-    """Build a row from the first uncovered pair.
-
-    For each remaining factor, choose the level that covers the most uncovered pairs.
-    """
+    """Build a row from the first uncovered pair."""
+    # For each remaining factor, choose the level that covers the most uncovered pairs.
     chosen = dict(next(iter(missing)))
     for factor in sorted(range(len(levels)), key=lambda factor: -levels[factor]):
         if factor not in chosen:
@@ -124,15 +113,7 @@ class FakeConfigError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class FakeConfig:
-    """The configuration of a test's fake.
-
-    Attributes:
-        seed: Seed for generated data.
-        world: The initial data: the path of a world file, its content as a string, or the parsed document.
-        behaviours: The behaviours to test under; if there are several, the test runs once for each.
-        faults: A sequence of faults for each operation. The first request of the operation gets the first fault, and so on.
-        unfired: What happens if a test passes but some of its faults never fired. `error` fails the test; `ignore` does nothing.
-    """
+    """The configuration of a test's fake."""
 
     seed: int = 0
     world: str | Path | Mapping[str, Any] | None = None
@@ -141,11 +122,7 @@ class FakeConfig:
     unfired: Literal["error", "ignore"] = "error"
 
     def create_service(self, behaviour: Behaviour, clock: str | Callable[[], float]) -> FakeService:
-        """Create the fake, load its world and script its faults.
-
-        Raises:
-            FakeConfigError: The world is invalid or cannot be read.
-        """
+        """Create the fake, load its world and script its faults."""
         fake = FakeService(self.seed, behaviour, clock)
         if self.world is not None:
             try:
@@ -158,16 +135,7 @@ class FakeConfig:
 
 
 def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Behaviour]) -> FakeConfig:
-    """Return the configuration of a test from its markers.
-
-    Args:
-        marks: The markers that apply to the test, closest first. Each argument is taken from the closest marker that sets it.
-        folder: The directory of the test file, to which paths are relative.
-        default: The behaviours to use if no marker sets any.
-
-    Raises:
-        FakeConfigError: An argument is invalid.
-    """
+    """Return the configuration of a test from its markers."""
     given: dict[str, Any] = {}
     for mark in marks:
         if mark.args:
@@ -184,15 +152,7 @@ def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Be
 
 
 def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
-    """Return the behaviours for the `behaviour` argument of the marker.
-
-    Args:
-        value: A behaviour, the name of a preset, `pairwise`, the path of a TOML file, or a mapping of knobs to values.
-        folder: The directory to which paths are relative.
-
-    Raises:
-        FakeConfigError: The value is not a valid behaviour.
-    """
+    """Return the behaviours for the `behaviour` argument of the marker."""
     if isinstance(value, Behaviour):
         return (value,)
     if value == "pairwise":
@@ -272,13 +232,7 @@ _MAX_BODY_LENGTH: Final = 300
 
 @attrs.frozen
 class FakeUse:
-    """The fake of a test, and the configuration that the test requested.
-
-    Attributes:
-        fake: The fake.
-        config: The configuration that the test requested.
-        behaviour: The behaviour at the start of the test, one of `config.behaviours`.
-    """
+    """The fake of a test, and the configuration that the test requested."""
 
     fake: FakeService
     config: FakeConfig
@@ -308,11 +262,7 @@ class FakeUse:
 
 
 def format_row_id(number: int) -> str:
-    """Return the name of a behaviour in test ids, such as `row07`.
-
-    Args:
-        number: Index of the behaviour among the behaviours of the test.
-    """
+    """Return the name of a behaviour in test ids, such as `row07`."""
     return f"row{number:02}"
 
 
@@ -346,16 +296,7 @@ def format_setting(value: Any) -> str:
 
 
 def find_cause(behaviour: Behaviour, fails: Callable[[Behaviour], bool]) -> Behaviour | None:
-    """Return the failing behaviour with the fewest settings that differ from the defaults.
-
-    Args:
-        behaviour: A behaviour under which a test failed.
-        fails: Function that runs the test again under a behaviour, and returns whether it failed. It is called at most once, plus
-            once for each setting of `behaviour` that differs from the default.
-
-    Returns:
-        A behaviour whose settings all are necessary; `None` if the test passes under `behaviour` when it is run again.
-    """
+    """Return the failing behaviour with the fewest settings that differ from the defaults."""
     if not fails(behaviour):
         return None
     for knob in differing(behaviour):
@@ -372,12 +313,7 @@ def has_cause(behaviour: Behaviour, causes: Iterable[Behaviour]) -> bool:
 
 
 def summarize_failures(ran: Iterable[tuple[str, int, bool, str | None]]) -> list[str]:
-    """Return one line for each test that failed at least once, with the settings that made it fail.
-
-    Args:
-        ran: For each run of a test, the test's id, the index of its behaviour in `pairwise()`, whether the run failed, and the
-            settings that make the test fail, or `None`. A test may run more than once with a behaviour.
-    """
+    """Return one line for each test that failed at least once, with the settings that made it fail."""
     tests: dict[str, dict[int, bool]] = {}
     causes: dict[str, dict[str, None]] = {}
     for test, row, failed, cause in ran:

@@ -111,11 +111,7 @@ class VirtualTime:
         return self._elapsed_before + self._read_loop_time()
 
     def __call__(self) -> float:
-        """Return the current time in Unix seconds.
-
-        Raises:
-            RuntimeError: The running event loop does not drive this clock: the loop runs in real time, or has its own clock.
-        """
+        """Return the current time in Unix seconds."""
         try:
             running = anyio.current_time()
         except RuntimeError:  # no event loop is running, for example between an async fixture and its test

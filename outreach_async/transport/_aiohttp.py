@@ -22,11 +22,10 @@ _PROXY_SCHEMES: Final = ("http", "https")
 
 
 class AiohttpSession(Protocol):
-    """Protocol that stands for `aiohttp.ClientSession` in type annotations.
+    """Protocol that stands for `aiohttp.ClientSession` in type annotations."""
 
-    If annotations used aiohttp's own class, mypy would check aiohttp in every program that uses `outreach_async`. With an empty
-    mypy cache, checking httpx and aiohttp takes longer than checking everything else.
-    """
+    # If annotations used aiohttp's own class, mypy would check aiohttp in every program that uses `outreach_async`. With an empty
+    # mypy cache, checking httpx and aiohttp takes longer than checking everything else.
 
     @property
     def connector(self) -> Any:

@@ -42,15 +42,7 @@ _READ_SIZE: Final = 65_536
 
 @attrs.frozen
 class Destination:
-    """The destination of a session's requests.
-
-    Attributes:
-        prefix: The start of every URL, before the target. `.` makes the URL relative to the session's own base URL.
-        headers: Header fields of every request.
-        is_own_session: Whether the transport made the session. If so, no user code runs between the transport and the socket,
-            except in middlewares.
-        display_name: The destination as shown in errors.
-    """
+    """The destination of a session's requests."""
 
     prefix: str
     headers: Mapping[str, str] = attrs.field(repr=False)
@@ -59,11 +51,7 @@ class Destination:
 
 
 def resolve_destination(base: BaseUrl | None) -> Destination:
-    """Return the destination for a base URL; with `None`, the destination is the session's own base URL.
-
-    Raises:
-        InvalidRequest: The host of the URL is not a valid name.
-    """
+    """Return the destination for a base URL; with `None`, the destination is the session's own base URL."""
     if base is None:
         return Destination(".", {}, is_own_session=False, display_name="the session's base_url")
     try:
@@ -76,15 +64,7 @@ def resolve_destination(base: BaseUrl | None) -> Destination:
 
 @attrs.define(eq=False, repr=False, slots=False)
 class SessionSender:
-    """Sends requests over an aiohttp session, in the session's event loop.
-
-    Args:
-        session: The session.
-        destination: The destination of the requests.
-        max_in_flight: Maximum number of exchanges at once; `None` for no limit beyond the session's own.
-        max_answer: Maximum size of a decoded response body, in bytes.
-        middlewares: aiohttp client middlewares to run around every request.
-    """
+    """Sends requests over an aiohttp session, in the session's event loop."""
 
     _session: aiohttp.ClientSession
     _destination: Destination
@@ -99,12 +79,7 @@ class SessionSender:
         self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
     async def send(self, request: Request, progress: Progress) -> Response:
-        """Wait for a free slot, send a request, and return the response.
-
-        Raises:
-            TransportError: No complete response arrived.
-            InvalidRequest: The request is invalid.
-        """
+        """Wait for a free slot, send a request, and return the response."""
         try:
             return await self._in_flight.run(partial(self._exchange, request, progress), progress)
         except OutreachError:
@@ -216,12 +191,11 @@ def _encode_credentials(proxy: yarl.URL) -> yarl.URL:
 
 
 class _Body(aiohttp.Payload):
-    """A request body that sets `Progress.sent` before it is written. aiohttp sends the request head together with the body.
+    """A request body that sets `Progress.sent` before it is written. aiohttp sends the request head together with the body."""
 
-    This class replaces aiohttp's `BytesPayload`, which warns about every large body. With `check_leftovers`, `write` raises an
-    error if the connection has unread bytes. A session made by the transport does not need this check, because its connector has
-    already checked the connection.
-    """
+    # This class replaces aiohttp's `BytesPayload`, which warns about every large body. With `check_leftovers`, `write` raises an
+    # error if the connection has unread bytes. A session made by the transport does not need this check, because its connector
+    # has already checked the connection.
 
     def __init__(self, content: bytes, progress: Progress, *, check_leftovers: bool) -> None:
         super().__init__(content)
@@ -247,11 +221,7 @@ class _Body(aiohttp.Payload):
 
 
 class _ExchangeFailed(Exception):
-    """Wraps an aiohttp error to prevent aiohttp from silently retrying a GET request.
-
-    Attributes:
-        error: The aiohttp error.
-    """
+    """Wraps an aiohttp error to prevent aiohttp from silently retrying a GET request."""
 
     def __init__(self, error: aiohttp.ClientError) -> None:
         super().__init__()
@@ -270,10 +240,9 @@ async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
 
 
 class TaskScope:
-    """A minimal cancel scope, three times as fast as anyio's. `InFlight` makes a cancel scope for every request.
+    """A minimal cancel scope, three times as fast as anyio's. `InFlight` makes a cancel scope for every request."""
 
-    Like `asyncio.timeout`, the scope cancels the task, and calls the task's `uncancel` on exit.
-    """
+    # Like `asyncio.timeout`, the scope cancels the task, and calls the task's `uncancel` on exit.
 
     __slots__ = ("_before", "_called", "_task")
 
@@ -300,12 +269,11 @@ class TaskScope:
 
 
 class SocketFactory:
-    """Makes sockets for aiohttp on uvloop, and detaches each socket whose descriptor uvloop has closed.
+    """Makes sockets for aiohttp on uvloop, and detaches each socket whose descriptor uvloop has closed."""
 
-    If connecting fails, uvloop closes the descriptor of the socket that aiohttp passed to uvloop. The socket object does not
-    notice this, and would close the descriptor again when the object is garbage-collected. By then, the descriptor may belong to
-    another connection or to a file (https://github.com/MagicStack/uvloop/pull/646).
-    """
+    # If connecting fails, uvloop closes the descriptor of the socket that aiohttp passed to uvloop. The socket object does not
+    # notice this, and would close the descriptor again when the object is garbage-collected. By then, the descriptor may belong
+    # to another connection or to a file (https://github.com/MagicStack/uvloop/pull/646).
 
     def __init__(self) -> None:
         self._sockets: list[tuple[socket.socket, int]] = []
@@ -345,15 +313,7 @@ def _inode(descriptor: int) -> int | None:
 
 @attrs.define
 class _ConnectionUsage:
-    """Counts the exchanges on an aiohttp connection, and records whether unexpected bytes arrived.
-
-    Attributes:
-        probe: Probe that checks the connection's socket for unread bytes.
-        started: Number of exchanges whose request was sent.
-        ended: Number of exchanges that have released the connection.
-        has_leftovers: Whether unexpected bytes arrived on the connection.
-        is_dropped: Whether the transport must not use the connection again.
-    """
+    """Counts the exchanges on an aiohttp connection, and records whether unexpected bytes arrived."""
 
     probe: SocketProbe
     started: int = 0
@@ -390,12 +350,7 @@ def _is_silent(protocol: Any) -> bool:
 
 
 def _reject_unexpected_bytes(protocol: Any) -> None:
-    """Check that a connection has no unread bytes. This is called before a request body is sent.
-
-    Raises:
-        TransportError: The connection was used before and has unread bytes. `Connector` never reuses such a connection, but the
-            connector of a session that the user made may do so.
-    """
+    """Check that a connection has no unread bytes. This is called before a request body is sent."""
     usage = _USAGE_BY_PROTOCOL.get(protocol)
     if usage is not None and usage.ended and (len(protocol) > 0 or usage.probe.peek()):
         usage.has_leftovers = True
@@ -403,11 +358,9 @@ def _reject_unexpected_bytes(protocol: Any) -> None:
 
 
 def _has_partial_head(protocol: Any) -> bool:
-    """Return whether aiohttp has read part of a further response head after a complete response.
-
-    The result is also `True` if aiohttp's private parser is missing. To find an incomplete head, this function signals the end of
-    input to the parser. The parser cannot be used afterwards, but aiohttp makes a new parser for each request.
-    """
+    """Return whether aiohttp has read part of a further response head after a complete response."""
+    # The result is also `True` if aiohttp's private parser is missing. To find an incomplete head, this function signals the end
+    # of input to the parser. The parser cannot be used afterwards, but aiohttp makes a new parser for each request.
     parser = getattr(protocol, "_parser", None)
     return parser is None or bool(getattr(parser, "_tail", b"")) or parser.feed_eof() is not None
 
@@ -451,12 +404,7 @@ class _TrackedResponse(aiohttp.ClientResponse):
 
 
 def _check_leftovers(answer: aiohttp.ClientResponse) -> None:
-    """Look for bytes after a complete response. If there are any, close the connection.
-
-    Raises:
-        TransportError: Bytes were found, and the response is not the first on its connection. It may be a copy of an earlier
-            response.
-    """
+    """Look for bytes after a complete response. If there are any, close the connection."""
     if not isinstance(answer, _TrackedResponse):  # a middleware made the response
         return
     protocol, usage, number = answer.tracked_connection

@@ -40,10 +40,9 @@ _CONNECTION_ERRORS: Final = (
 
 
 class HttptoolsPool(Protocol):
-    """Protocol that stands for `ProtocolPool` and `StreamPool` in type annotations.
+    """Protocol that stands for `ProtocolPool` and `StreamPool` in type annotations."""
 
-    If annotations named the classes, type checkers would check asyncio in every program that uses `outreach_async`.
-    """
+    # If annotations named the classes, type checkers would check asyncio in every program that uses `outreach_async`.
 
     async def send(self, message: bytes, method: str, progress: Progress) -> Response:
         """Send a request and return the response."""

@@ -50,13 +50,7 @@ _LOST: Final = "the server closed the connection"
 
 @attrs.frozen
 class Origin:
-    """The server to connect to.
-
-    Attributes:
-        host: Host name in ASCII, or an IP address.
-        port: The port.
-        context: The SSL context; `None` without TLS.
-    """
+    """The server to connect to."""
 
     host: str
     port: int
@@ -72,19 +66,9 @@ def interleave_families(found: Iterable[tuple[Any, ...]]) -> list[str]:
 
 
 async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable[C]], close: Callable[[C], object]) -> C:
-    """Try to connect to several addresses, and return the first connection (RFC 8305, "Happy Eyeballs").
-
-    An attempt starts when the previous attempt has failed or has lasted `CONNECTION_ATTEMPT_DELAY` seconds. The first attempt
-    that succeeds ends all others. asyncio implements RFC 8305 itself, but uvloop does not.
-
-    Args:
-        addresses: The addresses, in the order of the attempts.
-        connect: Function that connects to an address.
-        close: Function that closes a connection.
-
-    Raises:
-        OSError: No attempt succeeded.
-    """
+    """Try to connect to several addresses, and return the first connection (RFC 8305, "Happy Eyeballs")."""
+    # An attempt starts when the previous attempt has failed or has lasted `CONNECTION_ATTEMPT_DELAY` seconds. The first attempt
+    # that succeeds ends all others. asyncio implements RFC 8305 itself, but uvloop does not.
     made: list[C] = []
     errors: list[OSError] = []
 
@@ -116,22 +100,10 @@ async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable
 
 
 class ProtocolConnection(asyncio.BufferedProtocol):
-    """A connection on asyncio or uvloop, for one exchange at a time.
+    """A connection on asyncio or uvloop, for one exchange at a time."""
 
-    The event loop calls methods of this class when bytes arrive and when the server closes the connection. An idle connection is
-    then closed at once. A blocked event loop calls these methods late, so `is_silent` checks the socket itself.
-
-    Args:
-        loop: The running event loop.
-        limit: Maximum size of a decoded response body, in bytes.
-        connections: The open connections of the pool. A connection removes itself from this set when it is closed.
-        buffer: Buffer for received bytes. Connections may share a buffer, because received bytes are processed at once.
-
-    Attributes:
-        idle_since: Time when the last exchange ended, in seconds of the pool's clock.
-        is_reusable: Whether the connection can be used for another exchange, according to its last response.
-        lost: Future that is done once the connection is closed.
-    """
+    # The event loop calls methods of this class when bytes arrive and when the server closes the connection. An idle connection
+    # is then closed at once. A blocked event loop calls these methods late, so `is_silent` checks the socket itself.
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, limit: int, connections: set[ProtocolConnection], buffer: memoryview
@@ -152,11 +124,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self.lost: asyncio.Future[None] = loop.create_future()
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
-        """Encrypt the connection, and verify that the server is `host`.
-
-        Raises:
-            OSError: The handshake failed.
-        """
+        """Encrypt the connection, and verify that the server is `host`."""
         transport = self.require_open()
         self._is_encrypted = True
         self._transport = await self._loop.start_tls(
@@ -164,11 +132,6 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         )
 
     def require_open(self) -> asyncio.Transport:
-        """Return the asyncio transport of the open connection.
-
-        Raises:
-            OSError: The server has closed the connection, or has sent unexpected bytes.
-        """
         if not self._is_open or self._transport is None or self._transport.is_closing():
             raise ConnectionResetError(_LOST)
         return self._transport
@@ -186,11 +149,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         return waiter
 
     def finish(self, response: Response) -> Response:
-        """Set `is_reusable` after a response, and return the response.
-
-        Raises:
-            TransportError: The response may belong to an earlier request.
-        """
+        """Set `is_reusable` after a response, and return the response."""
         reader = self._last_reader
         if reader.has_leftovers or self._has_unexpected_bytes or self._has_unread_bytes(reader):
             if self._exchanges > 1:
@@ -226,10 +185,8 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self._reader = None
 
     def _end(self) -> None:
-        """End the running exchange, because the connection has ended.
-
-        The exchange succeeds if the end of the connection completes the response body.
-        """
+        """End the running exchange, because the connection has ended."""
+        # The exchange succeeds if the end of the connection completes the response body.
         self.is_reusable = self._is_open = False
         if self._reader is None:
             return
@@ -291,14 +248,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
 
 
 class ProtocolPool:
-    """A bounded pool of connections in one event loop of asyncio or uvloop. The most recently used connection is reused first.
-
-    Args:
-        origin: The server to connect to.
-        limit: Maximum number of connections, and of concurrent exchanges.
-        max_answer: Maximum size of a decoded response body, in bytes.
-        clock: Function that returns a monotonic time in seconds.
-    """
+    """A bounded pool of connections in one event loop of asyncio or uvloop. The most recently used connection is reused first."""
 
     def __init__(self, origin: Origin, limit: int, max_answer: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._origin = origin
@@ -318,13 +268,7 @@ class ProtocolPool:
         self._all_ended = asyncio.Event()
 
     async def send(self, message: bytes, method: str, progress: Progress) -> Response:
-        """Wait for a free slot, send a request, and return the response.
-
-        Raises:
-            InvalidRequest: The pool was closed before the exchange started.
-            TransportError: There was no valid response, or the pool was closed during the exchange.
-            OSError: The connection failed.
-        """
+        """Wait for a free slot, send a request, and return the response."""
         if self._running == self._limit:
             await self._wait_for_slot()
         else:
@@ -464,12 +408,7 @@ class ProtocolPool:
 
 
 class StreamConnection:
-    """A connection over an anyio byte stream. The first exchange opens the connection.
-
-    Args:
-        origin: The server to connect to.
-        limit: Maximum size of a decoded response body, in bytes.
-    """
+    """A connection over an anyio byte stream. The first exchange opens the connection."""
 
     def __init__(self, origin: Origin, limit: int) -> None:
         self._origin = origin
@@ -479,11 +418,8 @@ class StreamConnection:
         self._exchanges = 0
 
     def is_reusable(self) -> bool:
-        """Return whether the connection can be reused.
-
-        If the socket of an idle connection is readable, the server has closed the connection or has sent unexpected bytes. Such a
-        connection cannot be reused.
-        """
+        # If the socket of an idle connection is readable, the server has closed the connection or has sent unexpected bytes. Such
+        # a connection cannot be reused.
         return self._is_reusable and not self._probe.is_readable()
 
     async def exchange(self, message: bytes, method: str, progress: Progress) -> Response:
@@ -542,13 +478,7 @@ class StreamConnection:
 
 
 class StreamPool:
-    """A bounded pool of connections over anyio byte streams, in one event loop.
-
-    Args:
-        origin: The server to connect to.
-        limit: Maximum number of connections, and of concurrent exchanges.
-        max_answer: Maximum size of a decoded response body, in bytes.
-    """
+    """A bounded pool of connections over anyio byte streams, in one event loop."""
 
     def __init__(self, origin: Origin, limit: int, max_answer: int) -> None:
         self._pool = ConnectionPool(limit, lambda: StreamConnection(origin, max_answer))
@@ -566,10 +496,8 @@ class StreamPool:
         self._pool.drop_idle()
 
     def is_current(self) -> bool:
-        """Always return `False`.
-
-        The caller then calls `LoopLocal.get`, which checks the event loop. A check in this method would not save time.
-        """
+        """Always return `False`."""
+        # The caller then calls `LoopLocal.get`, which checks the event loop. A check in this method would not save time.
         return False
 
     async def aclose(self) -> None:

@@ -34,16 +34,7 @@ _BODILESS: Final = frozenset({204, 304})
 
 
 class ResponseReader:
-    """Reads one response from the bytes of a connection.
-
-    Args:
-        method: The method of the request. The response to `HEAD` has no body.
-        limit: Maximum size of the decoded body, in bytes.
-
-    Attributes:
-        keeps_alive: Whether the server keeps the connection open after the response. Always false for HTTP/1.0.
-        has_leftovers: Whether further bytes followed the response.
-    """
+    """Reads one response from the bytes of a connection."""
 
     # Initial values are attributes of the class, because a reader is made for every request.
     keeps_alive = has_leftovers = False
@@ -62,11 +53,7 @@ class ResponseReader:
         self._raw_headers: list[tuple[bytes, bytes]] = []
 
     def feed(self, data: bytes) -> Response | None:
-        """Add the next bytes. Return the response once it is complete, otherwise `None`.
-
-        Raises:
-            TransportError: The bytes are not a valid response, or the response is too large.
-        """
+        """Add the next bytes. Return the response once it is complete, otherwise `None`."""
         if self._body is not None:
             return self._feed_body(self._body, data)
         if self._head:
@@ -82,11 +69,7 @@ class ResponseReader:
         return None
 
     def finish(self) -> Response | None:
-        """Handle the end of the connection. Return the response if this end completes the body, otherwise `None`.
-
-        Raises:
-            TransportError: The compressed body is incomplete.
-        """
+        """Handle the end of the connection. Return the response if this end completes the body, otherwise `None`."""
         if self._body is None or self._is_chunked or self._left is not None:
             return None
         return self._build_response(self._body.finish())
@@ -149,10 +132,9 @@ class ResponseReader:
         return self._feed_body(self._body, data)
 
     def _start_chunks(self) -> None:
-        """Start reading a chunked body with a new parser.
-
-        The parser that read the head would not decode the chunks if a space follows `chunked` in the `transfer-encoding` header.
-        """
+        """Start reading a chunked body with a new parser."""
+        # The parser that read the head would not decode the chunks if a space follows `chunked` in the `transfer-encoding`
+        # header.
         self._is_chunked = True
         keeps_alive = self.keeps_alive
         self._parser = httptools.HttpResponseParser(self)

@@ -38,11 +38,10 @@ _CONNECTION_ERRORS: Final = (
 
 
 class HttpxClient(Protocol):
-    """Protocol that stands for `httpx.AsyncClient` and `httpx2.AsyncClient` in type annotations.
+    """Protocol that stands for `httpx.AsyncClient` and `httpx2.AsyncClient` in type annotations."""
 
-    If annotations named httpx's own class, mypy would check httpx in every program that uses `outreach_async`. This is
-    slow if mypy has no cache.
-    """
+    # If annotations named httpx's own class, mypy would check httpx in every program that uses `outreach_async`. This is slow if
+    # mypy has no cache.
 
     @property
     def base_url(self) -> Any:

@@ -19,17 +19,7 @@ from outreach_async.transport._wire import Progress, Request, Response
 
 
 class ClientSender(HttpxSender):
-    """Sends requests over a user's `httpx.AsyncClient` or `httpx2.AsyncClient`.
-
-    Args:
-        client: The user's client.
-        family: The library that the client must belong to; `None` for either library.
-        max_in_flight: Maximum number of exchanges at once; `None` for no limit beyond the client's own.
-        max_answer: Maximum size of a decoded response body, in bytes.
-
-    Raises:
-        InvalidRequest: `client` is not a client of the library, or has no usable base URL.
-    """
+    """Sends requests over a user's `httpx.AsyncClient` or `httpx2.AsyncClient`."""
 
     def __init__(self, client: Any, family: Family | None, max_in_flight: int | None, max_answer: int) -> None:
         super().__init__(_detect_family(client, family), max_in_flight, max_answer)

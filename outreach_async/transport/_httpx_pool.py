@@ -28,19 +28,9 @@ FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
 
 
 class HttpxSender:
-    """Base class of the senders for httpx and httpx2.
+    """Base class of the senders for httpx and httpx2."""
 
-    `PoolSender` opens its own connections. `ClientSender` uses a client that the user has configured.
-
-    Args:
-        family: Name of the HTTP library: `httpx` or `httpx2`.
-        max_in_flight: Maximum number of concurrent requests; `None` for no limit.
-        max_answer: Maximum size of a decoded response body, in bytes.
-
-    Attributes:
-        base_url: The base URL without user and password.
-        secrets: Secrets in the base URL, the proxy URL and the client's headers. `OutreachClient` masks them in errors.
-    """
+    # `PoolSender` opens its own connections. `ClientSender` uses a client that the user has configured.
 
     def __init__(self, family: Family, max_in_flight: int | None, max_answer: int) -> None:
         self.family: Family = family
@@ -71,11 +61,10 @@ class _Body:
 
 
 class _BodyChunks(AsyncIterator[bytes]):
-    """Iterator over a request body. It yields all bytes at once, or nothing if the body is empty.
+    """Iterator over a request body. It yields all bytes at once, or nothing if the body is empty."""
 
-    This class is used instead of an async generator, because trio warns about generators that are left unfinished by a broken
-    connection.
-    """
+    # This class is used instead of an async generator, because trio warns about generators that are left unfinished by a broken
+    # connection.
 
     def __init__(self, content: bytes) -> None:
         self._left = [content] if content else []
@@ -113,20 +102,7 @@ def make_body_class(library: ModuleType) -> Any:
 
 
 async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | None) -> tuple[Response, bool]:
-    """Read an httpx or httpx2 response to its end, and close the response.
-
-    Args:
-        answer: The response of httpx or httpx2.
-        limit: Maximum size of the decoded body, in bytes.
-        monitor: Monitor that checks the connection for unexpected bytes; `None` to skip the check.
-
-    Returns:
-        The response, and whether its connection appears to be reusable.
-
-    Raises:
-        TransportError: The status is invalid, the body is too large or cannot be decoded, or the response may belong to another
-            request.
-    """
+    """Read an httpx or httpx2 response to its end, and close the response."""
     status = require_final_status(answer.status_code)
     headers = decode_headers(answer.headers.raw)
     decoded = answer.is_stream_consumed  # a mock's response, or one read by an event hook, is already in memory
@@ -154,20 +130,7 @@ _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 
 
 class PoolSender(HttpxSender):
-    """Sends requests to a base URL over a pool of connections.
-
-    Args:
-        base: The base URL.
-        family: Name of the HTTP library: `httpx` or `httpx2`.
-        max_in_flight: Maximum number of connections.
-        max_answer: Maximum size of a decoded response body, in bytes.
-        trust: The trusted certificates, for connections to the service and to an HTTPS proxy.
-        proxy: A proxy URL, or `None`.
-        trust_env: Whether to use the environment's proxy if `proxy` is `None`.
-
-    Raises:
-        InvalidRequest: The proxy URL is invalid, or SOCKS support is not installed.
-    """
+    """Sends requests to a base URL over a pool of connections."""
 
     def __init__(
         self,
@@ -192,7 +155,6 @@ class PoolSender(HttpxSender):
         self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
     async def exchange(self, request: Request, progress: Progress) -> Response:
-        """Send a request on a connection of the pool, and return the response."""
         return await self._pool.get().run(partial(self._exchange_on, request, progress), progress)
 
     async def _exchange_on(self, request: Request, progress: Progress, connection: _HttpxConnection) -> Response:
@@ -255,12 +217,7 @@ def warn_of_unknown_state(family: str) -> None:
 
 
 class _HttpxConnection:
-    """One connection of httpx or httpx2.
-
-    Attributes:
-        extensions: The `extensions` to pass with the next request.
-        is_clean: Whether the connection seemed to be open and without unexpected bytes after the last response.
-    """
+    """One connection of httpx or httpx2."""
 
     def __init__(self, transport: Any) -> None:
         self.transport = transport

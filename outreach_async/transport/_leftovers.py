@@ -16,11 +16,7 @@ from outreach_async.errors import TransportError
 
 
 class SocketProbe:
-    """Checks a socket for unread bytes, without consuming them.
-
-    Args:
-        connection: The socket, as an event loop exposes it: an object with `fileno()`.
-    """
+    """Checks a socket for unread bytes, without consuming them."""
 
     def __init__(self, connection: Any) -> None:
         self._socket = connection
@@ -66,14 +62,7 @@ def build_unexpected_bytes_error() -> TransportError:
 
 
 class ConnectionMonitor:
-    """Checks a connection of httpx or httpx2 for unexpected bytes.
-
-    Args:
-        network: The `network_stream` of a response on the connection.
-
-    Attributes:
-        network: The `network_stream` passed as argument.
-    """
+    """Checks a connection of httpx or httpx2 for unexpected bytes."""
 
     def __init__(self, network: Any) -> None:
         self.network = network
@@ -87,18 +76,7 @@ class ConnectionMonitor:
         return self._probe is None or not self._probe.is_readable()
 
     def check_leftovers(self, stream: Any, *, closing: bool) -> bool:
-        """Look for bytes after a response that was read to its end. If there are any, make the HTTP library close its connection.
-
-        Args:
-            stream: The stream of the response, still open.
-            closing: Whether the response announces that the server will close the connection.
-
-        Returns:
-            Whether the connection seems to be open and without unexpected bytes. Also `False` if its state is unknown.
-
-        Raises:
-            TransportError: Bytes were found, and the response is not the first on its connection.
-        """
+        """Look for bytes after a response that was read to its end. If there are any, the HTTP library closes its connection."""
         state = http11_state(stream)
         if state is None:
             return False
@@ -115,11 +93,7 @@ class ConnectionMonitor:
         return False
 
     def _peek_buffered(self) -> bytes | None:
-        """Return a byte that was read from the socket but not passed to h11.
-
-        Returns:
-            The byte; `b"?"` if there is a byte whose value is unknown, `None` if there is no byte.
-        """
+        """Return a byte that was read from the socket but not passed to h11."""
         if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
             return byte
         return b"?" if _has_buffered_bytes(self.network) else None
@@ -136,16 +110,8 @@ def peek_decrypted(tls: ssl.SSLObject) -> bytes | None:
 
 
 def http11_state(stream: Any) -> tuple[int, Any] | None:
-    """Return the number of requests sent on a connection, and its h11 connection, which stores the bytes after a response.
-
-    httpx, httpx2 and httpcore have no public attributes for these values.
-
-    Args:
-        stream: The `stream` of the response.
-
-    Returns:
-        The number of requests and the h11 connection; `None` if an attribute is missing, or the stream is of an unknown kind.
-    """
+    """Return the number of requests sent on a connection, and its h11 connection, which stores the bytes after a response."""
+    # httpx, httpx2 and httpcore have no public attributes for these values.
     for _ in range(8):  # more than the five streams that a library and its client nest today
         if (connection := getattr(stream, "_connection", None)) is not None:
             count, machine = getattr(connection, "_request_count", None), getattr(connection, "_h11_state", None)

@@ -36,21 +36,12 @@ def get_running_loop() -> Any:
 
 
 class LoopLocal(Generic[T]):
-    """Holds a value, such as a connection pool, for each event loop, because sockets and locks work only in their own loop.
+    """Holds a value, such as a connection pool, for each event loop, because sockets and locks work only in their own loop."""
 
-    The values of ended event loops are dropped when a value is made. Garbage collection then closes their sockets.
-
-    If a process makes a value and is then forked, both processes share the value's connections. The child process therefore
-    neither uses nor closes this value: `get` raises InvalidRequest. If there was no value before the fork, the child makes one
-    as usual.
-
-    Args:
-        make: Function that makes the value, an object with a method `aclose`.
-        get_loop: Function that returns the running event loop, or `None` if `make` raises an error there.
-
-    Attributes:
-        is_inherited: Whether this process inherited the `LoopLocal` through a fork.
-    """
+    # The values of ended event loops are dropped when a value is made. Garbage collection then closes their sockets.
+    # If a process makes a value and is then forked, both processes share the value's connections. The child process therefore
+    # neither uses nor closes this value: `get` raises InvalidRequest. If there was no value before the fork, the child makes one
+    # as usual.
 
     def __init__(self, make: Callable[[], T], get_loop: Callable[[], Any] = get_running_loop) -> None:
         self._make = make
@@ -61,11 +52,7 @@ class LoopLocal(Generic[T]):
         _INSTANCES.add(self)
 
     def get(self) -> T:
-        """Return the value that belongs to the running event loop. Make the value if it does not exist.
-
-        Raises:
-            InvalidRequest: The parent process made the value before this process was forked.
-        """
+        """Return the value that belongs to the running event loop. Make the value if it does not exist."""
         loop = self._get_loop()
         value = self._values.get(loop)
         if value is None:
@@ -149,12 +136,7 @@ class CancelScopeLike(Protocol):
 
 
 class InFlight:
-    """Runs a bounded number of concurrent exchanges in one event loop, and cancels all of them on closing.
-
-    Args:
-        limit: Maximum number of concurrent exchanges; `None` for no limit. Waiting exchanges start in the order of their arrival.
-        make_scope: Function that makes the cancel scope of an exchange.
-    """
+    """Runs a bounded number of concurrent exchanges in one event loop, and cancels all of them on closing."""
 
     def __init__(self, limit: int | None, make_scope: Callable[[], CancelScopeLike] = anyio.CancelScope) -> None:
         self._make_scope = make_scope
@@ -164,12 +146,7 @@ class InFlight:
         self._all_ended = anyio.Event()
 
     async def run(self, exchange: Callable[[], Awaitable[Response]], progress: Progress) -> Response:
-        """Wait until fewer than `limit` exchanges are running, then run an exchange.
-
-        Raises:
-            InvalidRequest: The transport was closed before the exchange started.
-            TransportError: The transport was closed while the exchange was running.
-        """
+        """Wait until fewer than `limit` exchanges are running, then run an exchange."""
         if self._semaphore.value > 0:  # no exchange is waiting; the shortcut saves a coroutine and a second cancellation check
             self._semaphore.acquire_nowait()
         else:
@@ -205,19 +182,12 @@ class InFlight:
 
 
 class ConnectionPool:
-    """A bounded pool of connections for one event loop. The most recently used connection is reused first.
+    """A bounded pool of connections for one event loop. The most recently used connection is reused first."""
 
-    The pools of httpx and httpx2 scan all connections for every request. If a request is cancelled at the wrong moment, such a
-    pool can permanently lose capacity. This pool has neither disadvantage.
-
-    Each connection serves one exchange at a time. A connection is closed if an exchange ends without a complete response, or if
-    the connection was idle for too long.
-
-    Args:
-        limit: Maximum number of connections, and of concurrent exchanges.
-        build: Function that makes a connection without opening it.
-        clock: Function that returns a monotonic time in seconds.
-    """
+    # The pools of httpx and httpx2 scan all connections for every request. If a request is cancelled at the wrong moment, such a
+    # pool can permanently lose capacity. This pool has neither disadvantage.
+    # Each connection serves one exchange at a time. A connection is closed if an exchange ends without a complete response, or if
+    # the connection was idle for too long.
 
     def __init__(self, limit: int, build: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
         self._in_flight = InFlight(limit)

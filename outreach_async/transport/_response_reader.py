@@ -30,11 +30,9 @@ _CONTENT_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 
 
 def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return response header fields as strings by lower-case name. Repeated fields are joined with a comma.
-
-    Values are decoded as UTF-8, or as Latin-1 if they are not valid UTF-8, in the same way for every backend. The backends
-    themselves decode values in different ways, and aiohttp produces lone surrogates.
-    """
+    """Return response header fields as strings by lower-case name. Repeated fields are joined with a comma."""
+    # Values are decoded as UTF-8, or as Latin-1 if they are not valid UTF-8, in the same way for every backend. The backends
+    # themselves decode values in different ways, and aiohttp produces lone surrogates.
     fields: dict[str, str] = {}
     for name, value in raw:
         key = name.decode("latin-1").lower()
@@ -47,27 +45,14 @@ def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def require_final_status(status: int) -> int:
-    """Return an HTTP status after checking that it is final, that is, 200 or more.
-
-    Raises:
-        TransportError: The status is below 200: either not a valid status, such as 000, or an interim status of 100 to 199.
-    """
+    """Return an HTTP status after checking that it is final, that is, 200 or more."""
     if status < _MIN_FINAL_STATUS:
         raise TransportError(f"the response has an invalid status: expected 200 or more, got {status:03}", maybe_sent=True)
     return status
 
 
 class BodyReader:
-    """Collects a response body piece by piece, and rejects a body whose stated or actual size exceeds the limit.
-
-    Args:
-        headers: The response header fields by lower-case name.
-        limit: Maximum size of the decoded body, in bytes.
-        decoded: Whether the pieces are already decompressed.
-
-    Raises:
-        TransportError: The body is too large, has an encoding that was not requested, or has an ambiguous length.
-    """
+    """Collects a response body piece by piece, and rejects a body whose stated or actual size exceeds the limit."""
 
     def __init__(self, headers: Mapping[str, str], limit: int, *, decoded: bool = False) -> None:
         self._limit = self._decoded_left = limit
@@ -90,11 +75,7 @@ class BodyReader:
             self._raise_too_large(f"its content-length is {stated[:20]},")
 
     def feed(self, piece: bytes) -> None:
-        """Add the next piece of the body.
-
-        Raises:
-            TransportError: The body exceeds the limit, or is not in its stated encoding.
-        """
+        """Add the next piece of the body."""
         if self._decompressor is not None:
             self._encoded_left -= len(piece)
             piece = self._decompressor.feed(piece, self._decoded_left + 1)
@@ -107,11 +88,7 @@ class BodyReader:
             self._pieces.clear()
 
     def finish(self) -> bytes:
-        """Return the complete body.
-
-        Raises:
-            TransportError: The compressed body is incomplete.
-        """
+        """Return the complete body."""
         if self._decompressor is not None:
             self._decompressor.finish()
         return b"".join([self._joined, *self._pieces] if self._joined else self._pieces)

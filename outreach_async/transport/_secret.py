@@ -17,11 +17,7 @@ T = TypeVar("T")
 
 
 class Secret:
-    """A string hidden from `repr`, `str`, and tools that print locals and attributes.
-
-    Args:
-        value: The string.
-    """
+    """A string hidden from `repr`, `str`, and tools that print locals and attributes."""
 
     __slots__ = ("_value",)
 
@@ -56,10 +52,8 @@ def reveal(value: T | Secret) -> T | str:
 
 
 def mask_keys(text: str) -> str:
-    """Return a string with every owner key masked.
-
-    Use this function for error messages. If a caller passes a key as the wrong argument, the message may quote the key.
-    """
+    """Return a string with every owner key masked."""
+    # Use this function for error messages. If a caller passes a key as the wrong argument, the message may quote the key.
     return _KEY_IN_TEXT.sub("key_***", text)
 
 

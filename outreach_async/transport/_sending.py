@@ -33,16 +33,9 @@ def mark_unsent(progress: Progress) -> None:
 
 
 def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> None:
-    """Record that the request may have been sent, unless the request body itself records this.
-
-    Transports call this function before they pass a request to the HTTP library. The body records whether the request was sent
-    if `proof` is true, the body is not empty, and the request line and header fields fit in a single write.
-
-    Args:
-        progress: The progress of the request.
-        request: The request.
-        proof: Whether the HTTP library always reads the body when it sends a request.
-    """
+    """Record that the request may have been sent, unless the request body itself records this."""
+    # Transports call this function before they pass a request to the HTTP library. The body records whether the request was sent
+    # if `proof` is true, the body is not empty, and the request line and header fields fit in a single write.
     head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
     if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
         progress.sent = None
@@ -60,12 +53,7 @@ def build_closed_error(transport: object) -> InvalidRequest:
 
 
 def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return the request's header fields, plus missing defaults. Set `accept-encoding` and, if needed, `content-length`.
-
-    Raises:
-        InvalidRequest: The method or a header field is invalid. An HTTP library could change an invalid value, or
-            quote it in an error.
-    """
+    """Return the request's header fields, plus missing defaults. Set `accept-encoding` and, if needed, `content-length`."""
     if not METHOD.fullmatch(request.method):
         raise InvalidRequest("method: expected an upper-case HTTP method; pass a method such as 'GET'")
     merged = {**defaults, **_validate_headers(tuple(request.headers.items())), "accept-encoding": ACCEPT_ENCODING}
@@ -76,10 +64,8 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
 
 @lru_cache(32)
 def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Validate header fields, and return them by lower-case name.
-
-    The results are cached, because most requests have the same header fields.
-    """
+    """Validate header fields, and return them by lower-case name."""
+    # The results are cached, because most requests have the same header fields.
     checked = {}
     for name, value in items:
         if not HEADER_NAME.fullmatch(name):
@@ -98,11 +84,7 @@ def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def require_origin_form(target: str) -> str:
-    """Validate a request target, and return it. Every HTTP library sends a valid target unchanged.
-
-    Raises:
-        InvalidRequest: The target is invalid.
-    """
+    """Validate a request target, and return it. Every HTTP library sends a valid target unchanged."""
     if not _TARGET.fullmatch(target) or has_dot_segments(target):
         raise InvalidRequest(
             "target: expected a percent-encoded path and query starting with one '/', "

@@ -17,16 +17,10 @@ from outreach_async.transport._sending import describe_cause
 
 @attrs.frozen
 class TrustSettings:
-    """The certificates that a transport trusts.
+    """The certificates that a transport trusts."""
 
-    The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` are read once, when the transport is made. They have the same
-    meaning as in httpx. If all three attributes are `None`, the transport trusts the default certificates; see `get_context`.
-
-    Attributes:
-        ssl_context: An SSL context that the user passed, which overrides the other settings; `None` if the user passed none.
-        file: File of trusted certificates, from `SSL_CERT_FILE`; `None` if not set.
-        directory: Directory of trusted certificates, from `SSL_CERT_DIR`; `None` if not set. Used only if `file` is `None`.
-    """
+    # The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` are read once, when the transport is made. They have the same
+    # meaning as in httpx. If all three attributes are `None`, the transport trusts the default certificates; see `get_context`.
 
     ssl_context: ssl.SSLContext | None
     file: str | None
@@ -34,11 +28,6 @@ class TrustSettings:
 
     @classmethod
     def from_environment(cls, ssl_context: object, environment: Mapping[str, str], *, trust_env: bool) -> Self:
-        """Return the trust settings from an SSL context and, if `trust_env` is true, from environment variables.
-
-        Raises:
-            InvalidRequest: `ssl_context` is not an `ssl.SSLContext`.
-        """
         if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
             remedy = "make one with ssl.create_default_context(cafile=...)"
             raise InvalidRequest(f"ssl_context: expected an ssl.SSLContext, got {type(ssl_context).__name__}; {remedy}")
@@ -46,15 +35,7 @@ class TrustSettings:
         return cls(ssl_context, trusted.get("SSL_CERT_FILE") or None, trusted.get("SSL_CERT_DIR") or None)
 
     def get_context(self, library: str) -> ssl.SSLContext:
-        """Return the SSL context. It is made on first use and shared by all transports with the same settings.
-
-        Args:
-            library: Name of the HTTP library, which selects the default certificates. For httpx2, the default is the system's
-                certificates. For httpx, aiohttp and httptools, it is the certificates of certifi.
-
-        Raises:
-            InvalidRequest: The certificates from `SSL_CERT_FILE` or `SSL_CERT_DIR` cannot be read.
-        """
+        """Return the SSL context. It is made on first use and shared by all transports with the same settings."""
         if self.ssl_context is not None:
             return self.ssl_context
         try:

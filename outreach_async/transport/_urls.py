@@ -36,16 +36,7 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 @attrs.frozen(repr=False)
 class BaseUrl:
-    """A base URL, split into its parts.
-
-    Attributes:
-        scheme: `http` or `https`.
-        host: Host name or address; an IPv6 address without brackets.
-        port: The port; `None` for the default port of the scheme.
-        path: Path that is prepended to every request target, without a trailing slash; usually empty.
-        authorization: Value of the `authorization` field for the user and password of the URL; `None` if the URL has neither.
-        secrets: Parts of the URL to mask in messages, such as the password.
-    """
+    """A base URL, split into its parts."""
 
     scheme: str
     host: str
@@ -62,11 +53,7 @@ class BaseUrl:
 
 
 def parse_base_url(text: str) -> BaseUrl:
-    """Parse and validate a base URL.
-
-    Raises:
-        InvalidRequest: The URL is not a valid base URL. The message omits the URL, which may contain a password.
-    """
+    """Parse and validate a base URL."""
     parts = _split_url("base_url", text, ("http", "https"), "such as 'https://api.example'")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
         raise InvalidRequest("base_url: expected a URL without a query or fragment, got a query or a fragment; remove both")
@@ -89,11 +76,7 @@ def service_address(transport: object) -> str | None:
 
 
 def encode_host(host: str) -> str:
-    """Return a host name in ASCII, as httpx sends it.
-
-    Raises:
-        InvalidRequest: The name cannot be encoded.
-    """
+    """Return a host name in ASCII, as httpx sends it."""
     if host.isascii():
         return host
     import idna  # a slow import; anyio and httpx require it
@@ -129,13 +112,8 @@ def _drop_short(secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
-    """Return the URL of the proxy to use, or `None` for no proxy.
-
-    The environment's proxy is used only if `explicit` is `None` and `trust_env` is true.
-
-    Raises:
-        InvalidRequest: The proxy URL is invalid, or its scheme is not in `schemes`.
-    """
+    """Return the URL of the proxy to use, or `None` for no proxy."""
+    # The environment's proxy is used only if `explicit` is `None` and `trust_env` is true.
     proxy = explicit
     if proxy is None and trust_env:
         from urllib.request import getproxies  # a slow import
@@ -148,14 +126,8 @@ def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], 
 
 
 def choose_environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
-    """Return the proxy that the environment sets for a base URL, or `None` for no proxy. The rules are those of httpx.
-
-    `NO_PROXY` is checked first, then the variable for the scheme (`HTTP_PROXY` or `HTTPS_PROXY`), then `ALL_PROXY`.
-
-    Args:
-        base: The base URL.
-        proxies: Proxies by scheme, as `urllib.request.getproxies()` returns them. The value of the key `no` is `NO_PROXY`.
-    """
+    """Return the proxy that the environment sets for a base URL, or `None` for no proxy. The rules are those of httpx."""
+    # `NO_PROXY` is checked first, then the variable for the scheme (`HTTP_PROXY` or `HTTPS_PROXY`), then `ALL_PROXY`.
     if any(_is_exempt(entry.strip(), base) for entry in proxies.get("no", "").split(",")):
         return None
     proxy = proxies.get(base.scheme) or proxies.get("all")
@@ -203,25 +175,13 @@ def _encode_credentials(parts: SplitResult) -> str:
 
 
 def require_module(module: str, requirement: str) -> None:
-    """Check that a module is installed, without importing it.
-
-    Args:
-        module: Name of a top-level module.
-        requirement: The requirement that installs the module, in pip's syntax, such as `outreach_async[aiohttp]`.
-
-    Raises:
-        InvalidRequest: The module is not installed; the message has the pip command.
-    """
+    """Check that a module is installed, without importing it."""
     if find_spec(module) is None:
         raise InvalidRequest(f"{module} is not installed; run: pip install '{requirement}'")
 
 
 def require_library(name: str) -> None:
-    """Check that the HTTP library of a backend is installed in a supported version, without importing the library.
-
-    Raises:
-        InvalidRequest: The library is not installed, or has another version; the message has the pip command.
-    """
+    """Check that the HTTP library of a backend is installed in a supported version, without importing the library."""
     require_module(name, f"outreach_async[{name}]")  # no extra installs httpx, which is always required
     from importlib.metadata import PackageNotFoundError, version  # a slow import
 
@@ -242,33 +202,19 @@ def _parse_version(text: str) -> tuple[int, ...]:
 
 
 def require_positive(field: str, value: object) -> int:
-    """Check that an argument is a positive whole number, and return the number.
-
-    Raises:
-        InvalidRequest: `value` is not a whole number of 1 or more.
-    """
+    """Check that an argument is a positive whole number, and return the number."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidRequest(f"{field}: expected a whole number of 1 or more, got {value!r}; pass a number such as 64")
     return value
 
 
 def reject_options(argument: str, **options: object) -> None:
-    """Check that the user passed no option that the user's client or session already determines.
-
-    Args:
-        argument: Name of the argument: `client` or `session`.
-        options: Options by name; `None` for an option that was not passed.
-
-    Raises:
-        InvalidRequest: An option was passed.
-    """
+    """Check that the user passed no option that the user's client or session already determines."""
     if names := [name for name, value in options.items() if value is not None]:
         raise InvalidRequest(f"{', '.join(names)}: not allowed together with a {argument}; configure the {argument} instead")
 
 
 def find_library(value: object, name: str) -> str | None:
-    """Return the library that defines the class called `name`, if `value` is an instance of that class; otherwise `None`.
-
-    This function imports no library.
-    """
+    """Return the library that defines the class called `name`, if `value` is an instance of that class; otherwise `None`."""
+    # This function imports no library.
     return next((kind.__module__.partition(".")[0] for kind in type(value).__mro__ if kind.__name__ == name), None)

@@ -178,14 +178,7 @@ def audit(
 
 
 def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
-    """Write a report to files, or print the report if there are no files.
-
-    Args:
-        screen: Screen to print on.
-        report: The report.
-        formats: Maps the path of each file to its format.
-        print_format: Format of the printed report; `None` for the default format of the screen.
-    """
+    """Write a report to files, or print the report if there are no files."""
     for path, form in formats.items():
         with files.explain_write_errors("--output", path):
             atomic_write(path, write(report, form))
@@ -211,11 +204,7 @@ def show_audit(screen: Screen, report: auditing.Report) -> None:
 
 
 def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
-    """Print the description of a rule, or a table of all rules.
-
-    Raises:
-        InvalidRequest: No rule has this id.
-    """
+    """Print the description of a rule, or a table of all rules."""
     if name == _ALL_RULES:
         return _list_rules(screen, policy)
     rule = name.strip().upper()
@@ -259,12 +248,7 @@ def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:
 
 
 def _load_policy(path: Path | None) -> auditing.Policy:
-    """Read the policy of `--policy`, or return the default policy if `path` is `None`.
-
-    Raises:
-        click.ClickException: The file cannot be read.
-        InvalidRequest: The file is not a valid policy.
-    """
+    """Read the policy of `--policy`, or return the default policy if `path` is `None`."""
     if path is None:
         return auditing.Policy.default()
     with files.explain_read_errors("--policy", path):
@@ -272,15 +256,7 @@ def _load_policy(path: Path | None) -> auditing.Policy:
 
 
 def load_report(flag: str, path: Path) -> auditing.Report:
-    """Read the JSON report of an earlier audit.
-
-    Args:
-        flag: The option that names the file.
-        path: The file.
-
-    Raises:
-        click.ClickException: The file cannot be read, or is not a report.
-    """
+    """Read the JSON report of an earlier audit."""
     with files.explain_read_errors(flag, path):
         text = path.read_bytes()
     try:
@@ -301,28 +277,14 @@ def _parse_integer(text: str) -> int:
 
 
 def _parse_number(text: str) -> float:
-    """Parse a finite number.
-
-    Raises:
-        ValueError: The number is not finite. Python's `float` accepts `NaN` and `Infinity`, but JSON does not.
-    """
+    """Parse a finite number."""
     if not math.isfinite(number := float(text)):
         raise ValueError(f"expected a finite number, got {text[:_MAX_DIGITS]}")
     return number
 
 
 def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[str]) -> list[tuple[Path, str]]:
-    """Return each `--output` file with its format, which `--format` or the suffix of the file determines.
-
-    Args:
-        paths: The files.
-        form: The format of `--format`; `None` if it is not given.
-        known: The formats that the command writes.
-
-    Raises:
-        click.UsageError: A folder does not exist, a suffix has no known format, `--format` is given with several files, or
-            `--format` contradicts the suffix of a file.
-    """
+    """Return each `--output` file with its format, which `--format` or the suffix of the file determines."""
     if form and len(paths) > 1:
         raise click.UsageError("--format: expected one --output, got several; omit --format, because each suffix sets a format.")
     for path in paths:
@@ -343,11 +305,7 @@ def _list_suffixes(known: Collection[str]) -> str:
 
 
 def _choose_print_format(form: str | None, screen: Screen) -> str | None:
-    """Return the requested format for stdout; `None` for the default format.
-
-    Raises:
-        click.UsageError: `--json` conflicts with `--format`.
-    """
+    """Return the requested format for stdout; `None` for the default format."""
     if form in {None, "json"}:
         return None
     if screen.as_json:
@@ -463,14 +421,7 @@ def brief(
 
 
 def _output_brief(screen: Screen, brief: Brief, formats: dict[Path, str], print_format: str | None) -> None:
-    """Write a brief to files, or print the brief if there are no files.
-
-    Args:
-        screen: Screen to print on.
-        brief: The brief.
-        formats: Maps the path of each file to its format.
-        print_format: Format of the printed brief; `None` for the default format of the screen.
-    """
+    """Write a brief to files, or print the brief if there are no files."""
     for path, form in formats.items():
         with files.explain_write_errors("--output", path):
             atomic_write(path, write_brief(brief, form))

@@ -64,11 +64,7 @@ def create(
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, str]:
-    """Parse the values of `--set`, and return a mapping of field names to values.
-
-    Raises:
-        click.UsageError: A string does not have the form `FIELD=VALUE`, sets the e-mail, or sets a field that is already set.
-    """
+    """Parse the values of `--set`, and return a mapping of field names to values."""
     values: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -84,17 +80,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, str]:
 
 
 def build_contact(email: str, values: Mapping[str, str], fields: Sequence[WorkspaceField]) -> dict[str, Any]:
-    """Return a contact as a mapping of field codes to values.
-
-    Args:
-        email: E-mail address.
-        values: Maps the codes or labels of fields to values. Labels are case-insensitive.
-        fields: Fields of the workspace; may be empty if all names are standard or custom codes.
-
-    Raises:
-        click.UsageError: A name is neither a code nor a label, is the label of several fields, or means the same field as
-            another name.
-    """
+    """Return a contact as a mapping of field codes to values."""
     contact: dict[str, Any] = {"email": email}
     extra: dict[str, str] = {}
     for name, value in values.items():

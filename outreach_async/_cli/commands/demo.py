@@ -115,11 +115,7 @@ async def _simulate_two_days(client: OutreachClient, world: FakeService, report:
 
 
 def program_name(program: str) -> str:
-    """Return the name under which this command was started, so that users can paste the suggested commands.
-
-    Args:
-        program: The `argv[0]` of the process.
-    """
+    """Return the name under which this command was started, so that users can paste the suggested commands."""
     path = Path(program)
     if path.name == "__main__.py":
         return "python -m outreach_async"

@@ -28,19 +28,8 @@ def open_rejects(
     find_number: FindNumber = lambda _index: None,
     complete: Callable[[RejectsFile], None] = lambda _rejects: None,
 ) -> Iterator[WriteReject]:
-    """Open the rejects file, if `path` is given, and yield a function that writes to it.
-
-    The file appears at its path when the `with` block ends, even if the block raises.
-
-    Args:
-        path: Path of the rejects file.
-        file: The input file.
-        find_number: Function that takes the index of a row and returns its number.
-        complete: Function that is called with the rejects file when the `with` block begins and when it ends.
-
-    Raises:
-        click.ClickException: The file cannot be written.
-    """
+    """Open the rejects file, if `path` is given, and yield a function that writes to it."""
+    # The file appears at its path when the `with` block ends, even if the block raises.
     if path is None:
         yield lambda _outcome: None
         return
@@ -75,22 +64,9 @@ def end_run(
     heading: str,
     closing: Callable[[BulkReport], None],
 ) -> Iterator[Callable[[Outcomes], WriteReject]]:
-    """Yield a function to call when the run has started. At the end of the `with` block, print the number of rows by outcome.
-
-    The rejects are completed and the numbers are printed even if the block raises. For a resumed run, both include the rows that
-    were processed earlier. Last, the input file is compared with the file that was opened.
-
-    Args:
-        job: The import.
-        screen: Screen to print on.
-        total: Number of rows of the input; `None` if unknown.
-        find_number: Function that takes the index of a row and returns its number.
-        heading: Line to print before the numbers; empty for none.
-        closing: Function to call with the final report.
-
-    Raises:
-        InputChanged: The file has changed, or another file has replaced it. The message states what was sent.
-    """
+    """Yield a function to call when the run has started. At the end of the `with` block, print the number of rows by outcome."""
+    # The rejects are completed and the numbers are printed even if the block raises. For a resumed run, both include the rows
+    # that were processed earlier. Last, the input file is compared with the file that was opened.
     started: list[Outcomes] = []
     reports: list[BulkReport] = []
     change: InputChanged | None = None
@@ -142,16 +118,7 @@ def _read_final_report(job: ImportJob, outcomes: Outcomes, change: InputChanged 
 
 
 def _require_same_file(job: ImportJob, report: BulkReport, change: InputChanged | None) -> None:
-    """Check that the input file is still the one that was opened.
-
-    Args:
-        job: The import.
-        report: The number of rows by outcome.
-        change: The change of the file's content; `None` if it is the same.
-
-    Raises:
-        InputChanged: The file has changed, or another file has replaced it.
-    """
+    """Check that the input file is still the one that was opened."""
     journal = "" if job.journal is None else " with another --journal and --earlier unknown"
     try:
         if change is not None:

@@ -23,29 +23,7 @@ from outreach_async.importer._table import RowUnit
 
 @attrs.frozen(kw_only=True)
 class ImportJob:
-    """The input and the options of an import.
-
-    Attributes:
-        file: The input file.
-        overrides: Field codes by column name.
-        ignore_unknown: Whether to skip columns that match no field; an ambiguous column remains an error.
-        duplicates: Policy for e-mails that are already in the workspace.
-        campaign: Campaign to add the contacts to.
-        strict: Whether the service validates the standard fields.
-        concurrency: Maximum number of concurrent requests.
-        repeats: Policy for duplicates within the file.
-        journal: Path or URL of the journal, which records the run.
-        resume: Whether to resume the run of an existing journal.
-        earlier: `unknown` to continue after the journal was damaged or lost; otherwise `known`. With `unknown`, every row
-            without an outcome counts as possibly sent.
-        rejects: File for rows that were rejected, not applied or unknown.
-        checks: Level of each check; `None` to skip the checks and print no findings.
-        save_mapping: File to write the column mapping to.
-        rate: Maximum number of requests per second, to estimate the duration; `None` if unknown.
-        notes: Remarks to print before the run.
-        spooled: Whether the rows are read from the journal, because standard input is empty. An earlier import stored them there.
-        fingerprint: Digest of the input file, computed before its rows are read; `None` for standard input.
-    """
+    """The input and the options of an import."""
 
     file: File
     overrides: Mapping[str, str] = attrs.field(factory=dict)
@@ -81,14 +59,9 @@ class ImportJob:
         return "record" if self.spools else "line"
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
-        """Create the `Journal` or `ObjectJournal` of the import. Return `None` if the import has no journal.
-
-        The journal receives the path and the fingerprint of an input file. Standard input has neither, and is identified by
-        its rows.
-
-        Args:
-            mapping: Final field codes by column name; `None` to use `overrides`.
-        """
+        """Create the `Journal` or `ObjectJournal` of the import. Return `None` if the import has no journal."""
+        # The journal receives the path and the fingerprint of an input file. Standard input has neither, and is identified by its
+        # rows.
         if self.journal is None:
             return None
         mapping = self.overrides if mapping is None else mapping
@@ -112,13 +85,8 @@ class ImportJob:
         return None
 
     def read_earlier_report(self) -> JournalReport | None:
-        """Return the report of the run to resume; `None` if there is no such run.
-
-        If the journal is damaged and `earlier` is `unknown`, also return `None`.
-
-        Raises:
-            InvalidRequest, JournalError: The journal is damaged, and `earlier` is `known`.
-        """
+        """Return the report of the run to resume; `None` if there is no such run."""
+        # If the journal is damaged and `earlier` is `unknown`, also return `None`.
         if not self.resume or self.journal is None or not (journal := journal_at(self.journal)).exists():
             return None
         try:
@@ -129,11 +97,9 @@ class ImportJob:
             return None
 
     def is_settled(self, report: JournalReport) -> bool:
-        """Return whether the results of an earlier run can be printed again without parsing the input.
-
-        The run must be finished. Its journal must contain the rows or the fingerprint of the input file. With `save_mapping` or
-        `earlier="unknown"`, the input is always parsed.
-        """
+        """Return whether the results of an earlier run can be printed again without parsing the input."""
+        # The run must be finished. Its journal must contain the rows or the fingerprint of the input file. With `save_mapping` or
+        # `earlier="unknown"`, the input is always parsed.
         if report.state != "finished" or self.save_mapping is not None or self.earlier == "unknown":
             return False
         return self.spooled or (report.fingerprint is not None and self.file.path is not None)

@@ -21,16 +21,7 @@ _MAX_FAILURES: Final = 100
 
 
 class FailedRows:
-    """Prints the failed rows of an import, each with its number, its e-mail if known, and the reason.
-
-    Args:
-        screen: Screen to print on.
-        few: Maximum number of rows to print when the `with` block ends. With `None`, every row is printed as soon as it fails.
-        find_number: Function that takes the index of a row and returns its number. It returns `None` if the number is unknown.
-
-    Attributes:
-        failures: The first 100 failed rows, for the JSON result.
-    """
+    """Prints the failed rows of an import, each with its number, its e-mail if known, and the reason."""
 
     def __init__(self, screen: Screen, few: int | None, find_number: FindNumber = lambda _index: None) -> None:
         self.failures: list[dict[str, Any]] = []
@@ -41,10 +32,8 @@ class FailedRows:
         self._unlisted = 0
 
     def add(self, outcome: ContactOutcome) -> None:
-        """Add a row to the list of failed rows if its outcome is a failure.
-
-        An error that affects every row is not listed, because it is printed once, after the run.
-        """
+        """Add a row to the list of failed rows if its outcome is a failure."""
+        # An error that affects every row is not listed, because it is printed once, after the run.
         if not is_reject(outcome) or _is_run_error(outcome.error):
             return
         number, email, message = self._number(outcome), find_email(outcome), reject_message(outcome, self._find_number)
@@ -96,10 +85,8 @@ def max_listed_rows(screen: Screen) -> int | None:
 
 
 def print_columns(screen: Screen, columns: Columns) -> None:
-    """Print a table of the columns. It shows each column's name and field code, and why this code was chosen.
-
-    Omit the table if the output is not a terminal and every column name equals its code.
-    """
+    """Print a table of the columns. It shows each column's name and field code, and why this code was chosen."""
+    # Omit the table if the output is not a terminal and every column name equals its code.
     if columns.export:
         screen.print_line(f"recognised as an export from {columns.export}")
     decisions = columns.decisions()
@@ -108,10 +95,8 @@ def print_columns(screen: Screen, columns: Columns) -> None:
 
 
 def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstimate | None) -> None:
-    """Print the findings of a file check: the number and first examples of each kind.
-
-    Then print the estimated duration of the import, if known.
-    """
+    """Print the findings of a file check: the number and first examples of each kind."""
+    # Then print the estimated duration of the import, if known.
     for kind in preflight.kinds.values():
         screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {count_noun(kind.count, 'finding')}")
         for number, message in kind.first:
@@ -130,15 +115,7 @@ def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstim
 def print_report(
     screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None, source: Path | None = None
 ) -> None:
-    """Print the number of rows by outcome, and instructions for resuming a run that is incomplete.
-
-    Args:
-        screen: Screen to print on.
-        report: The number of rows by outcome, and the duration.
-        total: Number of rows of the input; `None` if unknown.
-        journal: The journal; `None` if the run has none.
-        source: Path of the input; `None` if it was standard input.
-    """
+    """Print the number of rows by outcome, and instructions for resuming a run that is incomplete."""
     screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"

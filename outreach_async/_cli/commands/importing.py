@@ -73,18 +73,7 @@ async def prepare(
     on_rejected: OnRejected = lambda _row, _error: None,
     unit: RowUnit = "line",
 ) -> tuple[Columns, Preflight]:
-    """Map the columns, check the whole file and print the findings. Return the mapping and the findings.
-
-    Args:
-        client: Client to read the workspace's fields with; `None` to map columns without these fields.
-        job: The import.
-        screen: Screen to print on.
-        on_rejected: Function to call with each invalid row and its error.
-        unit: How the findings number the rows: by `line` of the file, or by `record` of the journal.
-
-    Raises:
-        InvalidRequest: A column matches no field, or the file cannot be read.
-    """
+    """Map the columns, check the whole file and print the findings. Return the mapping and the findings."""
     if job.checks is not None:
         for note in job.notes:  # before the columns are mapped, because a note may explain why this fails
             screen.print_line(f"note: {note}")
@@ -138,15 +127,7 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
 
 
 async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: OnClose) -> int:
-    """Create the contacts of a file, print the results and return the exit code.
-
-    Args:
-        client: Client to create the contacts with.
-        job: The import.
-        screen: Screen to print on.
-        few: Maximum number of failed rows to list; `None` for all of them.
-        closing: Function to call with the final report and the first failed rows, even if the run fails.
-    """
+    """Create the contacts of a file, print the results and return the exit code."""
     earlier = job.read_earlier_report()
     preflight, rows, mapping = await _prepare_rows(client, job, screen, earlier)
     total = None if job.spooled else preflight.rows
@@ -184,10 +165,8 @@ def drain_run(outcomes: Outcomes) -> float:
 async def _prepare_rows(
     client: OutreachClient, job: ImportJob, screen: Screen, earlier: JournalReport | None
 ) -> tuple[Preflight, Iterable[Row], Mapping[str, str] | None]:
-    """Check the file, and return the findings, the rows and the mapping.
-
-    If the results of an earlier run can be printed again, the file is not checked, and only the number of rows is returned.
-    """
+    """Check the file, and return the findings, the rows and the mapping."""
+    # If the results of an earlier run can be printed again, the file is not checked, and only the number of rows is returned.
     if earlier is not None and job.is_settled(earlier):
         return Preflight(rows=earlier.rows), (), None
     columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen, unit=job.unit)
@@ -358,11 +337,7 @@ def import_(
 
 
 def _require_fitting_journal(journal: files.JournalLocation | None, repeats: Repeats, *, resume: bool) -> None:
-    """Check that `--journal` is given if `--repeats` requires it, and that an existing journal is used only with `--resume`.
-
-    Raises:
-        click.UsageError: `--repeats` requires a journal and none is given, or the journal exists and `--resume` is not given.
-    """
+    """Check that `--journal` is given if `--repeats` requires it, and that an existing journal is used only with `--resume`."""
     if repeats in WHOLE_INPUT and journal is None:
         raise click.UsageError(f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH.")
     if journal is not None and not resume and journal_at(journal).exists():
@@ -379,11 +354,7 @@ def _create_job(
     checks: tuple[str, ...],
     **settings: Any,
 ) -> ImportJob:
-    """Open the input file, and create an `ImportJob` from the options.
-
-    Raises:
-        InvalidRequest: An option has an invalid value, or the file cannot be read.
-    """
+    """Open the input file, and create an `ImportJob` from the options."""
     policy, overrides, saved = CheckPolicy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
     # The job begins with an empty file. Its input is opened below, unless the rows are already in the journal.
     job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), **settings)

@@ -40,14 +40,7 @@ def _read_cell(item: Any, name: str) -> Any:
 
 @attrs.frozen
 class ListColumns:
-    """The columns of a list.
-
-    Attributes:
-        all: The names of all columns.
-        brief: The columns that a terminal shows by default, because its width is limited.
-        read: Function that takes an item and the name of a column, and returns the value to print.
-        spare: The column of `brief` to omit on a narrow terminal; an empty string to omit none.
-    """
+    """The columns of a list."""
 
     all: tuple[str, ...]
     brief: tuple[str, ...]
@@ -55,15 +48,7 @@ class ListColumns:
     spare: str = ""
 
     def choose(self, text: str | None, *, is_terminal: bool) -> tuple[str, ...]:
-        """Return the columns to print.
-
-        Args:
-            text: Names of columns, separated by commas; `all` for all of them; `None` for the default.
-            is_terminal: Whether the list is printed on a terminal.
-
-        Raises:
-            click.UsageError: A column is unknown.
-        """
+        """Return the columns to print."""
         if text is None:
             return self.brief if is_terminal else self.all
         if text == "all":
@@ -77,10 +62,8 @@ class ListColumns:
         return names
 
     def print(self, screen: Screen, items: Sequence[Any], names: Sequence[str]) -> None:
-        """Print a table of the given columns and, on a terminal, the names of the other columns.
-
-        If the default columns are too wide for the terminal, the column `spare` is omitted.
-        """
+        """Print a table of the given columns and, on a terminal, the names of the other columns."""
+        # If the default columns are too wide for the terminal, the column `spare` is omitted.
         rows = [[self.read(item, name) for name in names] for item in items]
         if names == self.brief and self.spare and not screen.has_room(names, rows):
             at = names.index(self.spare)
@@ -180,11 +163,7 @@ def fields(options: Options, columns: str | None) -> int:
 
 
 def _open_screen(options: Options, columns: ListColumns, chosen: str | None) -> tuple[Screen, tuple[str, ...]]:
-    """Return the screen and the columns to print.
-
-    Raises:
-        click.UsageError: A column is unknown, or columns are chosen for JSON output, which has no columns.
-    """
+    """Return the screen and the columns to print."""
     screen = Screen.of(as_json=options.as_json)
     if chosen is not None and options.as_json:
         raise click.UsageError("--columns: conflicts with --json, which prints every value; remove one of the options.")

@@ -104,14 +104,7 @@ def report(
 
 @attrs.frozen
 class _Run:
-    """A journal, and what is known about the rows of its run.
-
-    Attributes:
-        journal: The journal.
-        figures: The report of the journal.
-        part: The part that the run imported; `None` if it was no import in parts.
-        file: The input file; `None` if it has not been opened.
-    """
+    """A journal, and what is known about the rows of its run."""
 
     journal: JournalReader
     figures: JournalReport
@@ -212,14 +205,7 @@ def _inputs_of(runs: Iterable[_Run]) -> Iterator[files.FileUse]:
 
 @attrs.frozen
 class _Outputs:
-    """The rows to list or to write.
-
-    Attributes:
-        uncertain: Whether to list the uncertain rows.
-        rejects: File for the failed rows.
-        results: File for the outcomes of all rows.
-        force: Whether to replace files of another kind.
-    """
+    """The rows to list or to write."""
 
     uncertain: bool
     rejects: Path | None
@@ -299,10 +285,8 @@ _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_s
 
 
 def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
-    """Add up the reports of all parts.
-
-    The total has the state of the first unfinished part. If all parts are finished, the total is `finished`.
-    """
+    """Add up the reports of all parts."""
+    # The total has the state of the first unfinished part. If all parts are finished, the total is `finished`.
     states = sorted((report.state for report in reports), key=lambda state: state == "finished")
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
     return attrs.evolve(
@@ -349,11 +333,7 @@ def _format_cell(value: object) -> object:
 
 
 def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalReport, flag: str) -> File:
-    """Open the input file of a run, and check its fingerprint.
-
-    Raises:
-        InvalidRequest: The file cannot be read, has changed since the run began, or is not the input of the run.
-    """
+    """Open the input file of a run, and check its fingerprint."""
     file = open_input(path)
     if figures.fingerprint != file.fingerprint():
         text = f"{flag}: {path} has changed since the run began, or is not the input of the run"

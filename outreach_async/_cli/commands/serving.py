@@ -63,11 +63,7 @@ def _to_json(value: Any) -> Any:
 
 
 def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
-    """Return a service with the data of a world file.
-
-    Raises:
-        click.ClickException: The file cannot be read, or is not a valid world.
-    """
+    """Return a service with the data of a world file."""
     service = FakeService(seed, behaviour, _NOW)
     try:
         with explain_read_errors("--world", path):
@@ -162,11 +158,7 @@ def serve(
 
 
 def _load_behaviour(name: str) -> Behaviour:
-    """Return the preset of this name, or read the behaviour from the file of this name.
-
-    Raises:
-        click.ClickException: There is no such preset or readable file, or the file is not a valid behaviour.
-    """
+    """Return the preset of this name, or read the behaviour from the file of this name."""
     if name in PRESETS:
         preset: Behaviour = getattr(Behaviour, name)()
         return preset

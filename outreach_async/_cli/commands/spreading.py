@@ -30,18 +30,7 @@ _UNAVAILABLE: Final = ("rejects", "dry_run", "mapping", "save_mapping", "checks"
 def import_in_parts(
     options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> int:
-    """Import files on a Dask cluster in parts, print the results, and return the exit code.
-
-    Args:
-        options: The shared options.
-        files: Path, URL or pattern of the files.
-        scheduler: Address of the scheduler; `local` starts workers on this machine.
-        file_options: Encoding, sheet, header row and format of the files.
-        settings: Values of the other options of `import`, by name.
-
-    Raises:
-        click.UsageError: An option is missing, or cannot be used with `--dask`.
-    """
+    """Import files on a Dask cluster in parts, print the results, and return the exit code."""
     require_module("distributed", "outreach_async[dask]")
     connection = _create_connection(options, settings)
     journal = settings["journal"]
@@ -120,10 +109,8 @@ def _read_fields(options: Options) -> list[WorkspaceField]:
 
 @contextmanager
 def _open_cluster(scheduler: str) -> Iterator[Any]:
-    """Yield the Dask cluster to use: a new one if `scheduler` is `local`, otherwise the address `scheduler`.
-
-    A new cluster has one worker per CPU. Its workers inherit the environment variable with the owner key.
-    """
+    """Yield the Dask cluster to use: a new one if `scheduler` is `local`, otherwise the address `scheduler`."""
+    # A new cluster has one worker per CPU. Its workers inherit the environment variable with the owner key.
     if scheduler != _LOCAL:
         yield scheduler
         return

@@ -47,11 +47,9 @@ from outreach_async.errors import InvalidRequest
 
 
 def render_csv(report: Report) -> str:
-    r"""Render the findings as CSV (RFC 4180), in the order of the report. The last column is the title of the rule.
-
-    Strings that a spreadsheet would evaluate as a formula get a leading apostrophe. Control characters become escapes such as
-    `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
-    """
+    r"""Render the findings as CSV (RFC 4180), in the order of the report. The last column is the title of the rule."""
+    # Strings that a spreadsheet would evaluate as a formula get a leading apostrophe. Control characters become escapes such as
+    # `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
     page = io.StringIO()
     writer = csv.writer(page)
     writer.writerow([*(field.name for field in attrs.fields(Finding)), "title"])
@@ -152,20 +150,12 @@ _HEAD_SIZE: Final = 4096
 
 
 def has_format(form: str, path: Path) -> bool:
-    """Return whether a file starts like a report in the format `form`.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """Return whether a file starts like a report in the format `form`."""
     return _starts_with(_FIRST_BYTES[form], path)
 
 
 def has_brief_format(form: str, path: Path) -> bool:
-    """Return whether a file starts like a brief in the format `form`.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """Return whether a file starts like a brief in the format `form`."""
     return _starts_with(_FIRST_BRIEF_BYTES[form], path)
 
 

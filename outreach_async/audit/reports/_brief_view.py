@@ -61,20 +61,16 @@ def format_span(seconds: float) -> str:
 
 
 def format_news(task: Task) -> str:
-    """Return the numbers of new and worse findings of a task, such as `5 new, 1 worse`.
-
-    The result is `new` if all findings are new, and empty if no finding is new or worse.
-    """
+    """Return the numbers of new and worse findings of a task, such as `5 new, 1 worse`."""
+    # The result is `new` if all findings are new, and empty if no finding is new or worse.
     if task.new == task.findings:
         return "new"
     return ", ".join(f"{count:,} {word}" for word, count in (("new", task.new), ("worse", task.worse)) if count)
 
 
 def split_urgent(brief: Brief) -> tuple[Sequence[Task], Sequence[Task]]:
-    """Return the urgent tasks and the other tasks.
-
-    Tasks of severity `error` or worse are urgent. If there are no such tasks, all tasks count as urgent.
-    """
+    """Return the urgent tasks and the other tasks."""
+    # Tasks of severity `error` or worse are urgent. If there are no such tasks, all tasks count as urgent.
     urgent = sum(task.severity.reaches(Severity.ERROR) for task in brief.tasks) or len(brief.tasks)
     return brief.tasks[:urgent], brief.tasks[urgent:]
 
@@ -109,22 +105,10 @@ def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
 
 @attrs.frozen
 class ActiveCampaign:
-    """A campaign, prepared for display. Every string is safe to print.
+    """A campaign, prepared for display. Every string is safe to print."""
 
-    The numbers cover the time since the report that the brief is compared with. If there is no such report, or if it does not
-    contain the campaign, the numbers cover the whole campaign. A number is `None` if it is unknown.
-
-    Attributes:
-        workspace: Id of the workspace.
-        name: Name of the campaign.
-        status: Status of the campaign, with the earlier status if it has changed. Empty for an unchanged live campaign.
-        sent: Number of e-mails sent.
-        replies: Number of replies.
-        bounces: Number of bounces.
-        contacts: Number of contacts added.
-        since_start: Whether the numbers cover the whole campaign.
-        end: `all sent`, or the date of the estimated end and the number of days by which it has moved. Empty if unknown.
-    """
+    # The numbers cover the time since the report that the brief is compared with. If there is no such report, or if it does not
+    # contain the campaign, the numbers cover the whole campaign. A number is `None` if it is unknown.
 
     workspace: str
     name: str
@@ -158,12 +142,7 @@ def _is_active(campaign: CampaignBrief) -> bool:
 
 
 def format_hidden(brief: Brief, shown: int) -> str:
-    """Return a sentence with the number of campaigns that are not shown; an empty string if all are shown.
-
-    Args:
-        brief: The brief.
-        shown: Number of campaigns that are shown.
-    """
+    """Return a sentence with the number of campaigns that are not shown; an empty string if all are shown."""
     hidden, active = len(brief.campaigns or []) - shown, len(list_campaigns(brief))
     quiet = " sends nothing" if hidden == 1 else " send nothing"
     return f"{format_count(hidden, 'more campaign')}{quiet if shown == active else ''}." if hidden else ""
@@ -202,10 +181,8 @@ def _describe_end(campaign: CampaignBrief) -> str:
 
 
 def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
-    """Return the numbers of e-mails, replies, bounces and contacts that all campaigns have gained since the earlier report.
-
-    The result is a list of pairs (number, noun). It is empty if there is no earlier report, or if no campaign was read.
-    """
+    """Return the numbers of e-mails, replies, bounces and contacts that all campaigns have gained since the earlier report."""
+    # The result is a list of pairs (number, noun). It is empty if there is no earlier report, or if no campaign was read.
     if brief.since is None or not brief.campaigns:  # if no campaigns were read, zeros would be misleading
         return []
     each = brief.campaigns

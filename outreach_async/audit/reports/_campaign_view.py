@@ -24,21 +24,7 @@ _MAX_AMOUNT: Final = 10_000_000
 
 @attrs.frozen(kw_only=True)
 class CampaignLine:
-    """A campaign, formatted for display.
-
-    Attributes:
-        row: The campaign.
-        name: Name of the campaign, or its id if it has no name.
-        status: Status of the campaign.
-        severity: Severity of the campaign's worst finding; `None` if there are no findings.
-        sent: Number of e-mails sent.
-        reply_rate: Share of the sent e-mails that got a reply, from 0 to 1; `None` if unknown.
-        replied: The value of `reply_rate` as a percentage.
-        bounce_rate: Share of the sent e-mails that bounced, from 0 to 1; `None` if unknown.
-        bounced: The value of `bounce_rate` as a percentage.
-        left: Number of e-mails left to send.
-        end: Estimated end date of the campaign.
-    """
+    """A campaign, formatted for display."""
 
     row: CampaignRow
     name: str
@@ -55,14 +41,7 @@ class CampaignLine:
 
 @attrs.frozen(kw_only=True)
 class ComparisonLine:
-    """The comparison of a step's variants, formatted for display.
-
-    Attributes:
-        comparison: The comparison.
-        name: Name of the campaign and position of the step.
-        verdict: The conclusion, such as `B gets more replies than A`.
-        variants: Reply rate of each variant, with its replies and e-mails sent.
-    """
+    """The comparison of a step's variants, formatted for display."""
 
     comparison: StepComparison
     name: str
@@ -72,13 +51,7 @@ class ComparisonLine:
 
 @attrs.frozen(kw_only=True)
 class CampaignView:
-    """The campaigns of a report, formatted for display.
-
-    Attributes:
-        summary: Totals of all campaigns, in one sentence.
-        campaigns: The campaigns, those with findings first.
-        comparisons: The compared steps.
-    """
+    """The campaigns of a report, formatted for display."""
 
     summary: str
     campaigns: list[CampaignLine]

@@ -51,13 +51,7 @@ _MAX_CAMPAIGNS: Final = 20
 
 @attrs.frozen
 class Span:
-    """A piece of a line, in one style.
-
-    Attributes:
-        text: Content of the span, without control characters.
-        style: `code` for names and DNS records, `strong`, `soft`, a severity, or a score's tone, such as `score good`; empty for
-            plain text.
-    """
+    """A piece of a line, in one style."""
 
     text: str
     style: str = ""
@@ -111,12 +105,7 @@ Block: TypeAlias = Title | Paragraph | Entries | Grid
 
 
 def build_document(report: Report, *, max_domains: int | None = None) -> Iterator[Block]:
-    """Yield the blocks of a report: verdict, recommended actions, changes, campaigns, domains, and the limits of the audit.
-
-    Args:
-        report: The report of an audit.
-        max_domains: Maximum number of domains in the table of domains; `None` for no limit.
-    """
+    """Yield the blocks of a report: verdict, recommended actions, changes, campaigns, domains, and the limits of the audit."""
     view = build_overview(report)
     yield Title(1, [Span("Mailbox audit")])
     yield Paragraph([[Span(view.headline)], [Span(view.verdict, STRONG)], _counts_line(view)])

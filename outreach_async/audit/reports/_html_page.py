@@ -74,14 +74,9 @@ _BAND_TONES: Final = ("critical", "critical", "critical", "warning", "warning", 
 
 
 def render_html(report: Report) -> str:
-    """Render a report as one self-contained HTML page that makes no requests.
-
-    The page is readable without JavaScript. JavaScript adds sorting, filters and paging. The page lists at most 2,000 findings
-    and 1,000 mailboxes.
-
-    Raises:
-        InvalidRequest: The extra `html` is not installed.
-    """
+    """Render a report as one self-contained HTML page that makes no requests."""
+    # The page is readable without JavaScript. JavaScript adds sorting, filters and paging. The page lists at most 2,000 findings
+    # and 1,000 mailboxes.
     view, health = build_overview(report), summaries.build_health(report)
     return (
         load_templates()
@@ -106,11 +101,7 @@ def render_html(report: Report) -> str:
 
 
 def render_brief_html(brief: Brief) -> str:
-    """Render a brief as one self-contained HTML page, in the style of the HTML report of an audit.
-
-    Raises:
-        InvalidRequest: The extra `html` is not installed.
-    """
+    """Render a brief as one self-contained HTML page, in the style of the HTML report of an audit."""
     urgent, later = split_urgent(brief)
     campaigns = list_campaigns(brief)[:_MAX_CAMPAIGNS]
     resolved = sum(task.findings for task in brief.resolved)
@@ -142,11 +133,7 @@ def render_brief_html(brief: Brief) -> str:
 
 @cache
 def load_templates() -> Environment:
-    """Return the templates of the pages. The templates escape values, and replace unprintable characters in them.
-
-    Raises:
-        InvalidRequest: The extra `html` is not installed.
-    """
+    """Return the templates of the pages. The templates escape values, and replace unprintable characters in them."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup
@@ -207,10 +194,8 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def _action_values(view: Overview) -> dict[str, Any]:
-    """Split the actions into visible and collapsed actions.
-
-    If any action has severity `error` or worse, the actions of lower severity are collapsed.
-    """
+    """Split the actions into visible and collapsed actions."""
+    # If any action has severity `error` or worse, the actions of lower severity are collapsed.
     urgent = sum(action.severity.reaches(Severity.ERROR) for action in view.actions) or len(view.actions)
     return {
         "urgent": view.actions[:urgent],
@@ -266,15 +251,7 @@ class _Table(Generic[T]):
 
 
 def _build_table(rows: Sequence[T], most: int, **filters: tuple[str, Mapping[str, str] | Callable[[T], str]]) -> _Table[T]:
-    """Return a table of the first `most` rows.
-
-    Args:
-        rows: All rows.
-        most: Maximum number of rows to show.
-        filters: The filters. Each keyword is the name of a `data-` attribute. Its argument is a pair: the label and the options
-            of the filter. The options are a mapping of values to labels, or a function that returns the value of a row. The
-            function is called for every shown row, and each distinct value becomes an option.
-    """
+    """Return a table of the first `most` rows."""
     shown = rows[:most]
     return _Table(
         shown,

@@ -56,12 +56,7 @@ class Action:
 
 
 def build_actions(findings: Iterable[Finding], used: PolicyUsed) -> list[Action]:
-    """Group findings by rule into actions, the most urgent first.
-
-    Args:
-        findings: The findings, in any order.
-        used: The policy of the audit.
-    """
+    """Group findings by rule into actions, the most urgent first."""
     by_rule: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         by_rule[finding.rule].append(finding)
@@ -133,16 +128,7 @@ _MAX_NAMES: Final = 5
 
 @attrs.frozen(kw_only=True)
 class FigureChange:
-    """A number that changed since an earlier audit, prepared for display.
-
-    Attributes:
-        name: Name of the mailbox, campaign, domain, server or workspace that the number describes; `Overall` for the whole audit.
-        has_name: Whether `name` is the name of a mailbox, campaign, domain, server or workspace; false for `Overall`.
-        figure: Display name of the number, such as `daily limit`.
-        before: Earlier value.
-        after: Current value.
-        better: Whether the change is an improvement; `None` if the change is neutral.
-    """
+    """A number that changed since an earlier audit, prepared for display."""
 
     name: str
     has_name: bool
@@ -154,16 +140,7 @@ class FigureChange:
 
 @attrs.frozen(kw_only=True)
 class Changes:
-    """The changes since an earlier audit, prepared for display.
-
-    Attributes:
-        summary: One sentence with the number of new, resolved and unchanged findings.
-        scope: One sentence that lists the workspaces covered by only one audit; empty if both audits cover the same workspaces.
-        new: New findings by rule, the most urgent first.
-        resolved: Resolved findings by rule, the most urgent first.
-        figure_changes: Changed numbers in three groups: numbers of the whole audit, then scores, then all others. In each
-            group, the largest decrease comes first.
-    """
+    """The changes since an earlier audit, prepared for display."""
 
     summary: str
     scope: str
@@ -234,15 +211,7 @@ SCORE_BANDS: Final = ((0, 19), (20, 39), (40, 59), (60, 79), (80, 99), (MAX_SCOR
 
 @attrs.frozen(kw_only=True)
 class MailboxHealth:
-    """Summary of the checked mailboxes.
-
-    Attributes:
-        boxes: Number of mailboxes by the severity of their worst finding.
-        clean: Number of mailboxes without findings.
-        bands: Number of mailboxes with a score in each range of `SCORE_BANDS`.
-        summary: One sentence that states which share of the e-mails came from mailboxes with a finding of severity `error` or
-            worse. `None` if no e-mails came from such mailboxes, or if inconsistent numbers would give a share above 100 %.
-    """
+    """Summary of the checked mailboxes."""
 
     boxes: Mapping[Severity, int]
     clean: int

@@ -120,13 +120,7 @@ class StyledReport:
 
 
 def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iterator[Line]:
-    """Yield the lines of the blocks, wrapped to a width in characters.
-
-    Args:
-        blocks: The blocks of a report.
-        width: Maximum length of a line; longer names are split.
-        upper: Whether the headings of sections are in upper case.
-    """
+    """Yield the lines of the blocks, wrapped to a width in characters."""
     earlier: Block | None = None
     for block in blocks:
         if isinstance(block, Paragraph) and isinstance(earlier, Entries | Grid):
@@ -183,14 +177,7 @@ def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
 
 
 def wrap_line(line: Line, width: int, first: str = "", indent: str = "") -> Iterator[Line]:
-    """Wrap a line to a width, and yield the resulting lines. Code spans, such as DNS records, stay on one line if they fit.
-
-    Args:
-        line: The line.
-        width: Maximum length of a line.
-        first: Indentation of the first line.
-        indent: Indentation of every further line.
-    """
+    """Wrap a line to a width, and yield the resulting lines. Code spans, such as DNS records, stay on one line if they fit."""
     kept = [Span(span.text.replace(" ", _NO_BREAK)) if _is_kept(span, width - len(indent)) else span for span in line]
     styles = iter([(character, span.style) for span in line for character in span.text])
     text = "".join(span.text for span in kept)
@@ -278,12 +265,7 @@ def escape_markdown(text: str) -> str:
 
 
 def format_code(text: str, *, in_table: bool = False) -> str:
-    """Return a string as a code span, in which links and markup have no effect.
-
-    Args:
-        text: The string, shown verbatim so that it can be copied; only unprintable characters are replaced.
-        in_table: Whether the code span is in a table, where vertical bars must be escaped.
-    """
+    """Return a string as a code span, in which links and markup have no effect."""
     shown = replace_unprintable(text)
     shown = shown.replace("|", "\\|") if in_table else shown
     fence = "`" * (1 + max((len(ticks) for ticks in _BACKTICKS.findall(shown)), default=0))

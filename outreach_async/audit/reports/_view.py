@@ -42,16 +42,7 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 
 @attrs.frozen(kw_only=True)
 class Issue:
-    """The findings about a domain that have the same rule and severity.
-
-    Attributes:
-        rule: Id of the rule.
-        title: Title of the rule, followed by the number of findings if there are several.
-        severity: Severity of the findings.
-        findings: Number of findings.
-        subject: Name of the mailbox, domain or server of the first finding.
-        message: Message of the first finding.
-    """
+    """The findings about a domain that have the same rule and severity."""
 
     rule: str
     title: str
@@ -63,14 +54,7 @@ class Issue:
 
 @attrs.frozen
 class Authentication:
-    """The share of a domain's mailboxes that have one mechanism (SPF, DKIM or DMARC), prepared for display.
-
-    Attributes:
-        name: Name of the mechanism: SPF, DKIM or DMARC.
-        status: `yes` if all mailboxes have the mechanism, `some` if only some have it, `no` if none has it; `-` if unknown.
-        share: Share of mailboxes that have the mechanism, as a string from `0.000` to `1.000`; empty if unknown.
-        detail: Number of mailboxes that have the mechanism, such as `3 of 10`; empty unless the status is `some`.
-    """
+    """The share of a domain's mailboxes that have one mechanism (SPF, DKIM or DMARC), prepared for display."""
 
     name: str
     status: str
@@ -85,15 +69,7 @@ class Authentication:
 
 @attrs.frozen(kw_only=True)
 class DomainView:
-    """A domain with findings, prepared for display. A server with findings is shown like a domain.
-
-    Attributes:
-        name: Name of the domain, or `server` followed by the address of the server.
-        score: Score of the domain; `None` if the report has no score for the domain.
-        mailboxes: Number of checked mailboxes.
-        authentication: Shares of the mailboxes that have SPF, DKIM and DMARC.
-        issues: Findings grouped by rule and severity, the worst first.
-    """
+    """A domain with findings, prepared for display. A server with findings is shown like a domain."""
 
     name: str
     score: float | None
@@ -127,18 +103,12 @@ class DomainView:
 
     @property
     def score_label(self) -> str:
-        """The score with a label, such as `score 80` or `not scored`."""
         return "not scored" if self.score is None else f"score {self.points}"
 
 
 @attrs.frozen
 class Trend:
-    """The values of one number, such as the score, over several audits.
-
-    Attributes:
-        name: Display name of the number.
-        values: The value in each audit, oldest first; `None` if an audit has no value.
-    """
+    """The values of one number, such as the score, over several audits."""
 
     name: str
     values: Sequence[Number | None]
@@ -168,13 +138,7 @@ class Trend:
 
 @attrs.frozen
 class Trends:
-    """The history of an audit, prepared for display.
-
-    Attributes:
-        summary: Text with the number of audits and the time of the first one. If some audits cover other workspaces than the
-            latest audit, the text also has the number of these audits.
-        trends: Trends of the score, of the findings by severity, and of the number of mailboxes.
-    """
+    """The history of an audit, prepared for display."""
 
     summary: str
     trends: list[Trend]
@@ -182,26 +146,7 @@ class Trends:
 
 @attrs.frozen(kw_only=True)
 class Overview:
-    """A report prepared for display. Every string is safe to print in a terminal.
-
-    Attributes:
-        headline: Size of the audit and its score, in one line.
-        verdict: Conclusion in one or two sentences.
-        score: Score of all mailboxes; `None` if no mailbox was checked.
-        tone: Worst severity of the findings; `good` if there are none.
-        counts: Number of findings by severity.
-        audited_at: Time of the audit.
-        unread: The first 10 errors while reading workspaces. Each item has the id of the workspace and the error message.
-        unread_names: Workspace ids of the errors that are not in `unread`.
-        changes: Changes since an earlier audit; `None` if the report was not compared with one.
-        campaigns: The campaigns; `None` if the audit did not read campaigns.
-        trends: History of the audit; `None` if no earlier audit is known.
-        actions: Recommended actions, the most urgent first.
-        worst_domains: The worst domains, at most 10, which are shown in detail.
-        other_domains: Further domains with findings of severity `error` or worse.
-        summary: Text with the number of further domains that have only warnings or notes, and of domains without findings.
-        unknowable: Properties that the audit cannot check.
-    """
+    """A report prepared for display. Every string is safe to print in a terminal."""
 
     headline: str
     verdict: str
@@ -318,12 +263,7 @@ def _format_groups(findings: Sequence[Finding]) -> str:
 
 
 def score_tone(score: float | None, severity: Severity | None = None) -> str:
-    """Return the tone of a score, which determines its colour: `good`, `warning` or `critical`; `info` if there is no score.
-
-    Args:
-        score: The score, from 0 to 100.
-        severity: Worst severity of the findings. If it is critical and there is a score, the tone is `critical`.
-    """
+    """Return the tone of a score, which determines its colour: `good`, `warning` or `critical`; `info` if there is no score."""
     if score is None:
         return "info"
     if severity is Severity.CRITICAL:
@@ -386,10 +326,8 @@ def _build_issue(findings: Sequence[Finding]) -> Issue:
 
 
 def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
-    """Return a function that builds the `Authentication` list of a domain.
-
-    The arguments of the function are the name of the domain and its number of checked mailboxes.
-    """
+    """Return a function that builds the `Authentication` list of a domain."""
+    # The arguments of the function are the name of the domain and its number of checked mailboxes.
     counts = Counter((finding.domain, finding.rule) for finding in report.findings)
 
     def describe(domain: str, mailboxes: int) -> list[Authentication]:

@@ -17,21 +17,13 @@ def replace_unprintable(text: str) -> str:
 
 
 def split_code(text: str) -> list[tuple[bool, str]]:
-    """Split a string at its backticks, and return each piece with a flag.
-
-    The flag is true for a piece between two backticks. Such a piece is code, for example a DNS record.
-    """
+    """Split a string at its backticks, and return each piece with a flag."""
+    # The flag is true for a piece between two backticks. Such a piece is code, for example a DNS record.
     return [(place % 2 == 1, part) for place, part in enumerate(text.split("`")) if part]
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:
-    """Format a count with its noun, such as `1 mailbox` or `2 mailboxes`.
-
-    Args:
-        count: The count.
-        noun: The noun, in the singular.
-        plural: Plural of the noun; by default the noun with `s`, or with `es` after an `x`.
-    """
+    """Format a count with its noun, such as `1 mailbox` or `2 mailboxes`."""
     regular = f"{noun}{'es' if noun.endswith('x') else 's'}"
     return f"{count:,} {noun if count == 1 else plural or regular}"
 
@@ -44,31 +36,19 @@ def format_figure(value: Number | None) -> str:
 
 
 def format_time(at: float) -> str:
-    """Format a time in UTC, such as `2026-03-02 08:00 UTC`; `an unknown time` if the time is unknown.
-
-    Args:
-        at: The time in Unix seconds; 0 if unknown.
-    """
+    """Format a time in UTC, such as `2026-03-02 08:00 UTC`; `an unknown time` if the time is unknown."""
     if not 0 < at < _YEAR_10000:
         return "an unknown time"
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def format_date(at: Number | None) -> str:
-    """Format a date in UTC, such as `2026-03-02`; `-` if the time is unknown.
-
-    Args:
-        at: The time in Unix seconds.
-    """
+    """Format a date in UTC, such as `2026-03-02`; `-` if the time is unknown."""
     return "-" if at is None or not 0 < at < _YEAR_10000 else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
 def figure_name(name: str) -> str:
-    """Return the display name of a metric, such as `sent in 30 days`.
-
-    Args:
-        name: Name of the metric in the report, such as `sent_30days` or `score`.
-    """
+    """Return the display name of a metric, such as `sent in 30 days`."""
     return _FIGURE_NAMES.get(name) or replace_unprintable(name.replace("_", " "))
 
 

@@ -41,11 +41,7 @@ STATEMENTS: Final[Mapping[str, str]] = {
 
 
 class Transaction:
-    """A transaction of a journal's writer, with a list of the changes made in it.
-
-    Attributes:
-        changes: The changes made so far, in order.
-    """
+    """A transaction of a journal's writer, with a list of the changes made in it."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.changes: list[Change] = []
@@ -62,11 +58,7 @@ class Transaction:
 
 
 class Database(ABC):
-    """The database of a journal's single writer.
-
-    Args:
-        name: Name of the journal, for messages.
-    """
+    """The database of a journal's single writer."""
 
     _db: sqlite3.Connection
 
@@ -76,10 +68,8 @@ class Database(ABC):
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in a transaction. After the commit, its changes are durable.
-
-        If the block raises an exception, its changes are rolled back.
-        """
+        """Run the `with` block in a transaction. After the commit, its changes are durable."""
+        # If the block raises an exception, its changes are rolled back.
         with self.connection() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -99,11 +89,7 @@ class Database(ABC):
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """Provide the connection for a `with` block, and convert exceptions of the block to JournalError.
-
-        Raises:
-            JournalError: This block or an earlier block failed.
-        """
+        """Provide the connection for a `with` block, and convert exceptions of the block to JournalError."""
         if self._failure is not None:
             message, cause = self._failure
             raise JournalError(message) from cause
@@ -132,19 +118,12 @@ class Database(ABC):
 
 
 class FileDatabase(Database):
-    """The SQLite file of a journal.
+    """The SQLite file of a journal."""
 
-    Each commit is written to SQLite's write-ahead log, "the log", and then copied into the file by a checkpoint. If the process
-    is killed in between, the log completes the file. Between commits, the file is complete, so any program may remove the log.
-
-    A reader of an older state delays the copying. Only marks wait for it: if later outcomes are lost with the log, their rows
-    count as possibly sent.
-
-    Args:
-        path: Path of the journal.
-        log: The id of the run, and the number of transactions committed to the journal. An old log beside the file has fewer.
-        lock: The lock on the file, which is released when the database is closed.
-    """
+    # Each commit is written to SQLite's write-ahead log, "the log", and then copied into the file by a checkpoint. If the process
+    # is killed in between, the log completes the file. Between commits, the file is complete, so any program may remove the log.
+    # A reader of an older state delays the copying. Only marks wait for it: if later outcomes are lost with the log, their rows
+    # count as possibly sent.
 
     def __init__(self, path: str, log: Mapping[str, Any], lock: JournalLock) -> None:
         super().__init__(path)
@@ -158,11 +137,7 @@ class FileDatabase(Database):
             stack.pop_all()
 
     def _enable_log(self) -> None:
-        """Switch to a write-ahead log, and make each commit wait until its changes are on the disk.
-
-        Raises:
-            InvalidRequest: The file system does not support shared memory, which SQLite needs for the index of the log.
-        """
+        """Switch to a write-ahead log, and make each commit wait until its changes are on the disk."""
         with self.connection() as db:
             db.execute("PRAGMA synchronous = FULL")
             mode = db.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -185,11 +160,7 @@ class FileDatabase(Database):
 
     @contextmanager
     def mark_transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in a transaction, and copy its changes into the file, so that they survive the loss of the log.
-
-        Raises:
-            JournalError: A program that reads the journal prevents the copying for more than 10 seconds.
-        """
+        """Run the `with` block in a transaction, and copy its changes into the file, so that they survive the loss of the log."""
         with self.transaction() as transaction:
             yield transaction
         with self._translate_errors():
@@ -205,10 +176,8 @@ class FileDatabase(Database):
         return bool(not busy and logged == copied)
 
     def close(self) -> None:
-        """Close the connection, which removes the log unless a reader uses it. Later calls of other methods raise JournalError.
-
-        The journal's lock is released last, because its release also drops SQLite's own locks on the file.
-        """
+        """Close the connection, which removes the log unless a reader uses it. Later calls raise JournalError."""
+        # The journal's lock is released last, because its release also drops SQLite's own locks on the file.
         self._failure = (f"journal {self.name} is closed; open it again", None)
         with suppress(sqlite3.Error):
             self._db.close()

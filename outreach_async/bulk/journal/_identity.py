@@ -53,13 +53,7 @@ class Identity:
 
 @attrs.frozen
 class MarkedWindow:
-    """Consecutive rows of the input that are marked together before the first of them is sent.
-
-    Attributes:
-        first: Index of the first row.
-        rows: Number of rows.
-        digest: Digest of the rows' encoded forms (blake2b, 8 bytes).
-    """
+    """Consecutive rows of the input that are marked together before the first of them is sent."""
 
     first: int
     rows: int
@@ -119,16 +113,7 @@ def encode_identity(identity: Identity) -> dict[str, Any]:
 
 
 def require_same_run(path: str, identity: Identity, recorded: Mapping[str, Any]) -> None:
-    """Check that a journal belongs to the run that is being resumed.
-
-    Args:
-        path: Path of the journal.
-        identity: Identity of the run to resume.
-        recorded: Identity that the journal contains, as `encode_identity` returned it.
-
-    Raises:
-        InvalidRequest: The identities differ; the message lists the changes.
-    """
+    """Check that a journal belongs to the run that is being resumed."""
     if changes := list(_describe_changes(recorded, encode_identity(identity))):
         raise InvalidRequest(
             f"journal: {path} belongs to another run: {'; '.join(changes)};"

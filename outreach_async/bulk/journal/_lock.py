@@ -24,15 +24,7 @@ included, because their locks are not trusted."""
 
 
 def require_local(path: str, mounts: str) -> None:
-    """Reject a path on a network file system, where locks are unreliable and two runs could send the same rows.
-
-    Args:
-        path: Path of the journal, which may not exist yet.
-        mounts: The mounts of this machine, in the format of `/proc/self/mountinfo`; if empty, every path is accepted.
-
-    Raises:
-        InvalidRequest: The path is on a network file system.
-    """
+    """Reject a path on a network file system, where locks are unreliable and two runs could send the same rows."""
     kind = file_system_type(os.path.realpath(path), mounts)
     if kind is not None and _NETWORK_TYPES.fullmatch(kind):
         raise InvalidRequest(
@@ -50,10 +42,9 @@ def read_mounts(listing: Path = Path("/proc/self/mountinfo")) -> str:
 
 
 def file_system_type(path: str, mounts: str) -> str | None:
-    """Return the type of the file system that contains an absolute path; `None` if no mount contains the path.
-
-    If several mounts contain the path, the innermost one is used. `mounts` has the format of `/proc/self/mountinfo`; see proc(5).
-    """
+    """Return the type of the file system that contains an absolute path; `None` if no mount contains the path."""
+    # If several mounts contain the path, the innermost one is used. `mounts` has the format of `/proc/self/mountinfo`; see
+    # proc(5).
     innermost: tuple[str, str | None] = ("", None)
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -85,11 +76,7 @@ _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_C
 
 
 class JournalLock:
-    """An exclusive lock on a journal's file, which lasts until `release` is called.
-
-    Attributes:
-        header: The first 100 bytes of the journal's file.
-    """
+    """An exclusive lock on a journal's file, which lasts until `release` is called."""
 
     def __init__(self, descriptor: int, descriptors: ExitStack) -> None:
         status = os.fstat(descriptor)
@@ -100,18 +87,7 @@ class JournalLock:
 
     @classmethod
     def acquire(cls, path: str, *, resume: bool, beside: bool = _LOCKS_SEPARATE_FILE) -> Self:
-        """Lock an existing journal, and return the lock.
-
-        Args:
-            path: Path of the journal.
-            resume: Whether the run may be resumed. If false, every existing journal is refused.
-            beside: Whether to lock a separate file beside the journal instead of the journal itself.
-
-        Raises:
-            InvalidRequest: `resume` is false, another run has locked the journal, or the path is missing, inaccessible or not a
-                regular file.
-            JournalError: The file cannot be opened or locked for another reason.
-        """
+        """Lock an existing journal, and return the lock."""
         with ExitStack() as descriptors, _MUTEX, translate_os_errors(path):
             descriptor = locked = _open_file(path, resume=resume)
             descriptors.callback(os.close, descriptor)
@@ -130,11 +106,7 @@ class JournalLock:
 
 
 def require_lockable(path: str) -> None:
-    """Check that a journal at this path can be locked reliably.
-
-    Raises:
-        InvalidRequest: The system has no POSIX file locks, or the path is on a network file system.
-    """
+    """Check that a journal at this path can be locked reliably."""
     if fcntl is None:
         raise InvalidRequest(
             "journal: this system has no POSIX file locks (Windows); use Linux or macOS, or run without a journal"
@@ -154,11 +126,7 @@ def _open_file(path: str, *, resume: bool) -> int:
 
 
 def require_same_file(path: str, descriptor: int) -> None:
-    """Check that a path still refers to the opened file. Another run may have renamed the file before this run locked it.
-
-    Raises:
-        InvalidRequest: The path now refers to another file.
-    """
+    """Check that a path still refers to the opened file. Another run may have renamed the file before this run locked it."""
     if not os.path.samestat(os.fstat(descriptor), os.lstat(path)):
         raise _in_use_error(path)
 

@@ -33,32 +33,21 @@ else:  # pragma: no cover - only Linux has this clock
 
 
 def _without_checksums(change: Change) -> Change:
-    """Return a change without the checksums of its outcomes.
-
-    The checksums compress badly, and are not needed: the stored object that contains the change has a checksum of its own.
-    """
+    """Return a change without the checksums of its outcomes."""
+    # The checksums compress badly, and are not needed: the stored object that contains the change has a checksum of its own.
     if change[0] != "outcomes":
         return change
     return change[0], [row[:-1] for row in msgspec.json.decode(change[1])]
 
 
 def _with_checksums(change: Sequence[Any]) -> Sequence[Any]:
-    """Return a change with the checksums that `_without_checksums` removed."""
     if change[0] != "outcomes":
         return change
     return change[0], records.to_json([[*row, records.checksum(row)] for row in change[1]])
 
 
 class ObjectDatabase(Database):
-    """A private SQLite copy of an object journal. Each transaction is written to the log as an object before it is committed.
-
-    Args:
-        log: The log of the journal.
-        clock: Function that returns monotonic time in seconds.
-
-    Attributes:
-        last_write: The time on the clock at which the last successful write started.
-    """
+    """A private SQLite copy of an object journal. Each transaction is written to the log as an object before it is committed."""
 
     def __init__(self, log: ObjectLog, clock: Callable[[], float]) -> None:
         super().__init__(log.name)
@@ -73,12 +62,7 @@ class ObjectDatabase(Database):
             self._db.execute(table)
 
     def replay(self) -> None:
-        """Read the objects that `ObjectLog.find` has found, and apply their changes to the SQLite copy.
-
-        Raises:
-            DamagedJournalError: An object is missing or damaged.
-            OSError: An object cannot be read.
-        """
+        """Read the objects that `ObjectLog.find` has found, and apply their changes to the SQLite copy."""
         self._db.execute("BEGIN")
         try:
             for changes in self._log.read():
@@ -93,34 +77,21 @@ class ObjectDatabase(Database):
             self._db.execute("COMMIT")
 
     def read_metadata(self, *, intact: bool) -> dict[str, Any]:
-        """Return the run's metadata.
-
-        Args:
-            intact: Whether to check all content that a resumed run relies on.
-
-        Raises:
-            DamagedJournalError: The content differs from what was written.
-        """
+        """Return the run's metadata."""
         metadata: dict[str, Any] = self.query(require_intact if intact else read_metadata)
         return metadata
 
     def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
-        """Run a query and return its result.
-
-        Raises:
-            DamagedJournalError: The content is inconsistent.
-        """
+        """Run a query and return its result."""
         try:
             return query(self._db)
         except (sqlite3.Error, *DECODING_ERRORS) as error:
             raise self._log.damaged(str(error)) from error
 
     def take_over(self) -> None:
-        """Write the next object of the log, so that the next write of any earlier writer fails.
-
-        If the object already exists, another writer has continued the log. In this case, apply the changes of all new objects,
-        and try again with the next free number.
-        """
+        """Write the next object of the log, so that the next write of any earlier writer fails."""
+        # If the object already exists, another writer has continued the log. In this case, apply the changes of all new objects,
+        # and try again with the next free number.
         while True:
             try:
                 self.write_heartbeat()
@@ -146,11 +117,9 @@ class ObjectDatabase(Database):
 
     @property
     def heartbeat_due(self) -> float | None:
-        """The current time, if a heartbeat is due; otherwise `None`.
-
-        A heartbeat is due if the last write started more than 5 seconds ago. After a failure, a heartbeat is always due, so that
-        `ObjectWriter.heartbeat` raises the error again.
-        """
+        """The current time, if a heartbeat is due; otherwise `None`."""
+        # A heartbeat is due if the last write started more than 5 seconds ago. After a failure, a heartbeat is always due, so
+        # that `ObjectWriter.heartbeat` raises the error again.
         now = self._clock()
         return now if self._failure is not None or now - self.last_write > _HEARTBEAT_INTERVAL else None
 
@@ -178,22 +147,7 @@ class ObjectWriter(DatabaseWriter):
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = _clock,
     ) -> Self:
-        """Open a journal for writing: create it, or take over its run.
-
-        Args:
-            objects: Storage of the journal's objects.
-            name: Name of the journal, for messages.
-            identity: Identity of the run.
-            resume: Whether to resume an existing journal. A missing journal is created.
-            earlier: Which rows without an outcome count as possibly sent: only marked rows (`known`), or all rows (`unknown`).
-                With `unknown`, a damaged journal is set aside and replaced.
-            wall: Function that returns the Unix time in seconds. It is used for the times and durations in the journal.
-            clock: Function that returns monotonic time in seconds.
-
-        Raises:
-            InvalidRequest: The journal exists although `resume` is false, or belongs to another run.
-            JournalError: The journal is damaged, or cannot be read or written.
-        """
+        """Open a journal for writing: create it, or take over its run."""
         log, damage = ObjectLog(objects, name), None
         with translate_errors(name):
             if log.find():
@@ -254,11 +208,7 @@ class ObjectWriter(DatabaseWriter):
         return self._database.heartbeat_due
 
     def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded.
-
-        Raises:
-            JournalError: This write or an earlier write failed.
-        """
+        """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded."""
         with self._database.connection():
             if self._database.last_write < due:
                 self._database.write_heartbeat()

@@ -77,36 +77,15 @@ _READERS: Final = 16
 
 
 class Objects(Protocol):
-    """Storage of objects under one prefix. Every method may be called from any thread, and raises `OSError` on failure.
-
-    Example:
-        ```python
-        from outreach_async.bulk.journal._objects import open_objects
-
-        objects = open_objects("memory://example")
-        print(objects.create("a", b"1"), objects.create("a", b"2"), objects.read("a"))  # -> True False b'1'
-        ```
-    """
+    """Storage of objects under one prefix. Every method may be called from any thread, and raises `OSError` on failure."""
 
     def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
-        """Create an object unless the name is taken, and return whether the object was created. A created object is durable.
-
-        The result may be `False` although this call created the object. This happens if the response of the store is lost: the
-        request is then sent again, and fails because the name is taken.
-
-        Args:
-            name: Name of the object.
-            content: Content of the object.
-            after: Name of an object that the storage contains; `None` for the first object. A folder is created for the first
-                object only. A folder without the object `after` was removed, renamed or unmounted, and is not written to.
-        """
+        """Create an object unless the name is taken, and return whether the object was created. A created object is durable."""
+        # The result may be `False` although this call created the object. This happens if the response of the store is lost: the
+        # request is then sent again, and fails because the name is taken.
 
     def read(self, name: str) -> bytes:
-        """Return the content of an object.
-
-        Raises:
-            FileNotFoundError: There is no such object.
-        """
+        """Return the content of an object."""
 
     def names(self) -> Iterator[str]:
         """Iterate over the names of all objects, in any order."""
@@ -118,14 +97,7 @@ def is_url(location: object) -> bool:
 
 
 def open_objects(url: str) -> StoredObjects | FolderObjects:
-    """Return the storage at a URL. No object is created, and no request is sent.
-
-    Args:
-        url: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder` or `memory://name`.
-
-    Raises:
-        InvalidRequest: The URL has another form or contains credentials, or the extra `lake` is missing.
-    """
+    """Return the storage at a URL. No object is created, and no request is sent."""
     # A URL with credentials must not appear in an error message.
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.query or parts.fragment:
@@ -157,12 +129,7 @@ def _import_obstore(scheme: str) -> Any:
 
 
 def list_folders(url: str) -> list[str]:
-    """Return the sorted names of the folders directly under a URL. In a folder of journals, they are the names of the journals.
-
-    Raises:
-        InvalidRequest: The URL is invalid; see `open_objects`.
-        OSError: The folders cannot be listed.
-    """
+    """Return the sorted names of the folders under a URL. In a folder of journals, they are the names of the journals."""
     return sorted(open_objects(url).folders())
 
 
@@ -188,12 +155,7 @@ def describe_problem(error: Exception) -> str:
 
 
 class StoredObjects:
-    """Storage in a store that obstore supports: S3, Google Cloud Storage, Azure Blob Storage or memory.
-
-    Args:
-        store: The store, such as `obstore.store.S3Store("bucket")`.
-        prefix: Prefix of the objects' paths in the store; empty if the store itself adds a prefix.
-    """
+    """Storage in a store that obstore supports: S3, Google Cloud Storage, Azure Blob Storage or memory."""
 
     def __init__(self, store: Any, prefix: str) -> None:
         import obstore
@@ -252,11 +214,7 @@ class StoredObjects:
 
 
 class FolderObjects:
-    """Storage in a folder, which may be on a network file system. Each object is a file that only its owner can read.
-
-    Args:
-        folder: The folder. It is created with the first object.
-    """
+    """Storage in a folder, which may be on a network file system. Each object is a file that only its owner can read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -324,13 +282,8 @@ def create_or_read(
     after: str | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bytes:
-    """Create an object unless its name is taken. Return the content that is stored under the name.
-
-    A request whose response was lost is retried, and the retry finds the object. Only its content shows who created it.
-
-    Raises:
-        OSError: The object cannot be created or read.
-    """
+    """Create an object unless its name is taken. Return the content that is stored under the name."""
+    # A request whose response was lost is retried, and the retry finds the object. Only its content shows who created it.
     for pause in _CONFLICT_PAUSES:
         if objects.create(name, content, after=after):
             return content
@@ -345,14 +298,7 @@ class TakenOverError(JournalError):
 
 
 def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence[Change]) -> bytes:
-    """Return the content of an object.
-
-    Args:
-        writer: Random id of the writer (8 bytes), which distinguishes the objects of different writers.
-        number: Number of the object in its generation, from 0.
-        previous: Digest of the previous object.
-        changes: The changes of the transaction.
-    """
+    """Return the content of an object."""
     compressor = zlib.compressobj(9, wbits=_WBITS, zdict=_COMMON_TEXT)
     compressed = compressor.compress(msgspec.msgpack.encode(changes)) + compressor.flush()
     body = b"".join((writer, number.to_bytes(8), previous, compressed))
@@ -360,16 +306,7 @@ def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence
 
 
 def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any]]:
-    """Return the changes that an object contains.
-
-    Args:
-        content: The content of the object.
-        number: Expected number of the object.
-        previous: Digest of the previous object.
-
-    Raises:
-        CorruptContentError: The object is incomplete or changed, has another number, or does not follow the previous object.
-    """
+    """Return the changes that an object contains."""
     start = len(_MAGIC) + len(_VERSION)
     checksum, body = content[start : start + _CHECKSUM_SIZE], content[start + _CHECKSUM_SIZE :]
     require(content.startswith(_MAGIC + _VERSION) and checksum == _checksum(body), "checksum mismatch")
@@ -395,17 +332,7 @@ def _digest(content: bytes) -> bytes:
 
 
 class ObjectLog:
-    """The log of an object journal: reads the objects of the last generation in order, and appends new objects.
-
-    Args:
-        objects: Storage of the objects.
-        name: Name of the journal, for messages.
-        sleep: Function that waits for a number of seconds.
-
-    Attributes:
-        generation: Number of the generation.
-        number: Number of the next object to read or write.
-    """
+    """The log of an object journal: reads the objects of the last generation in order, and appends new objects."""
 
     def __init__(self, objects: Objects, name: str, sleep: Callable[[float], None] = time.sleep) -> None:
         self.name = name
@@ -419,13 +346,7 @@ class ObjectLog:
         self._writer = token_bytes(8)
 
     def find(self) -> bool:
-        """Find the last generation and its last object. Return whether the log contains any objects.
-
-        Raises:
-            InvalidRequest: The prefix contains objects that do not belong to a journal.
-            TakenOverError: Another run has replaced the generation whose objects were being read.
-            OSError: The objects cannot be listed.
-        """
+        """Find the last generation and its last object. Return whether the log contains any objects."""
         last = (self.generation, self.number - 1)
         for name in self._objects.names():
             match = _NAME.fullmatch(name)
@@ -446,13 +367,7 @@ class ObjectLog:
         return True
 
     def read(self) -> Iterator[list[list[Any]]]:
-        """Read the objects that `find` has found, and yield the changes of each.
-
-        Raises:
-            DamagedJournalError: An object is missing or damaged.
-            InvalidRequest: An object was written by a newer version of this library.
-            OSError: An object cannot be read.
-        """
+        """Read the objects that `find` has found, and yield the changes of each."""
         # Objects are read by number, up to the last listed one: a listing may miss earlier objects that are created meanwhile.
         with ThreadPoolExecutor(_READERS) as pool:
             while self.number < self._end:
@@ -480,13 +395,7 @@ class ObjectLog:
         return changes
 
     def append(self, changes: Sequence[Change]) -> None:
-        """Write the next object.
-
-        Raises:
-            TakenOverError: Another run has written this object.
-            JournalError: The store replaces objects.
-            OSError: The object cannot be written.
-        """
+        """Write the next object."""
         content = encode_object(self._writer, self.number, self._previous, changes)
         if not self._create(self.number, content):
             raise self._taken_over()
@@ -520,21 +429,15 @@ class ObjectLog:
         )
 
     def set_aside(self) -> None:
-        """Start a new generation to replace the damaged generation.
-
-        Another run may still be writing to the damaged generation. To stop that run, this method first creates the next object of
-        the damaged generation. The next write of the other run then fails.
-
-        Raises:
-            OSError: The object cannot be created.
-        """
+        """Start a new generation to replace the damaged generation."""
+        # Another run may still be writing to the damaged generation. To stop that run, this method first creates the next object
+        # of the damaged generation. The next write of the other run then fails.
         number = self._end
         while not self._create(number, encode_object(self._writer, number, _NO_DIGEST, [])):
             number += 1
         self._begin_generation(self.generation + 1)
 
     def damaged(self, reason: str) -> DamagedJournalError:
-        """Return the error for a damaged journal."""
         return DamagedJournalError(
             f'journal {self.name} is damaged: {reason}; restore the object, or resume with earlier="unknown"'
             " (on the command line: --resume --earlier unknown). The resumed run then starts over at the"

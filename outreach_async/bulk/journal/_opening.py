@@ -28,15 +28,7 @@ LOG_SUFFIXES: Final = ("-wal", "-shm")
 
 @attrs.frozen
 class LockedJournal:
-    """A journal that is locked and checked, and can now be opened for writing.
-
-    Attributes:
-        lock: The lock on the journal's file.
-        metadata: The run's metadata in the journal.
-        created: Whether the journal is new.
-        damage: A mapping if this journal replaces a damaged or empty journal, otherwise `None`. Its key `reason` has the error
-            message, and its key `kept` has the new name of the old file.
-    """
+    """A journal that is locked and checked, and can now be opened for writing."""
 
     lock: JournalLock
     metadata: Mapping[str, Any]
@@ -45,21 +37,7 @@ class LockedJournal:
 
 
 def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier: Earlier, link: Link) -> LockedJournal:
-    """Lock and check an existing journal, or create a new one.
-
-    Args:
-        path: Path of the journal.
-        metadata: The run's metadata for a new journal.
-        resume: Whether an existing journal is accepted, so that its run is resumed.
-        earlier: `known` or `unknown`; see `Earlier`. If `unknown`, an existing journal is accepted even if `resume` is false,
-            and a damaged or empty journal is renamed and replaced.
-        link: Function that creates a hard link to a file, as `os.link` does; it fails if the new name exists.
-
-    Raises:
-        InvalidRequest: The file is not a journal, was written by a newer version of this library, exists although `resume` is
-            false, or cannot be locked.
-        JournalError: The journal is damaged, or the operating system reports an error.
-    """
+    """Lock and check an existing journal, or create a new one."""
     require_lockable(path)
     damage = None
     with ExitStack() as stack:
@@ -110,17 +88,7 @@ def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
 
 
 def create_journal(path: str, metadata: Mapping[str, Any], link: Link = os.link) -> None:
-    """Create a journal that only its owner can read. The file gets its final name only after it is complete and on the disk.
-
-    Args:
-        path: Path of the journal.
-        metadata: The run's metadata.
-        link: Function that creates a hard link to a file; it fails if the new name exists.
-
-    Raises:
-        FileExistsError: The path already exists.
-        OSError: The file cannot be created.
-    """
+    """Create a journal that only its owner can read. The file gets its final name only after it is complete and on the disk."""
     folder = Path(path).parent
     descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
     os.close(descriptor)
@@ -159,16 +127,7 @@ def _sync(path: str | Path) -> None:
 
 
 def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str:
-    """Rename the files of a journal to unused names, and return the new path of the journal.
-
-    Args:
-        path: Path of the journal.
-        suffixes: Suffixes of the files to rename, in this order. The empty suffix denotes the journal itself and must be last:
-            until the journal is renamed, its lock keeps another run from creating a new journal, whose log would be renamed here.
-
-    Raises:
-        OSError: A file cannot be renamed.
-    """
+    """Rename the files of a journal to unused names, and return the new path of the journal."""
     names = (f"{path}.damaged{f'-{number}' if number else ''}" for number in count())
     name = next(name for name in names if not any(os.path.lexists(name + suffix) for suffix in (*LOG_SUFFIXES, "")))
     for suffix in suffixes:

@@ -147,14 +147,9 @@ class JournalWriter(Protocol):
 
 
 class WriterThread:
-    """Runs the calls of a journal's writer in a thread, one at a time.
+    """Runs the calls of a journal's writer in a thread, one at a time."""
 
-    After `run` returns or raises an exception, the call is not running and does not start later.
-
-    Args:
-        inline: Whether to run the calls in the thread of the event loop. With a virtual clock, which does not wait for
-            threads, this must be true.
-    """
+    # After `run` returns or raises an exception, the call is not running and does not start later.
 
     def __init__(self, *, inline: bool) -> None:
         self._inline = inline

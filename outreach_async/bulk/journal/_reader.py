@@ -87,11 +87,7 @@ _EXTERNAL_CODES: Final = frozenset(
 
 
 def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
-    """Return the metadata of a journal's run.
-
-    Raises:
-        CorruptContentError: An entry is missing, or its checksum does not match.
-    """
+    """Return the metadata of a journal's run."""
     rows = db.execute("SELECT name, value, crc FROM meta").fetchall()
     require(all(records.checksum(columns) == crc for *columns, crc in rows), "checksum mismatch in the run's metadata")
     metadata = {name: msgspec.json.decode(value) for name, value, _ in rows}
@@ -101,13 +97,8 @@ def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
 
 
 def require_windows(db: sqlite3.Connection, hwm: int) -> int:
-    """Check that the windows contain all marked rows, and return the number of windows.
-
-    A window is a series of consecutive rows that were marked together as about to be sent.
-
-    Raises:
-        CorruptContentError: A marked row is in no window, or a checksum does not match.
-    """
+    """Check that the windows contain all marked rows, and return the number of windows."""
+    # A window is a series of consecutive rows that were marked together as about to be sent.
     count = end = 0
     for first, rows, marked, crc in db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first"):
         require(
@@ -120,11 +111,7 @@ def require_windows(db: sqlite3.Connection, hwm: int) -> int:
 
 
 def read_events(db: sqlite3.Connection, count: int) -> list[tuple[float, str, dict[str, Any]]]:
-    """Return all events as (Unix time, kind, details); `count` is the expected number of events.
-
-    Raises:
-        CorruptContentError: An event is missing or changed.
-    """
+    """Return all events as (Unix time, kind, details); `count` is the expected number of events."""
     rows = db.execute("SELECT number, at, kind, data, crc FROM event ORDER BY number").fetchall()
     require(all(records.checksum(columns) == crc for *columns, crc in rows), "checksum mismatch in an event")
     require([row[0] for row in rows] == [*range(1, count + 1)], f"expected {count} events, found {len(rows)}")
@@ -132,11 +119,7 @@ def read_events(db: sqlite3.Connection, count: int) -> list[tuple[float, str, di
 
 
 def require_structure(db: sqlite3.Connection, rows: int) -> None:
-    """Check the pages of the file, its tables, and the number of outcomes.
-
-    Raises:
-        CorruptContentError: A page is malformed, the tables are not those of a journal, or an outcome is missing.
-    """
+    """Check the pages of the file, its tables, and the number of outcomes."""
     (result,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     require(result == "ok", result)
     tables = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
@@ -146,13 +129,8 @@ def require_structure(db: sqlite3.Connection, rows: int) -> None:
 
 
 def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
-    """Check everything that a resumed run relies on, and return the run's metadata.
-
-    For a finished run, only the metadata and the windows of marked rows are checked, because no row is sent again.
-
-    Raises:
-        CorruptContentError: The content differs from what was written.
-    """
+    """Check everything that a resumed run relies on, and return the run's metadata."""
+    # For a finished run, only the metadata and the windows of marked rows are checked, because no row is sent again.
     metadata = read_metadata(db)
     require_windows(db, metadata["hwm"])
     totals = records.decode_totals(metadata["totals"])
@@ -330,12 +308,7 @@ _FileState: TypeAlias = tuple[int, int, int]
 
 @attrs.frozen
 class _JournalFiles:
-    """The state of a journal's files. Two states are compared to detect a change by a writer.
-
-    Attributes:
-        file: State of the journal's file; `None` if the file does not exist.
-        log: State of the write-ahead log beside the file; `None` if there is no such log.
-    """
+    """The state of a journal's files. Two states are compared to detect a change by a writer."""
 
     file: _FileState | None
     log: _FileState | None
@@ -352,34 +325,12 @@ class _JournalFiles:
 
 
 def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
-    """Run a query on a journal and return its result.
-
-    Args:
-        path: Path of the journal.
-        query: Function that queries the connection, and raises CorruptContentError if the content is inconsistent.
-
-    Raises:
-        InvalidRequest: There is no journal.
-        JournalError: The journal is damaged or cannot be read.
-    """
+    """Run a query on a journal and return its result."""
     return query_journal(path.resolve(), query)[0]
 
 
 def query_journal(path: Path, query: Callable[[sqlite3.Connection], T]) -> tuple[T, bool]:
-    """Run a query on a journal and its log. The log is ignored if it is older than the file or belongs to another run.
-
-    Args:
-        path: Path of the journal.
-        query: Function that queries the connection, and raises CorruptContentError if the content is inconsistent.
-
-    Returns:
-        The result of the query, and whether a log was ignored.
-
-    Raises:
-        InvalidRequest: There is no journal.
-        DamagedJournalError: The journal is damaged.
-        JournalError: The journal cannot be read at the moment.
-    """
+    """Run a query on a journal and its log. The log is ignored if it is older than the file or belongs to another run."""
     # A result counts if SQLite's locks protected it (there was a log), or if the files are the same before and after. A
     # failure counts only if the files stayed the same several times: otherwise a writer may have changed them meanwhile.
     failures = 0

@@ -57,10 +57,8 @@ class CorruptContentError(ValueError):
 
 
 def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
-    """Return whether a file is a journal, a journal of a newer version, or another file, according to its first bytes.
-
-    A file is classified before SQLite opens it, because SQLite might change a file that is not a journal.
-    """
+    """Return whether a file is a journal, a journal of a newer version, or another file, according to its first bytes."""
+    # A file is classified before SQLite opens it, because SQLite might change a file that is not a journal.
     if len(header) < HEADER_SIZE or not header.startswith(b"SQLite format 3\0"):
         return "foreign"
     (version,) = struct.unpack_from(">I", header, _USER_VERSION)
@@ -98,10 +96,8 @@ _set_index, _set_contact, _set_status, _set_id, _set_possible, _set_attempts, _s
 
 
 def encode_batch(outcomes: Iterable[ContactOutcome]) -> tuple[str, str | None]:
-    """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs.
-
-    The second value is `None` if no outcome has an error.
-    """
+    """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs."""
+    # The second value is `None` if no outcome has an error.
     texts: dict[int, str] = {}
     rows = [_encode_outcome(outcome, texts) for outcome in outcomes]
     for row in rows:
@@ -115,15 +111,7 @@ def checksum(columns: Sequence[object]) -> int:
 
 
 def require(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as an assertion
-    """Raise an error unless a condition is true.
-
-    Args:
-        condition: The condition that must be true.
-        message: The message of the error.
-
-    Raises:
-        CorruptContentError: The condition is false.
-    """
+    """Raise an error unless a condition is true."""
     if not condition:
         raise CorruptContentError(message)
 
@@ -135,15 +123,7 @@ def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
 
 
 def require_checksums(rows: str, checksums: str) -> None:
-    """Check the checksums of a page of outcomes.
-
-    Args:
-        rows: The outcomes without their checksums, as a JSON array of arrays, encoded by SQLite.
-        checksums: Their checksums, as a JSON array.
-
-    Raises:
-        CorruptContentError: A row differs from what was stored.
-    """
+    """Check the checksums of a page of outcomes."""
     expected = msgspec.json.decode(checksums)
     # SQLite nearly always writes the same bytes as msgspec. Decoding, which takes most of the time, is then unnecessary.
     if [crc32(row) - _SIGN_OFFSET for row in _split_array(rows)] != expected:
@@ -152,16 +132,7 @@ def require_checksums(rows: str, checksums: str) -> None:
 
 
 def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
-    """Convert a stored list back to an outcome.
-
-    Args:
-        row: The list [index, status, id, attempts, possible, error, repeats]. The caller must already have checked its checksum.
-        error: The string that is stored under the digest `error` in the list; `None` if there is none.
-        contact: The contact of the outcome, which is not part of the list.
-
-    Raises:
-        CorruptContentError: The string is missing, or does not match the digest.
-    """
+    """Convert a stored list back to an outcome."""
     index, number, id_, attempts, possible, error_digest, repeats = row
     if error is not None or error_digest is not None:
         require(error is not None, f"the error of row {index} is missing")
@@ -257,11 +228,7 @@ def encode_totals(totals: BulkReport) -> dict[str, Any]:
 
 
 def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
-    """Return the totals of a run from their stored JSON values.
-
-    Raises:
-        CorruptContentError: The counts do not add up to the number of rows.
-    """
+    """Return the totals of a run from their stored JSON values."""
     outcomes = {Outcome(name): count for name, count in stored["outcomes"].items()}
     require(sum(outcomes.values()) == stored["rows"], "the totals do not add up")
     return BulkReport(stored["rows"], outcomes, stored["uncertain"], stored["seconds"], stored["repeats"])

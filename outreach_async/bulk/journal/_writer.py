@@ -56,15 +56,7 @@ _ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
 
 
 class DatabaseWriter:
-    """The writer of a journal that is stored in a database. It implements `JournalWriter`, which documents the methods.
-
-    Args:
-        database: The database, which the writer closes.
-        metadata: The run's metadata in the database.
-        created: Whether the journal is new.
-        identity: Identity of the run.
-        wall: Function that returns the Unix time in seconds. It is used for the times and durations in the journal.
-    """
+    """The writer of a journal that is stored in a database. It implements `JournalWriter`, which documents the methods."""
 
     def __init__(
         self,
@@ -91,14 +83,8 @@ class DatabaseWriter:
         self.spooled: int | None = metadata["spooled"]
 
     def start(self, earlier: Earlier, damage: Mapping[str, Any] | None = None) -> None:
-        """Set the state to `running`; a finished run stays finished. Call this method before any row is sent.
-
-        If the process is killed in this state, every marked row without an outcome counts as possibly sent.
-
-        Args:
-            earlier: With `unknown`, every row without an outcome counts as possibly sent.
-            damage: Details of the damaged journal that this one replaces; `None` if there is none.
-        """
+        """Set the state to `running`; a finished run stays finished. Call this method before any row is sent."""
+        # If the process is killed in this state, every marked row without an outcome counts as possibly sent.
         if self.finished:
             return
         with self._database.mark_transaction() as transaction:
@@ -133,16 +119,8 @@ class DatabaseWriter:
         return None if columns is None else MarkedWindow(*columns)
 
     def mark(self, window: MarkedWindow) -> None:
-        """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged.
-
-        When this method returns, the mark is durable. In a journal file, it also survives the loss of the write-ahead log.
-
-        Raises:
-            InvalidRequest: The rows differ from the marked rows, the window is empty, or it does not start where the previous
-                window ends.
-            JournalError: The mark cannot be written, or a program that reads the journal blocks the checkpoint for more than 10
-                seconds.
-        """
+        """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged."""
+        # When this method returns, the mark is durable. In a journal file, it also survives the loss of the write-ahead log.
         if window.rows < 1 or window.first > self.hwm:
             raise InvalidRequest(
                 f"journal: expected a window of at least 1 row, starting at or before row {self.hwm}, got {window.rows} rows"
@@ -168,12 +146,7 @@ class DatabaseWriter:
         return frozenset(msgspec.json.decode(indexes))
 
     def record(self, outcomes: Sequence[ContactOutcome]) -> None:
-        """Record outcomes in one transaction: if the transaction fails, none of them is recorded.
-
-        Raises:
-            InvalidRequest: A row was not marked.
-            JournalError: A row already has an outcome, or the journal cannot be written.
-        """
+        """Record outcomes in one transaction: if the transaction fails, none of them is recorded."""
         if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
             raise InvalidRequest(
                 f"journal: expected row indexes below {self.hwm}, got {beyond[0]}; mark a row before you record its outcome"
@@ -199,11 +172,7 @@ class DatabaseWriter:
         self._events += 1
 
     def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
-        """Record how the run ended. A run that has already finished stays finished.
-
-        Raises:
-            InvalidRequest: The state is unknown, or is `finished` although marked rows have no outcome.
-        """
+        """Record how the run ended. A run that has already finished stays finished."""
         require_choice("state", state, END_STATES)
         if self.finished:
             return
@@ -223,11 +192,7 @@ class DatabaseWriter:
         return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
 
     def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
-        """Store rows of the input in the spool.
-
-        Raises:
-            InvalidRequest: The spool is already complete.
-        """
+        """Store rows of the input in the spool."""
         if self.spooled is not None:
             raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; add no more rows")
         columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
@@ -235,11 +200,7 @@ class DatabaseWriter:
             transaction.apply("spool", to_json([(*row, checksum(row)) for row in columns]))
 
     def end_spool(self, rows: int) -> None:
-        """Record that the spool contains the whole input, and that the input has `rows` rows.
-
-        Raises:
-            InvalidRequest: Rows are missing from the spool.
-        """
+        """Record that the spool contains the whole input, and that the input has `rows` rows."""
         with self._database.connection() as db:
             (stored,) = db.execute("SELECT count(*) FROM spool WHERE seq < ?", (rows,)).fetchone()
         if stored != rows:
@@ -250,11 +211,9 @@ class DatabaseWriter:
         self.spooled = rows
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows from a spool that contains the whole input.
-
-        If `policy` selects another row with the same e-mail to be sent instead of a row, the returned item for the row contains
-        the index of the other row.
-        """
+        """Return rows from a spool that contains the whole input."""
+        # If `policy` selects another row with the same e-mail to be sent instead of a row, the returned item for the row contains
+        # the index of the other row.
         keyed = policy in WHOLE_INPUT
         if keyed and not self._spool_indexed:
             with self._database.connection() as db:  # an index changes no content, so it is not recorded as a change
@@ -300,21 +259,7 @@ class FileWriter(DatabaseWriter):
         earlier: Earlier = "known",
         wall: Callable[[], float] = time.time,
     ) -> Self:
-        """Open a journal for writing: create it, or resume its run.
-
-        Args:
-            path: Path of the journal.
-            identity: Identity of the run.
-            resume: Whether to resume an existing journal. A missing journal is created.
-            earlier: With `unknown`, every row without an outcome counts as possibly sent, and a damaged journal is renamed
-                and replaced.
-            wall: Function that returns the Unix time in seconds. It is used for the times and durations in the journal.
-
-        Raises:
-            InvalidRequest: The file exists although `resume` is false, is not a journal, belongs to another run, is being written
-                by another run, or is on a file system whose locks are unreliable.
-            JournalError: The journal is damaged, or cannot be read or written.
-        """
+        """Open a journal for writing: create it, or resume its run."""
         path, metadata = str(path), create_metadata(identity, earlier)
         locked = open_locked(path, metadata, resume=resume, earlier=earlier, link=cls._link)
         with ExitStack() as stack:
@@ -374,17 +319,10 @@ def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[lis
 
 
 def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
-    """Return the contact to send instead of two rows with the same e-mail.
-
-    The result is the contact that the service would store if it received both rows. With `skip`, only the earlier row counts.
-    With `overwrite`, values of the later row replace those of the earlier row. With `update_missing_fields`, values of the later
-    row fill only blank fields of the earlier row.
-
-    Args:
-        earlier: The contact of the row that comes first in the input.
-        later: The contact of the later row.
-        duplicates: The `duplicates` option of the run.
-    """
+    """Return the contact to send instead of two rows with the same e-mail."""
+    # The result is the contact that the service would store if it received both rows. With `skip`, only the earlier row counts.
+    # With `overwrite`, values of the later row replace those of the earlier row. With `update_missing_fields`, values of the
+    # later row fill only blank fields of the earlier row.
     if duplicates == "skip":
         return {**earlier}
     if duplicates == "overwrite":

@@ -56,19 +56,7 @@ def _compile_keys(reasons: Mapping[str, str]) -> tuple[tuple[re.Pattern[str], st
 
 @attrs.frozen(kw_only=True)
 class ExportFormat:
-    """The columns of a tool's exports, as read from the tool's TOML file. All column names are in lower case.
-
-    Attributes:
-        name: Name of the tool.
-        known_from: Source of the column names.
-        marks: Columns that identify the tool.
-        least: Minimum number of `marks` that a header must contain for the tool to be recognised.
-        fields: For each field code, the columns that map to the field, in order of preference.
-        workspace: For each possible name of a workspace field, the columns that map to the field.
-        misleading: Columns that are ignored because their name suggests a wrong field, with a description of their content.
-        left_out: Columns that are ignored, with a description of their content.
-        left_out_like: Regular expressions for more columns that are ignored, with a description of their content.
-    """
+    """The columns of a tool's exports, as read from the tool's TOML file. All column names are in lower case."""
 
     name: str
     known_from: str
@@ -81,12 +69,7 @@ class ExportFormat:
     left_out_like: tuple[tuple[re.Pattern[str], str], ...] = attrs.field(factory=dict, converter=_compile_keys)
 
     def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-        """Return field codes by folded column name. For each code, only the most preferred column in the header is used.
-
-        Args:
-            headers: Column names.
-            taken: Codes to leave out, because other columns already map to them.
-        """
+        """Return field codes by folded column name. For each code, only the most preferred column in the header is used."""
         folded = _fold_names(headers)
         matches: dict[str, str] = {}
         for code, columns in self.fields.items():
@@ -134,14 +117,7 @@ def _fold_all(names: Iterable[str]) -> frozenset[str]:
 
 @attrs.frozen(kw_only=True)
 class HeaderLanguage:
-    """The common column names of one language, each with a single meaning.
-
-    Attributes:
-        name: English name of the language.
-        source: The programs that write these column names.
-        unsourced: Column names that this project added.
-        fields: Maps the code of each field to its column names.
-    """
+    """The common column names of one language, each with a single meaning."""
 
     name: str
     source: str
@@ -151,15 +127,7 @@ class HeaderLanguage:
 
 @attrs.frozen(kw_only=True)
 class NeighbourRule:
-    """A rule that decides the meaning of an ambiguous column name by the other columns of the file.
-
-    Attributes:
-        field: Code of the field that the name refers to if the rule applies.
-        reason: Human-readable reason for this meaning.
-        beside: Folded column names. The rule applies only if the file has one of these columns, or if `beside` is empty.
-        present: The rule applies only if other columns map to all of these codes.
-        absent: The rule applies only if no other column maps to any of these codes.
-    """
+    """A rule that decides the meaning of an ambiguous column name by the other columns of the file."""
 
     field: str
     reason: str
@@ -179,36 +147,20 @@ def _create_rules(rules: Iterable[Mapping[str, Any]]) -> tuple[NeighbourRule, ..
 
 @attrs.frozen(kw_only=True)
 class AmbiguousHeader:
-    """A column name with several meanings.
-
-    Attributes:
-        names: Spellings of the name.
-        may_be: Codes of the fields that the name can refer to, most likely first; `"ignore"` means no field.
-        rules: Rules that decide the meaning by the other columns; the first rule that applies is used.
-    """
+    """A column name with several meanings."""
 
     names: tuple[str, ...] = attrs.field(converter=tuple)
     may_be: tuple[str, ...] = attrs.field(converter=tuple)
     rules: tuple[NeighbourRule, ...] = attrs.field(default=(), converter=_create_rules)
 
     def decide(self, names: Collection[str], taken: Collection[str]) -> tuple[str, str] | None:
-        """Return the field code and the reason of the first rule that applies; `None` if no rule applies.
-
-        Args:
-            names: Folded names of the other columns.
-            taken: Codes that other columns map to.
-        """
+        """Return the field code and the reason of the first rule that applies; `None` if no rule applies."""
         return next(((rule.field, rule.reason) for rule in self.rules if rule.fits(names, taken)), None)
 
 
 @attrs.frozen
 class CommonHeaders:
-    """The table of common column names.
-
-    Attributes:
-        languages: The names with a single meaning, by language.
-        ambiguous: The names with several meanings.
-    """
+    """The table of common column names."""
 
     languages: tuple[HeaderLanguage, ...]
     ambiguous: tuple[AmbiguousHeader, ...]
