@@ -22,13 +22,7 @@ PAGE: Final = 4096
 
 @attrs.frozen
 class Commit:
-    """A commit that is in the log, and not yet in the file.
-
-    Attributes:
-        file: The file before the commit.
-        log: The log.
-        pages: The pages that the commit changes, by number from 1.
-    """
+    """A commit that is in the log, and not yet in the file."""
 
     file: bytes
     log: bytes

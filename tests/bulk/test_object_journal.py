@@ -348,11 +348,7 @@ class Replacing(DictObjects):
 
 
 class Conflicting(DictObjects):
-    """Objects in a store that refuses some creates, because another create of the object is under way.
-
-    Attributes:
-        conflicts: The number of the next creates that are refused.
-    """
+    """Objects in a store that refuses some creates, because another create of the object is under way."""
 
     conflicts = 0
 
@@ -592,13 +588,7 @@ class TestS3:
 
 
 class _MovingFolder:
-    """A service that adds every contact. At one request, it removes the folder of the journal.
-
-    Args:
-        folder: The folder.
-        request: Number of the request.
-        empty: Whether an empty folder remains at the path, like the mount point of a file system that was unmounted.
-    """
+    """A service that adds every contact. At one request, it removes the folder of the journal."""
 
     def __init__(self, folder: Path, request: int, *, empty: bool) -> None:
         self.fake = FakeService()

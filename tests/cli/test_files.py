@@ -54,10 +54,8 @@ def fill(folder: Path) -> None:
 
 @pytest.fixture
 def folder(shared: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> Iterator[Path]:
-    """Return the working folder of all tests: an input, links to it, a journal, a mapping and a policy.
-
-    A test may add files, which are removed after it. It must leave the other files as they are.
-    """
+    """Return the working folder of all tests: an input, links to it, a journal, a mapping and a policy."""
+    # A test may add files, which are removed after it. It must leave the other files as they are.
     monkeypatch.chdir(shared)
     if not (shared / "k.csv").exists():
         fill(shared)

@@ -41,11 +41,7 @@ Answer = Callable[[], Response]
 
 
 class Scripted:
-    """A transport that gives answers in order and then repeats the last one.
-
-    Attributes:
-        sent_count: Number of requests so far.
-    """
+    """A transport that gives answers in order and then repeats the last one."""
 
     secrets = ("proxy-pass",)
 

@@ -36,14 +36,7 @@ EMAILS = st.sampled_from(
 
 @attrs.frozen
 class Table:
-    """A file to write.
-
-    Attributes:
-        kind: Its format and suffix.
-        emails: The e-mail of each row.
-        group: Number of rows in a row group.
-        broken: Rows without their last cell, in CSV only.
-    """
+    """A file to write."""
 
     kind: str
     emails: Sequence[str]

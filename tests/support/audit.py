@@ -100,10 +100,9 @@ class MailboxService:
 
 
 class ConductedService(MailboxService):
-    """A service whose responses wait until nothing else can run.
+    """A service whose responses wait until nothing else can run."""
 
-    With a seed, one random response is released at a time; without a seed, all waiting responses are released together.
-    """
+    # With a seed, one random response is released at a time; without a seed, all waiting responses are released together.
 
     def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int], *, seed: int | None) -> None:
         super().__init__(workspaces)

@@ -26,15 +26,7 @@ DISPLAY: Final = 5
 
 
 class KillingFleet:
-    """A fake service that kills the client process at chosen requests. Its mailboxes share domains and servers across workspaces.
-
-    Args:
-        folder: Folder in which each process writes its process id to files named after its workspaces.
-        kills: Numbers of the requests, from 1, whose processes are killed.
-
-    Attributes:
-        killed: Numbers of the requests at which a process has been killed so far.
-    """
+    """Kills the client process at chosen requests. The mailboxes of the fake share domains and servers across workspaces."""
 
     def __init__(self, folder: Path, kills: set[int]) -> None:
         self.fake = FakeService()

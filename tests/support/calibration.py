@@ -58,12 +58,7 @@ def service(behaviour: Behaviour | None = None, snapshot: Snapshot | None = None
 
 @attrs.define
 class Altered:
-    """A service whose responses are changed.
-
-    Attributes:
-        fake: The service.
-        change: Function that returns the changed response to a request.
-    """
+    """A service whose responses are changed."""
 
     fake: FakeService
     change: Callable[[Request, Response], Response]
@@ -121,14 +116,7 @@ def single_readings() -> Iterator[tuple[str, Behaviour]]:
 
 
 def indistinguishable_values(behaviour: Behaviour, knob: str, boxes: int, campaigns: int) -> tuple[Any, ...]:
-    """Return the values of a knob that a client cannot distinguish, including the value of this behaviour.
-
-    Args:
-        behaviour: The behaviour of the service.
-        knob: The name of the knob.
-        boxes: Number of mailboxes in the workspace.
-        campaigns: Number of campaigns in the workspace.
-    """
+    """Return the values of a knob that a client cannot distinguish, including the value of this behaviour."""
     own = getattr(behaviour, knob)
     if knob in NEVER:
         return ()

@@ -125,12 +125,7 @@ class World:
 
 
 class CampaignService:
-    """A transport that serves the mailboxes, campaigns, steps and fields of workspaces.
-
-    Args:
-        worlds: Data of each workspace, by id.
-        steps: Steps of a campaign, by campaign id; all other campaigns have one healthy step.
-    """
+    """A transport that serves the mailboxes, campaigns, steps and fields of workspaces."""
 
     def __init__(
         self, worlds: Mapping[str, World], steps: Mapping[str, list[dict[str, Any]] | int] = MappingProxyType({})

@@ -13,17 +13,9 @@ LIST = Request("GET", "/campaigns?workspace=space_1&page=1&display=5")
 
 
 class TinyService:
-    """A service with configurable faults that records its requests.
+    """A service with configurable faults that records its requests."""
 
-    Faults see a request to `/contacts` as `create_contact` and every other request as `list_campaigns`.
-
-    Args:
-        heard: Called at every request, before any fault.
-
-    Attributes:
-        faults: The faults.
-        requests: Every request that was executed.
-    """
+    # Faults see a request to `/contacts` as `create_contact` and every other request as `list_campaigns`.
 
     def __init__(self, heard: Callable[[], object] = lambda: None) -> None:
         self.heard = heard

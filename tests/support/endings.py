@@ -21,14 +21,7 @@ LOOPS: Final = ("asyncio", "trio")
 
 @attrs.frozen
 class DrawnScenario:
-    """A scenario, its event loop, and the early endings of its processes.
-
-    Attributes:
-        seed: Seed of all random choices.
-        backend: `asyncio` or `trio`.
-        scene: The input, options and faults of the run.
-        endings: How the first processes end. Later processes run to their end.
-    """
+    """A scenario, its event loop, and the early endings of its processes."""
 
     seed: int
     backend: str
@@ -36,12 +29,7 @@ class DrawnScenario:
     endings: tuple[Ending, ...]
 
     def play(self, folder: Path, harmed: Callable[[JournalWriter], Any] = lambda writer: writer) -> Simulation:
-        """Run processes until the run is finished, and return the simulation.
-
-        Args:
-            folder: Empty folder for the journals.
-            harmed: Function that replaces a journal writer by a defective one.
-        """
+        """Run processes until the run is finished, and return the simulation."""
         one = Simulation(self.scene, folder, self.backend, harmed)
         one.finish(iter(self.endings))
         return one

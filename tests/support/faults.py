@@ -78,22 +78,7 @@ _SAYS: Final = {
 
 @attrs.frozen
 class Fault:
-    """A fault of the first connection. Later connections work.
-
-    Attributes:
-        verdict: The allowed `maybe_sent` of the error.
-        meets: Behaviour of the listener for the first connection.
-        clock: Whether only a timeout ends the first attempt.
-        session: The verdict for an aiohttp session of the caller; `None` if it is the same.
-        absent: Whether the listener refuses connections until the first attempt has failed.
-        idle: How the first connection ends after one exchange, while it is idle: with the event loop `running` or `blocked`.
-            Empty if the connection does not end while idle.
-        then: Behaviour of the listener for later connections; `None` if no connection is possible.
-        url: URL of the service.
-        proxy: URL of the proxy; `None` without one.
-        forgotten: Combinations `{transport}-{loop}` that are not tested, because the underlying library leaves the connection
-            open until garbage collection.
-    """
+    """A fault of the first connection. Later connections work."""
 
     verdict: Verdict
     meets: Behaviour = attrs.field(kw_only=True, default=hang)

@@ -135,15 +135,7 @@ def workbook(
     root: str = "",
     styles: str = STYLES,
 ) -> bytes:
-    """Return an XLSX file.
-
-    Args:
-        sheets: XML of the rows of each sheet, by sheet name.
-        hidden: Names of hidden sheets.
-        leave_out: Paths of the parts to omit from the archive.
-        root: Prefix of the sheet paths in the relationships.
-        styles: XML of the cell styles.
-    """
+    """Return an XLSX file."""
     listed = "".join(
         f'<sheet name={quoteattr(name)} sheetId="{at}" r:id="r{at}"{" state=" + quoteattr("hidden") if name in hidden else ""}/>'
         for at, name in enumerate(sheets, 1)

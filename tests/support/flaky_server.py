@@ -21,15 +21,7 @@ _PAGE: Final = re.compile(rb"[?&]page=(\d+)")
 
 
 class FlakyBehaviour:
-    """A listener's behaviour with random faults. The faults of a connection depend only on the seed and the connection's number.
-
-    Args:
-        seed: Seed of the faults.
-        pages: Body of each page of a list.
-
-    Attributes:
-        calm: Whether faults are disabled.
-    """
+    """A listener with random faults. The faults of a connection depend only on the seed and the number of the connection."""
 
     def __init__(self, seed: int, pages: list[bytes]) -> None:
         self.calm = False

@@ -69,13 +69,7 @@ def client_of(transport: Any, **options: Any) -> OutreachClient:
 
 @attrs.frozen
 class Ending:
-    """The result of a call, reduced to what must not depend on the transport.
-
-    Attributes:
-        kind: Class name of the result or error.
-        message: Repr of the result, or message of the error.
-        facts: Attributes of the error.
-    """
+    """The result of a call, reduced to what must not depend on the transport."""
 
     kind: str
     message: str

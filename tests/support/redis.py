@@ -41,12 +41,7 @@ def read_command(peer: Peer, taken: int) -> tuple[list[str], int]:
 
 @attrs.define
 class StubServer:
-    """Answers and records the commands of `RedisRate`. A coordinator takes the place of the script.
-
-    Attributes:
-        commands: The names of the received commands.
-        password: The password that `AUTH` must contain.
-    """
+    """Answers and records the commands of `RedisRate`. A coordinator takes the place of the script."""
 
     password: str | None = None
     commands: list[str] = attrs.field(factory=list)

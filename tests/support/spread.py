@@ -45,19 +45,7 @@ def numbers_of(part: Part) -> list[int]:
 
 
 class KillingService:
-    """The fake with a ledger of what it did for each row. At some requests, it kills the process that sent them.
-
-    Args:
-        before: The e-mails of contacts that already exist.
-
-    Attributes:
-        effects: What the service did for each row, in order.
-        requests: The number of requests so far.
-        kills: The numbers of the requests whose processes are killed. Requests with odd numbers are carried out before the kill.
-        killed: The number of kills so far.
-        pids: For each row, the file with the id of the process that imports its part.
-        options: The upload options of the last request.
-    """
+    """The fake with a ledger of what it did for each row. At some requests, it kills the process that sent them."""
 
     def __init__(self, before: Sequence[str] = ()) -> None:
         self.fake = FakeService()
@@ -141,10 +129,8 @@ def possibly_sent(parts: Sequence[Part], folder: Path) -> dict[int, int]:
 def run_parts(
     service: KillingService, parts: Sequence[Part], folder: Path, connection: Connection
 ) -> tuple[dict[str, PartReport], int]:
-    """Run parts on processes, repeatedly, until all parts are finished.
-
-    Return the reports, and the number of rows that may have been sent without an outcome when processes died.
-    """
+    """Run parts on processes, repeatedly, until all parts are finished."""
+    # Return the reports, and the number of rows that may have been sent without an outcome when processes died.
     service.pids = {number: folder / f"{part.id}.pid" for part in parts for number in numbers_of(part)}
     reports: dict[str, PartReport] = {}
     uncertain = 0

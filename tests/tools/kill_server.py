@@ -52,10 +52,9 @@ def inject_faults(faults: Faults) -> None:
 
 
 class Ledger:
-    """The fake, and a record of what it did for each row.
+    """The fake, and a record of what it did for each row."""
 
-    An entry consists of the process that sent the request, the row, the effect ("" for none), and the injected fault, if any.
-    """
+    # An entry consists of the process that sent the request, the row, the effect ("" for none), and the injected fault, if any.
 
     def __init__(self, fake: FakeService) -> None:
         self._fake = fake

@@ -39,15 +39,7 @@ HEADING: Final = (
 
 @attrs.frozen
 class Walked:
-    """The result of a scenario.
-
-    Attributes:
-        points: Number of points at which the first process could die.
-        runs: Number of runs.
-        processes: Number of processes in all runs.
-        broken: Number of violations of each invariant.
-        seconds: Duration.
-    """
+    """The result of a scenario."""
 
     points: int
     runs: int
