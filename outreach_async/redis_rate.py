@@ -105,7 +105,7 @@ class RedisRate:
 
         Example:
             ```python
-            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, succeeded=12, refused=0)
+            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, completed=12, refused=0)
             try:
                 await RedisRate("redis://127.0.0.1:1", key="outreach:rate").renew(usage)
             except TransportError as error:

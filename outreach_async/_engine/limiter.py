@@ -113,7 +113,7 @@ class Usage:
     """Counts of a client's attempts since the counts were last read."""
 
     wanted: int = 0
-    answered: int = 0
+    completed: int = 0
     refused: int = 0
     retry_after: float = 0.0
 
@@ -293,7 +293,7 @@ class RateLimiter:
         self.in_flight -= 1
         self._ended_at = now
         if self._usage is not None:
-            self._usage.answered += 1
+            self._usage.completed += 1
         if self._is_learning or paused_at is not None or has_quota(headers):
             self._learn_from_success(now, started, headers, paused_at)
         self._meter.add(now, started)

@@ -62,7 +62,7 @@ class RateUsage:
         client: Id of the client, unique among all clients that share the rate.
         seconds: Length of the reported period, in seconds; 0 in a client's first report.
         wanted: Number of attempts that started in the period or are waiting at its end.
-        succeeded: Number of attempts that the service accepted.
+        completed: Number of attempts that the service accepted.
         refused: Number of attempts that the service refused with status 429. Attempts that started before the client's share was
             last lowered do not count, because they were sent at a higher rate.
         retry_after: Longest wait that the service asked for, in seconds; 0 if it asked for none.
@@ -72,7 +72,7 @@ class RateUsage:
 
     Example:
         ```python
-        usage = RateUsage(client="host-1", seconds=0.25, wanted=40, succeeded=12, refused=1)
+        usage = RateUsage(client="host-1", seconds=0.25, wanted=40, completed=12, refused=1)
         print(usage.wanted / usage.seconds)  # -> 160.0
         ```
     """
@@ -80,7 +80,7 @@ class RateUsage:
     client: str
     seconds: float = attrs.field(validator=_require(positive=False))
     wanted: int = attrs.field(validator=_require(positive=False))
-    succeeded: int = attrs.field(validator=_require(positive=False))
+    completed: int = attrs.field(validator=_require(positive=False))
     refused: int = attrs.field(validator=_require(positive=False))
     retry_after: float = attrs.field(default=0.0, validator=_require(positive=False))
 
@@ -133,7 +133,7 @@ class Rate(Protocol):
 
         Example:
             ```python
-            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, succeeded=12, refused=0)
+            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, completed=12, refused=0)
             print((await SharedRate(limit=50.0).renew(usage)).rate)  # -> 50.0
             ```
         """
@@ -190,7 +190,7 @@ class RateCoordinator:
         """Update what is known about the reporting client, and return the time at which it received its last share."""
         self._hold_until = max(self._hold_until, self._time + usage.retry_after if usage.retry_after else -math.inf)
         demand = usage.wanted / max(usage.seconds, _MIN_PERIOD)
-        achieved = usage.succeeded / max(usage.seconds, _MIN_PERIOD)
+        achieved = usage.completed / max(usage.seconds, _MIN_PERIOD)
         client = self._clients.get(usage.client)
         if client is None:
             self._clients[usage.client] = _ClientState(seen=self._time, demand=demand, achieved=achieved)
@@ -213,7 +213,7 @@ class RateCoordinator:
         # A limit that no client reaches must not grow, because there is no evidence that the service allows more.
         self._learned.exclude_time(unused)
         self._search_rate = max(self._search_rate, _SEARCH_FACTOR * achieved)
-        if usage.succeeded:
+        if usage.completed:
             self._learned.grow(self._time, achieved)
         if usage.refused and self._learned.is_about_current_rate(self._time, told_at):
             self._learned.cut(self._time, achieved, usage.retry_after)
@@ -274,7 +274,7 @@ class SharedRate:
 
         Example:
             ```python
-            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, succeeded=12, refused=0)
+            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, completed=12, refused=0)
             print((await SharedRate(limit=50.0).renew(usage)).rate)  # -> 50.0
             ```
         """
@@ -340,7 +340,7 @@ class RatePoller:
             client=client,
             seconds=seconds,
             wanted=counts.wanted,
-            succeeded=counts.answered,
+            completed=counts.completed,
             refused=counts.refused,
             retry_after=counts.retry_after,
         )

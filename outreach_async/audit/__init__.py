@@ -41,18 +41,18 @@ Policies
 A policy turns rules off and changes thresholds. Load it from a TOML file with `Policy.load`, or pass the same keys as a mapping
 to `Policy.of`. Unknown keys are rejected; the error suggests a similar key. The report states the name of its policy.
 
-To add a rule of your own, write a function that takes a `Case` (the mailbox and its context) and returns a `Sign` if the rule
-applies. Choose an id that does not start with `OA`; that prefix is reserved:
+To add a rule of your own, write a function that takes a `Case` (the mailbox and its context) and returns a `Violation` if it is
+broken. Choose an id that does not start with `OA`; that prefix is reserved:
 
 ```python
 import anyio
 import attrs
 from outreach_async import OutreachClient
-from outreach_async.audit import Case, MailboxRule, Policy, Severity, Sign, audit
+from outreach_async.audit import Case, MailboxRule, Policy, Severity, Violation, audit
 
 
-def quiet(case: Case, thresholds: object) -> Sign | None:
-    return Sign("not in any campaign") if case.mailbox.campaigns == 0 else None
+def quiet(case: Case, thresholds: object) -> Violation | None:
+    return Violation("not in any campaign") if case.mailbox.campaigns == 0 else None
 
 
 policy = Policy.of({"name": "ours", "off": ["OA101"], "OA170": {"mailboxes": 1}})
@@ -158,7 +158,7 @@ from outreach_async.audit._campaign_evaluation import check_campaign
 from outreach_async.audit._campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
 from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts
 from outreach_async.audit._evaluation import check
-from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Sign
+from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Violation
 from outreach_async.audit._meter import AuditProgress
 from outreach_async.audit._prometheus import write_prometheus
 from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report
@@ -201,11 +201,11 @@ __all__ = [
     "ServerFacts",
     "ServerRule",
     "Severity",
-    "Sign",
     "StepCase",
     "StepComparison",
     "StepRule",
     "Variant",
+    "Violation",
     "WorkspaceFacts",
     "WorkspacePart",
     "WorkspaceRule",

@@ -17,7 +17,7 @@ import attrs
 
 from outreach_async._vocabulary import CampaignStatus, StepStatus, StepType, TemplateStatus
 from outreach_async.audit._conditions import WORKDAYS, describe_invalid, format_days, format_quantity, quote, severity_of
-from outreach_async.audit._findings import Severity, Sign, Thresholds
+from outreach_async.audit._findings import Severity, Thresholds, Violation
 from outreach_async.audit._values import (
     DAY,
     Interval,
@@ -257,14 +257,14 @@ class WorkspaceFacts:
     left_to_send: Number
 
 
-CampaignCondition = Callable[[CampaignCase, Thresholds], Sign | None]
-StepCondition = Callable[[StepCase, Thresholds], Sign | None]
-WorkspaceCondition = Callable[[WorkspaceFacts, Thresholds], Sign | None]
-ComparisonCondition = Callable[[CampaignRow, Thresholds], Sign | None]
+CampaignCondition = Callable[[CampaignCase, Thresholds], Violation | None]
+StepCondition = Callable[[StepCase, Thresholds], Violation | None]
+WorkspaceCondition = Callable[[WorkspaceFacts, Thresholds], Violation | None]
+ComparisonCondition = Callable[[CampaignRow, Thresholds], Violation | None]
 
 
-def check_sending(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a live campaign has e-mails to send, but has been idle for much longer than its longest `wait_time`."""
+def check_sending(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a live campaign has e-mails to send, but has been idle far longer than its longest `wait_time`."""
     idle = case.idle()
     if case.campaign.status != _LIVE or not case.left or idle is None or not case.steps:
         return None
@@ -272,57 +272,57 @@ def check_sending(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
     if idle <= thresholds["days"] * DAY + wait:
         return None
     message = f"no activity for {format_days(idle)} or more, but {format_quantity(case.left, 'e-mail')} left to send"
-    return Sign(message, {"left_to_send": case.left})
+    return Violation(message, {"left_to_send": case.left})
 
 
-def check_content(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a live campaign has no steps or no contacts."""
+def check_content(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a live campaign has no steps or no contacts."""
     campaign = case.campaign
     if campaign.status != _LIVE:
         return None
     counts = {"steps": campaign.steps, "contacts": campaign.contacts}
     empty = [name for name, count in counts.items() if figure_or_none(count) == 0]
-    return Sign(f"it is live, but has no {' and no '.join(empty)}") if empty else None
+    return Violation(f"it is live, but has no {' and no '.join(empty)}") if empty else None
 
 
-def check_end(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a live campaign has sent all of its e-mails."""
+def check_end(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a live campaign has sent all of its e-mails."""
     if case.campaign.status != _LIVE or not case.sent or case.left != 0:
         return None
-    return Sign(f"all {format_number(case.sent)} e-mails are sent, but the campaign is still live", {"sent": case.sent})
+    return Violation(f"all {format_number(case.sent)} e-mails are sent, but the campaign is still live", {"sent": case.sent})
 
 
-def check_stale_draft(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a draft is old and has had no recent activity."""
+def check_stale_draft(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a draft is old and has had no recent activity."""
     return _check_stale(case, DRAFT, "the campaign is still a draft", thresholds["days"])
 
 
-def check_paused(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a paused campaign has e-mails left to send, but has been idle for a long time."""
+def check_paused(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a paused campaign has e-mails left to send, but has been idle for a long time."""
     return _check_stale(case, _PAUSED, f"{format_quantity(case.left or 0, 'e-mail')} left to send", thresholds["days"])
 
 
-def _check_stale(case: CampaignCase, status: str, consequence: str, days: float) -> Sign | None:
+def _check_stale(case: CampaignCase, status: str, consequence: str, days: float) -> Violation | None:
     age, ago = case.age(), parse_relative_time(case.campaign.last_activity)
     if case.campaign.status != status or age is None or (status == _PAUSED and not case.left):
         return None
     idle = age if ago is None else min(age, ago.least)
     if idle <= days * DAY:
         return None
-    return Sign(f"no activity for {format_days(idle)} or more, and {consequence}")
+    return Violation(f"no activity for {format_days(idle)} or more, and {consequence}")
 
 
-def check_campaign_bounces(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the bounce rate is too high. The lower confidence bound of the rate determines the severity."""
+def check_campaign_bounces(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the bounce rate is too high. The lower confidence bound of the rate determines the severity."""
     return _check_rate("bounced", "bounces_num", figure_or_none(case.campaign.bounces_num), case.sent, thresholds)
 
 
-def check_unsubscribes(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the unsubscribe rate is too high. The lower confidence bound of the rate determines the severity."""
+def check_unsubscribes(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the unsubscribe rate is too high. Its lower confidence bound sets the severity."""
     return _check_rate("unsubscribed", "unsubscribed_num", case.unsubscribed, case.sent, thresholds)
 
 
-def _check_rate(verb: str, figure: str, events: Number | None, sent: Number | None, thresholds: Thresholds) -> Sign | None:
+def _check_rate(verb: str, figure: str, events: Number | None, sent: Number | None, thresholds: Thresholds) -> Violation | None:
     if not sent or events is None or events > sent or sent < thresholds["sample"]:
         return None
     if severity_of(events / sent, thresholds) is None:  # the bound, which takes longer to compute, is lower still
@@ -333,11 +333,11 @@ def _check_rate(verb: str, figure: str, events: Number | None, sent: Number | No
         return None
     proof = f"at least {format_at_least(lower)} with 95 % confidence"
     message = f"{format_percent(events / sent)} {verb} ({format_number(events)} of {format_number(sent)} e-mails; {proof})"
-    return Sign(message, {figure: events, "sent": sent}, severity)
+    return Violation(message, {figure: events, "sent": sent}, severity)
 
 
-def check_replies(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the upper confidence bound of the reply rate is too low. Campaigns too new for replies are skipped."""
+def check_replies(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the upper bound of the reply rate is too low. Campaigns too new for replies are left out."""
     sent, replied, age = case.sent, case.replied, case.age()
     if not sent or replied is None or replied > sent or age is None or age < thresholds["days"] * DAY:
         return None
@@ -348,7 +348,7 @@ def check_replies(case: CampaignCase, thresholds: Thresholds) -> Sign | None:
         return None
     proof = f"at most {format_at_most(upper)} with 95 % confidence"
     message = f"{format_percent(replied / sent)} replied ({format_number(replied)} of {format_number(sent)} e-mails; {proof})"
-    return Sign(message, {"replied_num": replied, "sent": sent})
+    return Violation(message, {"replied_num": replied, "sent": sent})
 
 
 _CAMPAIGN_FIGURES: Final = (
@@ -359,22 +359,22 @@ _STEP_FIGURES: Final = ("wait_time", "left_to_send", "already_sent", "out_of")
 _TEMPLATE_FIGURES: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
 
 
-def check_campaign_figures(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a number is negative, NaN or implausibly large, or if more e-mails bounced than were sent."""
-    doubts = list(_invalid_figures(case.campaign, _CAMPAIGN_FIGURES, ""))
+def check_campaign_figures(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a number is negative, NaN or implausibly large, or if more e-mails bounced than were sent."""
+    invalid = list(_invalid_figures(case.campaign, _CAMPAIGN_FIGURES, ""))
     for step in case.steps or ():
         where = f"step {_name_order(step.order)}: "
-        doubts += _invalid_figures(step, _STEP_FIGURES, where)
+        invalid += _invalid_figures(step, _STEP_FIGURES, where)
         for template in step.templates:
-            doubts += _invalid_figures(template, _TEMPLATE_FIGURES, f"{where}template {quote(template.test_letter)}: ")
-    if doubts:
-        more = f" and {len(doubts) - _MAX_NAMED:,} more" if len(doubts) > _MAX_NAMED else ""
-        return Sign(f"{', '.join(doubts[:_MAX_NAMED])}{more}")
+            invalid += _invalid_figures(template, _TEMPLATE_FIGURES, f"{where}template {quote(template.test_letter)}: ")
+    if invalid:
+        more = f" and {len(invalid) - _MAX_NAMED:,} more" if len(invalid) > _MAX_NAMED else ""
+        return Violation(f"{', '.join(invalid[:_MAX_NAMED])}{more}")
     bounced = figure_or_none(case.campaign.bounces_num)
     if case.sent is None or bounced is None or bounced <= case.sent:
         return None
     message = f"{format_number(bounced)} e-mails bounced, but only {format_number(case.sent)} were sent"
-    return Sign(message, {"bounces_num": bounced, "sent": case.sent})
+    return Violation(message, {"bounces_num": bounced, "sent": case.sent})
 
 
 def _invalid_figures(item: object, names: Iterable[str], where: str) -> Iterable[str]:
@@ -390,31 +390,31 @@ def _name_order(order: object) -> str:
     return "?" if number is None else format_number(number)
 
 
-def check_known_states(case: CampaignCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the campaign's status or the type of a step is a value that is not in the API documentation."""
+def check_known_states(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the campaign's status or the type of a step is a value that is not in the API documentation."""
     unknown = [] if case.campaign.status in set(CampaignStatus) else [f"its status is {quote(case.campaign.status)}"]
     steps = case.steps or ()
     types = dict.fromkeys(step.type for step in steps if step.type not in set(StepType))
     unknown += [f"a step has the unknown type {quote(kind)}" for kind in types]
-    return Sign(" and ".join(unknown[:_MAX_NAMED])) if unknown else None
+    return Violation(" and ".join(unknown[:_MAX_NAMED])) if unknown else None
 
 
-def check_live_templates(case: StepCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a step that may still send has no live template."""
+def check_live_templates(case: StepCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a step that may still send has no live template."""
     if not case.will_send or case.live_templates or case.step.status != _LIVE_STEP:
         return None
     count = format_quantity(len(case.step.templates), "template")
     severity = None if case.of.campaign.status == _LIVE else Severity.WARNING
-    return Sign(f"step {_name_order(case.step.order)} has {count}, and none is live", severity=severity)
+    return Violation(f"step {_name_order(case.step.order)} has {count}, and none is live", severity=severity)
 
 
-def check_step_status(case: StepCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a live campaign has a step that is not live, although contacts still have to go through the step."""
+def check_step_status(case: StepCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a live campaign has a step that is not live, but contacts still have to go through it."""
     left = figure_or_none(case.step.left_to_send)
     if case.of.campaign.status != _LIVE or case.step.status == _LIVE_STEP or not left:
         return None
     message = f"the status of step {_name_order(case.step.order)} is {quote(case.step.status)}"
-    return Sign(f"{message}, with {format_quantity(left, 'e-mail')} left to send", {"left_to_send": left})
+    return Violation(f"{message}, with {format_quantity(left, 'e-mail')} left to send", {"left_to_send": left})
 
 
 _PLACEHOLDER: Final = re.compile(r"\{\{([^{}]{1,200})\}\}")
@@ -436,8 +436,8 @@ def find_placeholders(step: Step) -> list[str]:
     return list(names)
 
 
-def check_placeholders(case: StepCase, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a template has a placeholder that is not the code of a field of the workspace."""
+def check_placeholders(case: StepCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a template has a placeholder that is not the code of a field of the workspace."""
     fields = case.of.fields
     if fields is None or not case.will_send:
         return None
@@ -451,7 +451,7 @@ def check_placeholders(case: StepCase, _thresholds: Thresholds) -> Sign | None:
         described.append(f"{{{{{name}}}}}" + (f" (did you mean {{{{{code}}}}}?)" if code else ""))
     more = f" and {len(unknown) - _MAX_NAMED:,} more" if len(unknown) > _MAX_NAMED else ""
     message = f"step {_name_order(case.step.order)}: no field provides {', '.join(described)}{more}"
-    return Sign(message, {"placeholders": len(unknown)}, None if misspelled else Severity.WARNING, sure=misspelled)
+    return Violation(message, {"placeholders": len(unknown)}, None if misspelled else Severity.WARNING, sure=misspelled)
 
 
 def variant_totals(templates: Iterable[Template]) -> dict[str, VariantTotals]:
@@ -478,8 +478,8 @@ def compare_step(case: StepCase, thresholds: Thresholds) -> VariantVerdict:
     return result
 
 
-def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a step may still send, and one of its variants clearly gets more replies than another."""
+def check_variants(case: StepCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a step may still send, and one of its variants clearly gets more replies than another."""
     if not case.will_send or len(case.live_templates) < 2:  # noqa: PLR2004 - a comparison needs two
         return None
     result = compare_step(case, thresholds)
@@ -493,7 +493,7 @@ def check_variants(case: StepCase, thresholds: Thresholds) -> Sign | None:
         "this holds only if variants were assigned independently of the recipients, and sent on "
         f"{format_quantity(thresholds['days'], 'day')} or more"
     )
-    return Sign(message, {"evidence": result.evidence})
+    return Violation(message, {"evidence": result.evidence})
 
 
 def _name_letter(letter: str) -> str:
@@ -501,8 +501,8 @@ def _name_letter(letter: str) -> str:
     return letter if len(letter) == 1 and letter.isalpha() else quote(letter)
 
 
-def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailboxes used little of their daily limits in 30 days, although many e-mails are left to send."""
+def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the mailboxes used little of their daily limits in 30 days, but many e-mails are left to send."""
     allowed = facts.daily_limit * WORKDAYS
     if not facts.left_to_send >= thresholds["days"] * facts.daily_limit or not facts.sent_30days < thresholds["share"] * allowed:
         return None
@@ -511,14 +511,16 @@ def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Sign |
     mailboxes = f"{facts.mailboxes:,} mailbox{'' if facts.mailboxes == 1 else 'es'} may send"
     left = f"{format_quantity(facts.campaigns, 'live campaign')} {'has' if facts.campaigns == 1 else 'have'}"
     figures = {"sent_30days": facts.sent_30days, "daily_limit": facts.daily_limit, "left_to_send": facts.left_to_send}
-    return Sign(f"{used} {mailboxes}; {left} {format_number(facts.left_to_send)} left to send", figures)
+    return Violation(f"{used} {mailboxes}; {left} {format_number(facts.left_to_send)} left to send", figures)
 
 
-def check_slip(row: CampaignRow, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the estimated end of a live campaign is several days later than `planned_end`."""
+def check_slip(row: CampaignRow, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the estimated end of a live campaign is several days later than `planned_end`."""
     if row.status != _LIVE or row.end is None or row.planned_end is None:
         return None
     days = (row.end - row.planned_end) / DAY
     if days < thresholds["days"]:
         return None
-    return Sign(f"its estimated end slipped by {format_days(days * DAY)} since contacts were last added", {"days": int(days)})
+    return Violation(
+        f"its estimated end slipped by {format_days(days * DAY)} since contacts were last added", {"days": int(days)}
+    )

@@ -20,7 +20,7 @@ from outreach_async.audit._campaign_conditions import (
 )
 from outreach_async.audit._campaign_rules import COMPARISON_RULES, ComparisonRule
 from outreach_async.audit._conditions import Case
-from outreach_async.audit._findings import Finding, Rule, Sign
+from outreach_async.audit._findings import Finding, Rule, Violation
 from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, StepComparison, Variant, sort_rows
 from outreach_async.audit.policy import Policy
@@ -128,7 +128,7 @@ def evaluate_workspace(facts: WorkspaceFacts, policy: Policy, workspace: str) ->
     ]
 
 
-def build_campaign_finding(rule: Rule, sign: Sign, workspace: str, **subject: Any) -> Finding:
+def build_campaign_finding(rule: Rule, sign: Violation, workspace: str, **subject: Any) -> Finding:
     """Build a finding from a rule and the problem that its condition found."""
     return Finding(
         rule=rule.id,

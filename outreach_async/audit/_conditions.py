@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async._vocabulary import MailboxStatus, MailboxType
-from outreach_async.audit._findings import Severity, Sign, Thresholds
+from outreach_async.audit._findings import Severity, Thresholds, Violation
 from outreach_async.audit._values import (
     DAY,
     MAX_FIGURE,
@@ -81,33 +81,33 @@ class ServerFacts:
     listed: int
 
 
-DomainCondition = Callable[[DomainFacts, Thresholds], Sign | None]
-ServerCondition = Callable[[ServerFacts, Thresholds], Sign | None]
+DomainCondition = Callable[[DomainFacts, Thresholds], Violation | None]
+ServerCondition = Callable[[ServerFacts, Thresholds], Violation | None]
 
 
-def check_domain_size(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if too many mailboxes share a domain, and therefore the domain's reputation."""
+def check_domain_size(facts: DomainFacts, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if too many mailboxes share a domain, and therefore the domain's reputation."""
     if facts.mailboxes <= thresholds["mailboxes"]:
         return None
-    return Sign(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})
+    return Violation(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})
 
 
-def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the domain sends in bulk, but some of its mailboxes lack at least one of SPF, DKIM and DMARC."""
+def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the domain sends in bulk, but some of its mailboxes lack at least one of SPF, DKIM and DMARC."""
     daily = facts.sent_30days / WORKDAYS
     if not facts.lacking or daily < thresholds["daily"]:
         return None
     lacking = " and ".join(f"some have no {what}" for what in facts.lacking)
     message = f"its mailboxes send about {format_number(int(daily))} e-mails per working day; {lacking}"
-    return Sign(message, {"sent_30days": facts.sent_30days})
+    return Violation(message, {"sent_30days": facts.sent_30days})
 
 
-def check_shared_server(facts: ServerFacts, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if several mailboxes share a server and at least one of them is blacklisted."""
+def check_shared_server(facts: ServerFacts, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if several mailboxes share a server and at least one of them is blacklisted."""
     if facts.mailboxes < thresholds["mailboxes"] or not facts.listed:
         return None
     message = f"{facts.mailboxes:,} mailboxes share this server (blacklisted: {facts.listed:,})"
-    return Sign(message, {"mailboxes": facts.mailboxes, "listed": facts.listed})
+    return Violation(message, {"mailboxes": facts.mailboxes, "listed": facts.listed})
 
 
 _MAX_STRING_SHOWN: Final = 40
@@ -135,19 +135,19 @@ class Case:
 
     Attributes:
         mailbox: The mailbox; invalid numbers are replaced by NaN.
-        doubts: Description of the invalid numbers, such as `blacklists is below 0`; empty if every number is valid.
+        invalid: Description of the invalid numbers, such as `blacklists is below 0`; empty if every number is valid.
         now: Time at which the mailbox was read, in Unix seconds; `None` if unknown.
         facts: Facts about the mailbox's domain; `None` if unknown.
 
     Example:
         ```python
         mailbox = (await client.mailboxes.list()).data[0]
-        print(Case.of(mailbox).mailbox == mailbox, Case.of(mailbox).doubts == "")  # -> True True
+        print(Case.of(mailbox).mailbox == mailbox, Case.of(mailbox).invalid == "")  # -> True True
         ```
     """
 
     mailbox: Mailbox
-    doubts: str = ""
+    invalid: str = ""
     now: float | None = None
     facts: DomainFacts | None = None
 
@@ -164,9 +164,9 @@ class Case:
         if _has_valid_figures(mailbox):
             return cls(mailbox, "", now, facts)
         wrong = {name: figure for name in _NUMERIC_FIELDS if valid_or_none(figure := getattr(mailbox, name)) is None}
-        doubts = ", ".join(f"{name} is {describe_invalid(figure)}" for name, figure in wrong.items())
+        invalid = ", ".join(f"{name} is {describe_invalid(figure)}" for name, figure in wrong.items())
         trusted: dict[str, Any] = dict.fromkeys(wrong, math.nan)
-        return cls(attrs.evolve(mailbox, **trusted), doubts, now, facts)
+        return cls(attrs.evolve(mailbox, **trusted), invalid, now, facts)
 
     @property
     def domain(self) -> DomainFacts:
@@ -222,41 +222,43 @@ def _has_valid_figures(box: Mailbox) -> bool:
     )
 
 
-Condition = Callable[[Case, Thresholds], Sign | None]
+Condition = Callable[[Case, Thresholds], Violation | None]
 
 
-def build_missing_authentication_sign(what: str, domain: DomainFacts, thresholds: Thresholds) -> Sign:
-    """Return the `Sign` for missing SPF, DKIM or DMARC. Its severity depends on the daily limit of the whole domain."""
+def build_missing_authentication_sign(what: str, domain: DomainFacts, thresholds: Thresholds) -> Violation:
+    """Return the `Violation` for missing SPF, DKIM or DMARC. Its severity depends on the daily limit of the whole domain."""
     volume = domain.daily_limit
     if not volume >= thresholds["critical"]:
-        return Sign(f"no {what}")
-    return Sign(f"no {what}; the mailbox's domain may send {format_number(volume)} e-mails a day", severity=Severity.CRITICAL)
+        return Violation(f"no {what}")
+    return Violation(
+        f"no {what}; the mailbox's domain may send {format_number(volume)} e-mails a day", severity=Severity.CRITICAL
+    )
 
 
 def missing_authentication(field: str, name: str) -> Condition:
     """Return a condition that applies if the mailbox field `spf`, `dkim` or `dmarc` is false."""
 
-    def check_field(case: Case, thresholds: Thresholds) -> Sign | None:
+    def check_field(case: Case, thresholds: Thresholds) -> Violation | None:
         return None if getattr(case.mailbox, field) else build_missing_authentication_sign(name, case.domain, thresholds)
 
     return check_field
 
 
-def check_authentication(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if SPF, DKIM and DMARC are all missing."""
+def check_authentication(case: Case, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if SPF, DKIM and DMARC are all missing."""
     mailbox = case.mailbox
-    return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Sign("SPF, DKIM and DMARC are all missing")
+    return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Violation("SPF, DKIM and DMARC are all missing")
 
 
-def check_blacklists(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox is on a blacklist."""
+def check_blacklists(case: Case, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the mailbox is on a blacklist."""
     lists = case.mailbox.blacklists
     severity = severity_of(lists, thresholds) if lists else None
-    return Sign(f"on {format_quantity(lists, 'blacklist')}", {"blacklists": lists}, severity) if severity else None
+    return Violation(f"on {format_quantity(lists, 'blacklist')}", {"blacklists": lists}, severity) if severity else None
 
 
-def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the measured bounce rate reaches the threshold `warning`."""
+def check_bounce_rate(case: Case, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the measured bounce rate reaches the threshold `warning`."""
     # The lower confidence bound of the rate, which is below the measured rate, determines the severity. If the bound reaches no
     # threshold, or the sample is too small, the sign's `sure` is false, and the finding has the severity of the rule.
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
@@ -266,31 +268,31 @@ def check_bounce_rate(case: Case, thresholds: Thresholds) -> Sign | None:
     severity = severity_of(lower, thresholds)
     proof = f"at least {format_at_least(lower)} with 95 % confidence" if severity else "too few e-mails to be certain"
     message = f"{format_percent(bounced / sent)} bounced in 30 days ({format_number(bounced)} of {format_number(sent)}; {proof})"
-    return Sign(message, {"bounced_30days": bounced, "sent_30days": sent}, severity, sure=severity is not None)
+    return Violation(message, {"bounced_30days": bounced, "sent_30days": sent}, severity, sure=severity is not None)
 
 
-def check_figures(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a number is negative, NaN or implausibly large, or if more e-mails bounced than were sent."""
-    if case.doubts:
-        return Sign(case.doubts)
+def check_figures(case: Case, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a number is negative, NaN or implausibly large, or if more e-mails bounced than were sent."""
+    if case.invalid:
+        return Violation(case.invalid)
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if bounced <= sent:
         return None
     message = f"{format_number(bounced)} e-mails bounced in 30 days, but only {format_number(sent)} were sent"
-    return Sign(message, {"bounced_30days": bounced, "sent_30days": sent})
+    return Violation(message, {"bounced_30days": bounced, "sent_30days": sent})
 
 
-def check_daily_limit(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if more e-mails were sent today than the daily limit allows."""
+def check_daily_limit(case: Case, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if more e-mails were sent today than the daily limit allows."""
     sent, limit = case.mailbox.sent_today, case.mailbox.daily_limit
     if not sent > limit:
         return None
     message = f"{format_number(sent)} e-mails sent today, over the daily limit of {format_number(limit)}"
-    return Sign(message, {"sent_today": sent, "daily_limit": limit})
+    return Violation(message, {"sent_today": sent, "daily_limit": limit})
 
 
-def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the daily limit of a Google mailbox exceeds Google's own limits or the safe limits for cold e-mail."""
+def check_provider_limit(case: Case, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a Google mailbox's daily limit exceeds Google's limits or the safe limits for cold e-mail."""
     limit = case.mailbox.daily_limit
     if not (limit > thresholds["young"] or limit > thresholds["warning"]) or case.mailbox.type != _GOOGLE:
         return None
@@ -298,36 +300,36 @@ def check_provider_limit(case: Case, thresholds: Thresholds) -> Sign | None:
     for severity, cap in ((Severity.CRITICAL, "Google's daily cap"), (Severity.ERROR, "the daily cap of a Google trial")):
         if limit > thresholds[severity]:
             message = f"its daily limit of {format_number(limit)} is above {cap}, {format_number(thresholds[severity])}"
-            return Sign(message, figures, severity)
+            return Violation(message, figures, severity)
     if limit > thresholds["warning"]:
-        return Sign(f"its daily limit of {format_number(limit)} is above {format_number(thresholds['warning'])}", figures)
+        return Violation(f"its daily limit of {format_number(limit)} is above {format_number(thresholds['warning'])}", figures)
     if case.younger(thresholds["days"]):
-        return Sign(f"its daily limit is {format_number(limit)} at an age of {_format_age(case)}", figures)
+        return Violation(f"its daily limit is {format_number(limit)} at an age of {_format_age(case)}", figures)
     return None
 
 
-def check_warm_up(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if a new mailbox, which needs a warm-up, has a daily limit that is too high for its age."""
+def check_warm_up(case: Case, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a new mailbox, which needs a warm-up, has a daily limit that is too high for its age."""
     limit = case.mailbox.daily_limit
     if not limit > thresholds["first"] or not case.younger(thresholds["second_days"]):
         return None
     if limit > thresholds["second"] or case.younger(thresholds["first_days"]):
-        return Sign(f"its daily limit is {format_number(limit)} at an age of {_format_age(case)}", {"daily_limit": limit})
+        return Violation(f"its daily limit is {format_number(limit)} at an age of {_format_age(case)}", {"daily_limit": limit})
     return None
 
 
-def check_unused_capacity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox uses only a small fraction of its daily limit, unless the mailbox is certainly new."""
+def check_unused_capacity(case: Case, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the mailbox uses only a small fraction of its daily limit, unless the mailbox is certainly new."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
     allowed = format_number(limit * WORKDAYS)
     message = f"{format_number(sent)} e-mails sent in 30 days; the mailbox's daily limit allows {allowed} in that time"
-    return Sign(message, {"sent_30days": sent, "daily_limit": limit})
+    return Violation(message, {"sent_30days": sent, "daily_limit": limit})
 
 
-def check_activity(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox is in campaigns but has been idle for a long time."""
+def check_activity(case: Case, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the mailbox is in campaigns but has been idle for a long time."""
     campaigns = case.mailbox.campaigns
     if not campaigns > 0:
         return None
@@ -335,20 +337,20 @@ def check_activity(case: Case, thresholds: Thresholds) -> Sign | None:
     if ago is None or ago.least <= thresholds["days"] * DAY:
         return None
     message = f"no activity for {format_days(ago.least)} or more, but the mailbox is in {format_quantity(campaigns, 'campaign')}"
-    return Sign(message, {"campaigns": campaigns})
+    return Violation(message, {"campaigns": campaigns})
 
 
-def check_status(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox is in campaigns but its status is not `active`."""
+def check_status(case: Case, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the mailbox is in campaigns but its status is not `active`."""
     campaigns = case.mailbox.campaigns
     if case.mailbox.status == _ACTIVE or not campaigns > 0:
         return None
     message = f"its status is {quote(case.mailbox.status)}, but the mailbox is in {format_quantity(campaigns, 'campaign')}"
-    return Sign(message, {"campaigns": campaigns})
+    return Violation(message, {"campaigns": campaigns})
 
 
-def check_open_rate(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the recent open rate is far below the average, which suggests that e-mails go to spam."""
+def check_open_rate(case: Case, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the recent open rate is far below the average, which suggests that e-mails go to spam."""
     opened, usual = case.mailbox.opened_14days, case.mailbox.avg_open_rate
     if not opened < thresholds["share"] * usual or not case.mailbox.sent_30days >= thresholds["sample"]:
         return None
@@ -356,35 +358,35 @@ def check_open_rate(case: Case, thresholds: Thresholds) -> Sign | None:
     if ago is not None and ago.least >= thresholds["days"] * DAY:  # no e-mails were sent recently, so none could be opened
         return None
     message = f"an open rate of {opened:.1f} % in the last 14 days; the mailbox's average is {usual:.1f} %"
-    return Sign(message, {"opened_14days": opened, "avg_open_rate": usual})
+    return Violation(message, {"opened_14days": opened, "avg_open_rate": usual})
 
 
-def check_automated_opens(case: Case, thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the open or click rate is implausibly high, which indicates automated opens or clicks."""
+def check_automated_opens(case: Case, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the open or click rate is implausibly high, which indicates automated opens or clicks."""
     opens, clicks = case.mailbox.avg_open_rate, case.mailbox.avg_click_rate
     if opens > thresholds["opens"]:
-        return Sign(f"an open rate of {opens:.1f} % indicates automated opens", {"avg_open_rate": opens})
+        return Violation(f"an open rate of {opens:.1f} % indicates automated opens", {"avg_open_rate": opens})
     if clicks >= opens and clicks > 0:
         message = f"a click rate of {clicks:.1f} % with an open rate of {opens:.1f} % indicates automated clicks"
-        return Sign(message, {"avg_open_rate": opens, "avg_click_rate": clicks})
+        return Violation(message, {"avg_open_rate": opens, "avg_click_rate": clicks})
     return None
 
 
-def check_domain_ip(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox's domain has no IP address."""
+def check_domain_ip(case: Case, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the mailbox's domain has no IP address."""
     return _NO_DOMAIN_IP if case.mailbox.domain_ip is None else None
 
 
-_NO_DOMAIN_IP: Final = Sign("its domain has no IP address")  # one object for all mailboxes, to save memory
+_NO_DOMAIN_IP: Final = Violation("its domain has no IP address")  # one object for all mailboxes, to save memory
 
 
-def check_known_values(case: Case, _thresholds: Thresholds) -> Sign | None:
-    """Return a `Sign` if the mailbox's type or status is a value that the API documentation does not list."""
+def check_known_values(case: Case, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the mailbox's type or status is a value that the API documentation does not list."""
     box = case.mailbox
     if box.type in _TYPES and box.status in _STATUSES:
         return None
     values = (("type", box.type, _TYPES), ("status", box.status, _STATUSES))
-    return Sign(" and ".join(f"its {name} is {quote(value)}" for name, value, known in values if value not in known))
+    return Violation(" and ".join(f"its {name} is {quote(value)}" for name, value, known in values if value not in known))
 
 
 def severity_of(figure: Number, thresholds: Thresholds) -> Severity | None:

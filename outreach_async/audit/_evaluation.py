@@ -14,7 +14,7 @@ import attrs
 
 from outreach_async._vocabulary import MailboxType
 from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, build_missing_authentication_sign, email_domain
-from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, Rule, Sign
+from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, Rule, Violation
 from outreach_async.audit._totals import (
     BLACKLISTED,
     MAX_KEPT,
@@ -76,8 +76,10 @@ def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding
     ]
 
 
-def build_finding(rule: Rule, sign: Sign, workspace: str, domain: str | None, sent_30days: Number, **subject: Any) -> Finding:
-    """Build a finding from a rule and the `Sign` that its condition returned. `subject` contains further fields."""
+def build_finding(
+    rule: Rule, sign: Violation, workspace: str, domain: str | None, sent_30days: Number, **subject: Any
+) -> Finding:
+    """Build a finding from a rule and the `Violation` that its condition returned. `subject` contains further fields."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
@@ -183,7 +185,7 @@ class AuditState:
     def _facts(self, case: Case) -> MailboxFacts:
         mailbox = case.mailbox
         sent, limit = mailbox.sent_30days, mailbox.daily_limit
-        if case.doubts:
+        if case.invalid:
             sent, limit = valid_or_zero(sent), valid_or_zero(limit)
         digest = hash((mailbox.id, mailbox.email)) & _HASH_MASK
         if self.key is not None:

@@ -82,7 +82,7 @@ _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 @attrs.define(eq=False)
-class Sign:
+class Violation:
     """A problem found by a rule's condition. A condition that does not apply returns `None` instead.
 
     Attributes:
@@ -93,7 +93,7 @@ class Sign:
 
     Example:
         ```python
-        sign = Sign("not in any campaign", {"campaigns": 0}, Severity.WARNING)
+        sign = Violation("not in any campaign", {"campaigns": 0}, Severity.WARNING)
         print(sign.sure)  # -> True
         ```
     """

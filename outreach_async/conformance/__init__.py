@@ -21,7 +21,7 @@ the knobs. In this example, the service is a fake:
 
 ```python
 import anyio
-from outreach_async.conformance import Site, calibrate, check
+from outreach_async.conformance import Access, calibrate, check
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 
 fake = FakeService(behaviour=Behaviour(past_end="clamp"))
@@ -31,7 +31,7 @@ fake.add_mailboxes(workspace, 30)
 
 async def main() -> None:
     transport = FakeTransport(fake)  # or HttpxTransport("https://api.example")
-    print(await check(transport, Site(workspace)))  # -> []
+    print(await check(transport, Access(workspace)))  # -> []
     measured = await calibrate(transport, workspace=workspace)
     print(measured.observed["past_end"], "-", measured.reasons["past_end"])
     # -> clamp - ...
@@ -64,15 +64,15 @@ if TYPE_CHECKING:
 
     from outreach_async.conformance._calibration import Calibration, calibrate
     from outreach_async.conformance._interface_rules import Breach, check
-    from outreach_async.conformance._target import Patience, Site
+    from outreach_async.conformance._target import Access, Patience
 
-__all__ = ["Breach", "Calibration", "Patience", "Site", "calibrate", "check"]
+__all__ = ["Access", "Breach", "Calibration", "Patience", "calibrate", "check"]
 
 _MODULES = {
     "Breach": "_interface_rules",
     "Calibration": "_calibration",
     "Patience": "_target",
-    "Site": "_target",
+    "Access": "_target",
     "calibrate": "_calibration",
     "check": "_interface_rules",
 }

@@ -16,11 +16,11 @@ from outreach_async.conformance import _write_probes as write_probes
 from outreach_async.conformance._read_probes import PageSequence, WorkspaceSurvey, survey_workspace
 from outreach_async.conformance._target import (
     DOMAIN,
+    Access,
     Dialogue,
     DialogueRunner,
     KnobFinding,
     Patience,
-    Site,
     run_probe,
     unobserved,
 )
@@ -34,14 +34,16 @@ MAX_CONTACTS: Final = 64
 """Maximum number of contacts that a run creates if writes are allowed."""
 
 
-def describe_run(site: Site) -> str:
+def describe_run(access: Access) -> str:
     """Return a description of a run: the workspace, and the contacts that the run creates."""
-    if not site.writes:
-        return f"The run only reads workspace {site.workspace}. It creates no contacts."
-    joining = f"Two of them join the campaign {site.campaign} if it is a draft." if site.campaign else "None joins a campaign."
-    gmail = " Two of them have gmail.com addresses with a hyphen. Gmail never assigns such addresses." if site.gmail else ""
+    if not access.writes:
+        return f"The run only reads workspace {access.workspace}. It creates no contacts."
+    joining = (
+        f"Two of them join the campaign {access.campaign} if it is a draft." if access.campaign else "None joins a campaign."
+    )
+    gmail = " Two of them have gmail.com addresses with a hyphen. Gmail never assigns such addresses." if access.gmail else ""
     return (
-        f"The run creates up to {MAX_CONTACTS} contacts in workspace {site.workspace}, with addresses at {DOMAIN}. "
+        f"The run creates up to {MAX_CONTACTS} contacts in workspace {access.workspace}, with addresses at {DOMAIN}. "
         f"They are permanent: the API has no operation that deletes a contact. {joining}{gmail}"
     )
 
@@ -114,8 +116,8 @@ class SuiteOptions:
     headers: Sequence[str] = ()
     record: Path = Path("behaviour.toml")
 
-    def build_site(self, environment: Mapping[str, str]) -> Site:
-        """Return the `Site` to measure: the workspace and the credentials."""
+    def build_access(self, environment: Mapping[str, str]) -> Access:
+        """Return the `Access` to measure: the workspace and the credentials."""
         if not self.url or not self.workspace:
             given = {"--outreach-live": self.url, "--outreach-workspace": self.workspace}
             missing = ", ".join(option for option, value in given.items() if not value)
@@ -129,7 +131,7 @@ class SuiteOptions:
             raise InvalidRequest("--allow-writes: expected the id in --outreach-workspace, got a different id; pass the same id")
         if self.writes is not None and owner_key is None:
             raise InvalidRequest("--allow-writes: expected an owner key in OUTREACH_OWNER_KEY, got none; set the variable")
-        return Site(
+        return Access(
             self.workspace,
             owner_key,
             writes=self.writes is not None,
@@ -189,13 +191,13 @@ class SuiteResult:
         atomic_write(self.options.record, self.calibration.to_toml(about))
 
 
-async def run_suite(options: SuiteOptions, site: Site) -> SuiteResult:
+async def run_suite(options: SuiteOptions, access: Access) -> SuiteResult:
     """Measure the service at the URL in the options, and load the values that an earlier run observed."""
     from outreach_async.transport._httpx import HttpxTransport
 
     before = load_knob_values(options.record) if options.record.exists() else {}
     async with aclosing(HttpxTransport(options.url)) as transport:
-        return SuiteResult(options, await measure_service(transport, site, Patience()), before)
+        return SuiteResult(options, await measure_service(transport, access, Patience()), before)
 
 
 UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
@@ -212,7 +214,7 @@ _LIST_MEASURES: Final[Mapping[str, Callable[[WorkspaceSurvey], KnobFinding]]] = 
     "percent_digits": read_probes.measure_percent_digits,
     "list_date": read_probes.measure_list_date,
 }
-_WRITE_PROBES: Final[Mapping[str, Callable[[Site], Dialogue[KnobFinding]]]] = {
+_WRITE_PROBES: Final[Mapping[str, Callable[[Access], Dialogue[KnobFinding]]]] = {
     "email_key": write_probes.probe_email_key,
     "owner_key": write_probes.probe_owner_key,
     "unknown_body": write_probes.probe_unknown_body,
@@ -277,7 +279,7 @@ class Calibration:
 class Measurement:
     """Everything that a run observed."""
 
-    site: Site
+    access: Access
     survey: WorkspaceSurvey
     trial: TrialCreations | None
     findings: Mapping[str, KnobFinding]
@@ -320,15 +322,15 @@ async def calibrate(
         ```
     """
     fields = {name.lower(): value for name, value in (headers or {}).items()}
-    site = Site(workspace, owner_key, writes=writes, campaign=campaign, gmail=gmail, headers=fields)
-    return Calibration.of((await measure_service(transport, site, patience or Patience())).findings)
+    access = Access(workspace, owner_key, writes=writes, campaign=campaign, gmail=gmail, headers=fields)
+    return Calibration.of((await measure_service(transport, access, patience or Patience())).findings)
 
 
-async def measure_service(transport: Transport, site: Site, patience: Patience) -> Measurement:
+async def measure_service(transport: Transport, access: Access, patience: Patience) -> Measurement:
     """Measure a service and return everything that was observed."""
-    site = attrs.evolve(site, hidden=tuple(getattr(transport, "secrets", ())))
-    runner = DialogueRunner(transport, patience, site.secrets)
-    measured = await runner.run(measure_knobs(site))
+    access = attrs.evolve(access, hidden=tuple(getattr(transport, "secrets", ())))
+    runner = DialogueRunner(transport, patience, access.secrets)
+    measured = await runner.run(measure_knobs(access))
     rate_limit = describe_rate_limit(runner.request_count, runner.retry_after_values)
     return attrs.evolve(measured, findings={**measured.findings, "rate_limit": rate_limit})
 
@@ -341,41 +343,41 @@ def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
     return unobserved(f"there is a rate limit, but its value is unknown: {how}")
 
 
-def measure_knobs(site: Site) -> Dialogue[Measurement]:
+def measure_knobs(access: Access) -> Dialogue[Measurement]:
     """Measure the behaviour of a service, and record a finding for every knob."""
     # The finding for `rate_limit` is a placeholder. `measure_service` replaces it after all requests have been sent.
-    survey = yield from survey_workspace(site)
+    survey = yield from survey_workspace(access)
     findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe determines the value of this knob"))
     findings |= {knob: unobserved(why) for knob, why in UNOBSERVABLE_KNOBS.items()}
     findings["first_page"] = survey.first_page
     findings |= {knob: measure(survey) for knob, measure in _LIST_MEASURES.items()}
-    findings |= yield from _run_read_probes(site, survey)
-    trial = (yield from create_trial(site, survey)) if site.writes else None
+    findings |= yield from _run_read_probes(access, survey)
+    trial = (yield from create_trial(access, survey)) if access.writes else None
     failure = trial.failure if trial else "creating contacts was not allowed"
     membership = None
     findings |= dict.fromkeys((*_WRITE_PROBES, "created_status", "unknown_custom", "skip_enrols", "reenrol"), unobserved(failure))
     if trial and not failure:
         findings["created_status"] = write_probes.measure_created_status(trial)
-        findings["unknown_custom"] = yield from run_probe(write_probes.probe_unknown_custom(site, survey))
+        findings["unknown_custom"] = yield from run_probe(write_probes.probe_unknown_custom(access, survey))
         for knob, probe in _WRITE_PROBES.items():
-            findings[knob] = yield from run_probe(probe(site))
+            findings[knob] = yield from run_probe(probe(access))
         most = min([_MAX_CAMPAIGNS_DISPLAY, *(maximum for maximum in findings["campaign_max_display"].possible if maximum)])
-        enrolment, membership = yield from write_probes.probe_enrolment(site, survey.first_page_number, most)
+        enrolment, membership = yield from write_probes.probe_enrolment(access, survey.first_page_number, most)
         findings |= enrolment
     for knob, finding in findings.items():
-        findings[knob] = attrs.evolve(finding, explanation=mask_string(finding.explanation, site.secrets))
-    return Measurement(site, survey, trial, findings, membership)
+        findings[knob] = attrs.evolve(finding, explanation=mask_string(finding.explanation, access.secrets))
+    return Measurement(access, survey, trial, findings, membership)
 
 
-def _run_read_probes(site: Site, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
+def _run_read_probes(access: Access, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
     first, mailboxes, campaigns = survey.first_page_number, survey.mailbox_pages, survey.campaign_pages
-    over = yield from _run_if_readable(mailboxes, read_probes.probe_over_max(site, first))
-    maximum = yield from _run_if_readable(campaigns, read_probes.probe_campaign_max_display(site, first, over))
+    over = yield from _run_if_readable(mailboxes, read_probes.probe_over_max(access, first))
+    maximum = yield from _run_if_readable(campaigns, read_probes.probe_campaign_max_display(access, first, over))
     return {
-        "auth": (yield from run_probe(read_probes.probe_auth(site))),
-        "error_renderer": (yield from run_probe(read_probes.probe_error_renderer(site))),
-        "past_end": (yield from _run_if_readable(mailboxes, read_probes.probe_past_end(site, first))),
-        "bad_number": (yield from _run_if_readable(mailboxes, read_probes.probe_bad_number(site, first))),
+        "auth": (yield from run_probe(read_probes.probe_auth(access))),
+        "error_renderer": (yield from run_probe(read_probes.probe_error_renderer(access))),
+        "past_end": (yield from _run_if_readable(mailboxes, read_probes.probe_past_end(access, first))),
+        "bad_number": (yield from _run_if_readable(mailboxes, read_probes.probe_bad_number(access, first))),
         "over_max": read_probes.refine_over_max(over, maximum),
         "campaign_max_display": maximum,
     }

@@ -19,7 +19,7 @@ from outreach_async.conformance._calibration import Measurement, measure_service
 from outreach_async.conformance._item_rules import ITEM_RULES, RuleSubject, StatedRule, shorten
 from outreach_async.conformance._read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
 from outreach_async.conformance._shapes import COUNT, NUMBER, PAGE, STRINGS, find_misfits, is_count
-from outreach_async.conformance._target import OUTCOMES, Patience, Site, parse_document
+from outreach_async.conformance._target import OUTCOMES, Access, Patience, parse_document
 from outreach_async.conformance._write_probes import MembershipCounts
 from outreach_async.transport._wire import Transport
 
@@ -361,7 +361,7 @@ class Breach:
     Example:
         ```python
         fake.set_mailbox("mailbox_2", daily_limit="many")
-        (breach,) = await check(FakeTransport(fake), Site("space_1"))
+        (breach,) = await check(FakeTransport(fake), Access("space_1"))
         print(breach.rule, breach.what)  # -> W4 data[1] daily_limit is a string, not a number
         ```
     """
@@ -383,22 +383,22 @@ def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | Non
     if not subjects:
         return None
     faults = ((subject, fault) for subject in subjects for fault in rule.find_faults(subject.value))
-    return [_build_breach(rule, subject, fault, measured.site) for subject, fault in islice(faults, _MAX_BREACHES)]
+    return [_build_breach(rule, subject, fault, measured.access) for subject, fault in islice(faults, _MAX_BREACHES)]
 
 
-def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, site: Site) -> Breach:
+def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, access: Access) -> Breach:
     exchange = subject.exchange
-    answered = exchange.error if exchange.response is None else site.format_response(exchange.response)
+    answered = exchange.error if exchange.response is None else access.format_response(exchange.response)
     what, request = f"{subject.location} {fault}", f"{exchange.request.method} {exchange.request.target}"
-    return Breach(rule.id, rule.statement, mask_string(what, site.secrets), mask_string(request, site.secrets), answered)
+    return Breach(rule.id, rule.statement, mask_string(what, access.secrets), mask_string(request, access.secrets), answered)
 
 
-async def check(transport: Transport, site: Site, patience: Patience | None = None) -> list[Breach]:
+async def check(transport: Transport, access: Access, patience: Patience | None = None) -> list[Breach]:
     """Check a service against every testable rule in its API documentation.
 
     Args:
         transport: The transport to the service. It is not closed.
-        site: The workspace and credentials.
+        access: The workspace and credentials.
         patience: Time limits of the requests; the default is `Patience()`.
 
     Returns:
@@ -406,10 +406,10 @@ async def check(transport: Transport, site: Site, patience: Patience | None = No
 
     Example:
         ```python
-        print(await check(FakeTransport(fake), Site("space_1")))  # -> []
+        print(await check(FakeTransport(fake), Access("space_1")))  # -> []
         ```
     """
-    measured = await measure_service(transport, site, patience or Patience())
+    measured = await measure_service(transport, access, patience or Patience())
     return [breach for rule in RULES for breach in find_breaches(rule, measured) or ()]
 
 

@@ -16,10 +16,10 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.conformance._target import (
+    Access,
     Dialogue,
     InconclusiveError,
     KnobFinding,
-    Site,
     ambiguous,
     extract_rows,
     is_accepted,
@@ -156,33 +156,33 @@ def send_once(request: Request) -> Dialogue[HttpExchange]:
         return HttpExchange(request, error=str(error))
 
 
-def survey_workspace(site: Site) -> Dialogue[WorkspaceSurvey]:
+def survey_workspace(access: Access) -> Dialogue[WorkspaceSurvey]:
     """Read the lists of a workspace."""
-    fields = yield from send_once(site.fields())
-    first_page = yield from run_probe(probe_first_page(site))
+    fields = yield from send_once(access.fields())
+    first_page = yield from run_probe(probe_first_page(access))
     first = first_page.possible[0] if first_page.possible else 1
-    mailboxes = yield from _read_sequence(site, "mailboxes", first, MAX_MAILBOXES, exact=True)
+    mailboxes = yield from _read_sequence(access, "mailboxes", first, MAX_MAILBOXES, exact=True)
     for display in CAMPAIGN_DISPLAYS:
-        campaigns = yield from _read_sequence(site, "campaigns", first, display)
+        campaigns = yield from _read_sequence(access, "campaigns", first, display)
         if campaigns.pages[0].exchange.payload is not None:
             break
-    singles = (yield from _read_two_items(site, "campaigns", first)), (yield from _read_two_items(site, "mailboxes", first))
+    singles = (yield from _read_two_items(access, "campaigns", first)), (yield from _read_two_items(access, "mailboxes", first))
     steps = {}
     for id_ in _select_campaigns(campaigns.rows):
-        steps[id_] = yield from send_once(site.steps(id_))
+        steps[id_] = yield from send_once(access.steps(id_))
     campaigns_after = yield from send_once(campaigns.pages[0].exchange.request)
     return WorkspaceSurvey(fields, campaigns, mailboxes, singles, steps, campaigns_after, first_page)
 
 
-def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
+def _read_sequence(access: Access, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
     """Read the first pages and the last page of a list, and request one page past the end."""
-    head = yield from send_once(site.page(kind, first, display))
+    head = yield from send_once(access.page(kind, first, display))
     total, served = _find_total(head), len(head.rows)
     size = display if exact or not served or total is None or total <= served else min(display, served)
     pages = [SampledPage(head, first, 0, display, size)]
 
     def read_page(index: int) -> Dialogue[SampledPage]:
-        exchange = yield from send_once(site.page(kind, first + index, display))
+        exchange = yield from send_once(access.page(kind, first + index, display))
         return SampledPage(exchange, first + index, index, display, size)
 
     if head.payload is None or total is None or total > _MAX_TOTAL:
@@ -195,11 +195,11 @@ def _read_sequence(site: Site, kind: str, first: int, display: int, *, exact: bo
     return PageSequence(tuple(pages), (yield from read_page(max(count, 1))))
 
 
-def _read_two_items(site: Site, kind: str, first: int) -> Dialogue[PageSequence]:
+def _read_two_items(access: Access, kind: str, first: int) -> Dialogue[PageSequence]:
     """Read the first two items of a list, one item per page. The pages show whether the service obeys `page` and `display`."""
-    exchanges = [(yield from send_once(site.page(kind, first, 1)))]
+    exchanges = [(yield from send_once(access.page(kind, first, 1)))]
     if (_find_total(exchanges[0]) or 0) > 1:
-        exchanges.append((yield from send_once(site.page(kind, first + 1, 1))))
+        exchanges.append((yield from send_once(access.page(kind, first + 1, 1))))
     return PageSequence(tuple(SampledPage(exchange, first + index, index, 1, 1) for index, exchange in enumerate(exchanges)))
 
 
@@ -221,10 +221,10 @@ def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(ids))[:_MAX_STEP_LISTS]
 
 
-def probe_first_page(site: Site) -> Dialogue[KnobFinding]:
+def probe_first_page(access: Access) -> Dialogue[KnobFinding]:
     """Find out whether the first page has the number 0 or 1 (rule P3)."""
-    zero = yield site.page("mailboxes", 0, 1)
-    one = yield site.page("mailboxes", 1, 1)
+    zero = yield access.page("mailboxes", 0, 1)
+    one = yield access.page("mailboxes", 1, 1)
     if not is_accepted(zero):
         require_success(one)
         return observed(1, "page 0 was refused, and page 1 was served")
@@ -250,11 +250,11 @@ _LIKELY_MAXIMA: Final = (100, 101, 2000, 2001)
 """The values of `display` to try first in the search for a maximum."""
 
 
-def probe_past_end(site: Site, first: int) -> Dialogue[KnobFinding]:
+def probe_past_end(access: Access, first: int) -> Dialogue[KnobFinding]:
     """Find out how the service responds to a request for a page past the end (rule P8)."""
-    head = require_success((yield site.page("mailboxes", first, 1)))
+    head = require_success((yield access.page("mailboxes", first, 1)))
     far = first + require_integer(head, "total_pages") + PAGES_PAST_END
-    response = yield site.page("mailboxes", far, 1)
+    response = yield access.page("mailboxes", far, 1)
     if not is_accepted(response):
         return observed("error", f"page {far}, past the end, was refused with {response.status}")
     document = parse_document(response)
@@ -264,12 +264,12 @@ def probe_past_end(site: Site, first: int) -> Dialogue[KnobFinding]:
     return observed("empty", f"page {far}, past the end, was served without items")
 
 
-def probe_bad_number(site: Site, first: int) -> Dialogue[KnobFinding]:
+def probe_bad_number(access: Access, first: int) -> Dialogue[KnobFinding]:
     """Find out how the service responds to invalid or out-of-range numbers in list requests (rule P5)."""
     verdicts = {}
     for name, value in (("display", "abc"), ("display", 0), ("display", -1), ("page", "abc"), ("page", -1)):
         numbers = {"page": first, "display": 1, name: value}
-        verdicts[f"{name}={value}"] = is_accepted((yield site.page("mailboxes", **numbers)))
+        verdicts[f"{name}={value}"] = is_accepted((yield access.page("mailboxes", **numbers)))
     served = [name for name, verdict in verdicts.items() if verdict]
     refused = [name for name in verdicts if name not in served]
     if served and refused:
@@ -279,9 +279,9 @@ def probe_bad_number(site: Site, first: int) -> Dialogue[KnobFinding]:
     return observed("default", f"{', '.join(served)} served") if served else observed("reject", f"{', '.join(refused)} refused")
 
 
-def probe_over_max(site: Site, first: int) -> Dialogue[KnobFinding]:
+def probe_over_max(access: Access, first: int) -> Dialogue[KnobFinding]:
     """Find out how the service responds to a request for more mailboxes per page than allowed (rule P6)."""
-    response = yield site.page("mailboxes", first, MAX_MAILBOXES + 1)
+    response = yield access.page("mailboxes", first, MAX_MAILBOXES + 1)
     label = f"mailboxes, display={MAX_MAILBOXES + 1}:"
     if not is_accepted(response):
         return observed("reject", f"{label} refused with {response.status}")
@@ -294,14 +294,14 @@ def probe_over_max(site: Site, first: int) -> Dialogue[KnobFinding]:
     return ambiguous(("clamp", "serve"), f"{label} not refused, but {total} mailboxes are too few to decide")
 
 
-def probe_campaign_max_display(site: Site, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
+def probe_campaign_max_display(access: Access, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
     """Find the maximum `display` for campaigns (rule P7). `over` is the finding about the knob `over_max`."""
     if over.is_only("serve"):
         return unobserved("the service does not enforce the maximum display, so the maximum cannot be observed")
-    response = yield site.page("campaigns", first, HUGE_DISPLAY)
+    response = yield access.page("campaigns", first, HUGE_DISPLAY)
     label = f"campaigns, display={HUGE_DISPLAY}:"
     if not is_accepted(response):
-        most = yield from _find_largest_accepted(site, first)
+        most = yield from _find_largest_accepted(access, first)
         how = f"campaigns, display={most}: served, but display={most + 1} refused"
         return observed(most, how) if "reject" in (over.possible or ("reject",)) else _unobserved_difference(how)
     document = parse_document(response)
@@ -321,11 +321,11 @@ def _unobserved_difference(how: str) -> KnobFinding:
     return unobserved(f"{how}; for mailboxes, the service behaves differently, but the knob over_max applies to both lists")
 
 
-def _find_largest_accepted(site: Site, first: int) -> Dialogue[int]:
+def _find_largest_accepted(access: Access, first: int) -> Dialogue[int]:
     low, high = 0, HUGE_DISPLAY
     while high - low > 1:
         middle = next((place for place in _LIKELY_MAXIMA if low < place < high), (low + high) // 2)
-        if is_accepted((yield site.page("campaigns", first, middle))):
+        if is_accepted((yield access.page("campaigns", first, middle))):
             low = middle
         else:
             high = middle
@@ -343,12 +343,12 @@ def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
     return over
 
 
-def probe_error_renderer(site: Site) -> Dialogue[KnobFinding]:
+def probe_error_renderer(access: Access) -> Dialogue[KnobFinding]:
     """Find out the format of error responses (rule E2), by sending requests that the service must refuse."""
     for request in (
-        site.steps(f"camp_conformance{site.nonce}"),
-        site.get(f"/workspaces/space_conformance{site.nonce}/all-fields"),
-        site.get("/campaigns", workspace=site.workspace),
+        access.steps(f"camp_conformance{access.nonce}"),
+        access.get(f"/workspaces/space_conformance{access.nonce}/all-fields"),
+        access.get("/campaigns", workspace=access.workspace),
     ):
         response = yield request
         if not is_accepted(response):
@@ -375,17 +375,17 @@ def interpret_refusal(response: Response) -> KnobFinding:
     return unobserved(f"{body} is not a JSON object, HTML or plain text")
 
 
-def probe_auth(site: Site) -> Dialogue[KnobFinding]:
-    """Find out which of the headers in `site` the service requires (rule A3)."""
+def probe_auth(access: Access) -> Dialogue[KnobFinding]:
+    """Find out which of the headers in `access` the service requires (rule A3)."""
     # For each header, send a request for all-fields without it. If the service refuses this request, it requires the header. If
     # it requires none of the headers, send a request with all of them. If the service refuses this request, the `WWW-
     # Authenticate` header of the response shows the authentication scheme.
-    for name in site.headers:
-        left = {other: value for other, value in site.headers.items() if other != name}
-        if not is_accepted((yield Site(site.workspace, headers=left, nonce=site.nonce).fields())):
-            scheme = site.headers[name].rpartition(" ")[0]
+    for name in access.headers:
+        left = {other: value for other, value in access.headers.items() if other != name}
+        if not is_accepted((yield Access(access.workspace, headers=left, nonce=access.nonce).fields())):
+            scheme = access.headers[name].rpartition(" ")[0]
             return observed(HeaderAuth(name.lower(), scheme), f"the request for all-fields was refused without the header {name}")
-    response = yield site.fields()
+    response = yield access.fields()
     if is_accepted(response):
         return observed(None, "the request for all-fields was accepted without a credential in a header")
     challenge = response.headers.get("www-authenticate", "").partition(" ")[0]

@@ -74,7 +74,7 @@ class Patience:
 
     Example:
         ```python
-        print(await check(FakeTransport(fake), Site("space_1"), Patience(answer=5.0, throttled=0.0)))  # -> []
+        print(await check(FakeTransport(fake), Access("space_1"), Patience(answer=5.0, throttled=0.0)))  # -> []
         ```
     """
 
@@ -164,7 +164,7 @@ class InconclusiveError(Exception):
 
 
 @attrs.frozen
-class Site:
+class Access:
     """The workspace to check, the credentials, and the permission to create contacts.
 
     Attributes:
@@ -182,8 +182,8 @@ class Site:
 
     Example:
         ```python
-        site = Site("space_1", owner_key="key_1", writes=True)
-        print(len(await check(FakeTransport(fake), site)))  # -> 0
+        access = Access("space_1", owner_key="key_1", writes=True)
+        print(len(await check(FakeTransport(fake), access)))  # -> 0
         ```
     """
 
@@ -264,7 +264,7 @@ class Site:
 
 
 OMITTED: Final = object()
-"""Marker value: `Site.creation` omits each key of `upload_options` whose value is this marker."""
+"""Marker value: `Access.creation` omits each key of `upload_options` whose value is this marker."""
 
 
 def parse_document(response: Response) -> Any:

@@ -17,10 +17,10 @@ from outreach_async.conformance._read_probes import HttpExchange, WorkspaceSurve
 from outreach_async.conformance._target import (
     OMITTED,
     OUTCOMES,
+    Access,
     Dialogue,
     InconclusiveError,
     KnobFinding,
-    Site,
     ambiguous,
     extract_rows,
     is_accepted,
@@ -33,7 +33,7 @@ from outreach_async.fake._stored_records import CUSTOM_CODE, RESERVED_MEMBERS, S
 from outreach_async.transport._wire import Request
 
 MAX_CAMPAIGN_PAGES: Final = 300
-"""Maximum number of pages of the campaign list that are searched for `site.campaign`."""
+"""Maximum number of pages of the campaign list that are searched for `access.campaign`."""
 
 _CODE_OFFSET: Final = 1000
 _OK: Final = 200
@@ -84,23 +84,23 @@ class MembershipCounts:
     after_other: int
 
 
-def create_trial(site: Site, survey: WorkspaceSurvey) -> Dialogue[TrialCreations]:
+def create_trial(access: Access, survey: WorkspaceSurvey) -> Dialogue[TrialCreations]:
     """Create contacts with each duplicates option, then send complete and incomplete create requests."""
-    email = site.address("trial")
+    email = access.address("trial")
     outcomes = {}
     for outcome, policy in zip(OUTCOMES, ("skip", "skip", "overwrite", "update_missing_fields"), strict=True):
-        outcomes[outcome] = yield from send_once(site.creation(email, policy, {"first_name": "Conformance"}))
+        outcomes[outcome] = yield from send_once(access.creation(email, policy, {"first_name": "Conformance"}))
     if outcomes["added"].payload is None:
         return TrialCreations(outcomes)
     other_new = {}
     for policy in ("overwrite", "update_missing_fields"):
-        other_new[policy] = yield from send_once(site.creation(site.address(f"new-{policy}"), policy))
+        other_new[policy] = yield from send_once(access.creation(access.address(f"new-{policy}"), policy))
     codes = [row.get("code") for row in survey.fields.rows]
     given = {code: "Conformance" for code in codes if isinstance(code, str) and code not in RESERVED_MEMBERS}
-    fields = (yield from send_once(site.creation(site.address("fields"), fields=given))) if given else None
+    fields = (yield from send_once(access.creation(access.address("fields"), fields=given))) if given else None
     incomplete = {}
     for member in REQUIRED_MEMBERS:
-        incomplete[member] = yield from send_once(_omit_member(member, site.creation(site.address(f"without-{member}"))))
+        incomplete[member] = yield from send_once(_omit_member(member, access.creation(access.address(f"without-{member}"))))
     return TrialCreations(outcomes, other_new, fields, incomplete)
 
 
@@ -121,13 +121,13 @@ def measure_created_status(trial: TrialCreations) -> KnobFinding:
     return observed({"added": statuses["added"], **rest} if rest else statuses["added"], how)
 
 
-def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
+def probe_email_key(access: Access) -> Dialogue[KnobFinding]:
     """Find out which spellings of an e-mail address the service treats as the same contact (rule C4)."""
-    email = site.address("spelling")
+    email = access.address("spelling")
     local, _, domain = email.partition("@")
-    yield from _require_added(site.creation(email))
-    same_domain = yield from _probe_duplicate(site.creation(f"{local}@{domain.upper()}"))
-    same_local = yield from _probe_duplicate(site.creation(f"{local.upper()}@{domain}"))
+    yield from _require_added(access.creation(email))
+    same_domain = yield from _probe_duplicate(access.creation(f"{local}@{domain.upper()}"))
+    same_local = yield from _probe_duplicate(access.creation(f"{local.upper()}@{domain}"))
     how = (
         f"before the @, a different letter case means {_describe_match(same_local)}; "
         f"after the @, it means {_describe_match(same_domain)}"
@@ -136,12 +136,12 @@ def probe_email_key(site: Site) -> Dialogue[KnobFinding]:
         return observed("domain_lower" if same_domain else "exact", how)
     if not same_domain:
         return unobserved(f"{how}; no value of this knob matches this behaviour")
-    if not site.gmail:
+    if not access.gmail:
         why = "addresses at gmail.com are not enabled for this run, so the handling of Gmail addresses cannot be observed"
         return ambiguous(("lower", "gmail"), f"{how}; {why}")
     # Gmail never assigns an address with a hyphen.
-    yield from _require_added(site.creation(f"outreach-conformance-{site.nonce}@gmail.com"))
-    dotted = site.creation(f"outreach-conformance.-{site.nonce}+tag@gmail.com")
+    yield from _require_added(access.creation(f"outreach-conformance-{access.nonce}@gmail.com"))
+    dotted = access.creation(f"outreach-conformance.-{access.nonce}+tag@gmail.com")
     return observed("gmail" if (yield from _probe_duplicate(dotted)) else "lower", how)
 
 
@@ -158,16 +158,16 @@ def _probe_duplicate(request: Request) -> Dialogue[bool]:
     return bool(require_success((yield request)).get("status") != "added")
 
 
-def probe_owner_key(site: Site) -> Dialogue[KnobFinding]:
+def probe_owner_key(access: Access) -> Dialogue[KnobFinding]:
     """Find out whether the service accepts owner keys that do not exist (rule A2)."""
-    if not is_accepted((yield site.creation(site.address("unknown-key"), key=f"key_conformance{site.nonce}"))):
+    if not is_accepted((yield access.creation(access.address("unknown-key"), key=f"key_conformance{access.nonce}"))):
         return observed("check", "an unknown key was refused")
-    if not is_accepted((yield site.creation(site.address("no-key"), key=f"conformance{site.nonce}"))):
+    if not is_accepted((yield access.creation(access.address("no-key"), key=f"conformance{access.nonce}"))):
         return observed("prefix_only", "an unknown key was accepted, but a key without the prefix key_ was refused")
     return observed("off", "an unknown key without the prefix key_ was accepted")
 
 
-def probe_unknown_custom(site: Site, survey: WorkspaceSurvey) -> Dialogue[KnobFinding]:
+def probe_unknown_custom(access: Access, survey: WorkspaceSurvey) -> Dialogue[KnobFinding]:
     """Find out how the service handles a custom field that the workspace does not have (rule C20)."""
     if survey.fields.payload is None:
         why = "the probe could not choose a custom field that the workspace does not have"
@@ -175,22 +175,22 @@ def probe_unknown_custom(site: Site, survey: WorkspaceSurvey) -> Dialogue[KnobFi
     codes = [row.get("code") for row in survey.fields.rows]
     numbers = [custom_number(code) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
     code = f"custom_{max(numbers, default=0) + _CODE_OFFSET}"
-    if not is_accepted((yield site.creation(site.address("unknown-custom"), fields={code: "x"}))):
+    if not is_accepted((yield access.creation(access.address("unknown-custom"), fields={code: "x"}))):
         return observed("reject", f"{code} was refused")
     return ambiguous(("ignore", "store"), f"{code} was accepted; no operation shows whether it was stored")
 
 
-def probe_unknown_body(site: Site) -> Dialogue[KnobFinding]:
+def probe_unknown_body(access: Access) -> Dialogue[KnobFinding]:
     """Find out how the service handles a field that is not in the API documentation (rule C21)."""
-    if not is_accepted((yield site.creation(site.address("unknown-field"), fields={"outreach_conformance": "x"}))):
+    if not is_accepted((yield access.creation(access.address("unknown-field"), fields={"outreach_conformance": "x"}))):
         return observed("reject", "an unknown field was refused")
     return ambiguous(("ignore", "store"), "an unknown field was accepted; no operation shows whether it was stored")
 
 
-def probe_missing_campaign(site: Site) -> Dialogue[KnobFinding]:
+def probe_missing_campaign(access: Access) -> Dialogue[KnobFinding]:
     """Find out whether the service accepts an omitted or empty `upload_options.campaign` (rule C7)."""
-    left_out = is_accepted((yield site.creation(site.address("no-campaign"), options={"campaign": OMITTED})))
-    empty = is_accepted((yield site.creation(site.address("empty-campaign"), options={"campaign": ""})))
+    left_out = is_accepted((yield access.creation(access.address("no-campaign"), options={"campaign": OMITTED})))
+    empty = is_accepted((yield access.creation(access.address("empty-campaign"), options={"campaign": ""})))
     if left_out != empty:
         how = (
             "without the key campaign was accepted, but a request with an empty campaign"
@@ -202,56 +202,56 @@ def probe_missing_campaign(site: Site) -> Dialogue[KnobFinding]:
     return observed("null", f"{how} accepted") if left_out else observed("reject", f"{how} refused")
 
 
-def probe_strict_fields(site: Site) -> Dialogue[KnobFinding]:
+def probe_strict_fields(access: Access) -> Dialogue[KnobFinding]:
     """Find out in which fields strict validation refuses invalid values (rule C27)."""
     strict = {"strict_validation": True}
-    if not is_accepted((yield site.creation(site.address("lax"), fields=INVALID_VALUES))):
+    if not is_accepted((yield access.creation(access.address("lax"), fields=INVALID_VALUES))):
         return unobserved("invalid values are refused even without strict validation")
     refused = []
-    if not is_accepted((yield site.creation(site.address("strict"), fields=INVALID_VALUES, options=strict))):
+    if not is_accepted((yield access.creation(access.address("strict"), fields=INVALID_VALUES, options=strict))):
         for code, value in INVALID_VALUES.items():
-            if not is_accepted((yield site.creation(site.address(f"strict-{code}"), fields={code: value}, options=strict))):
+            if not is_accepted((yield access.creation(access.address(f"strict-{code}"), fields={code: value}, options=strict))):
                 refused.append(code)
-    if not is_accepted((yield site.creation(f"not an e-mail {site.address('strict')}", options=strict))):
+    if not is_accepted((yield access.creation(f"not an e-mail {access.address('strict')}", options=strict))):
         refused.append("email")
     how = f"invalid values are refused in {len(refused)} of {len(INVALID_VALUES) + 1} fields"
     return observed("all" if len(refused) > len(INVALID_VALUES) else frozenset(refused), how)
 
 
-def probe_enrolment(site: Site, first: int, display: int) -> Dialogue[tuple[dict[str, KnobFinding], MembershipCounts | None]]:
-    """Create contacts with and without `site.campaign`, and count the campaign's contacts (rules C7, C10 and C16)."""
-    if site.campaign is None:
+def probe_enrolment(access: Access, first: int, display: int) -> Dialogue[tuple[dict[str, KnobFinding], MembershipCounts | None]]:
+    """Create contacts with and without `access.campaign`, and count the campaign's contacts (rules C7, C10 and C16)."""
+    if access.campaign is None:
         return _unobserved_enrolment("no campaign was given for contacts to join"), None
     counts = None
     try:
-        yield from _require_draft(site, first, display)
-        member, guest, options = site.address("member"), site.address("guest"), {"campaign": site.campaign}
-        before, _ = yield from _read_first_step(site)
-        yield from _require_added(site.creation(member, options=options))
-        joined, _ = yield from _read_first_step(site)
-        yield from _require_added(site.creation(guest))
-        alone, exchange = yield from _read_first_step(site)
+        yield from _require_draft(access, first, display)
+        member, guest, options = access.address("member"), access.address("guest"), {"campaign": access.campaign}
+        before, _ = yield from _read_first_step(access)
+        yield from _require_added(access.creation(member, options=options))
+        joined, _ = yield from _read_first_step(access)
+        yield from _require_added(access.creation(guest))
+        alone, exchange = yield from _read_first_step(access)
         counts = MembershipCounts(exchange, before, joined, alone)
         if (joined, alone) != (before + 1, joined):
             why = f"{before} contacts at first, {joined} after a create request with the campaign"
             why += f", {alone} after a create request without a campaign"
             return _unobserved_enrolment(f"the counts of the campaign do not show which contacts joined: {why}"), counts
-        return (yield from _probe_reenrolment(site, member, guest, joined)), counts
+        return (yield from _probe_reenrolment(access, member, guest, joined)), counts
     except InconclusiveError as error:
         return _unobserved_enrolment(str(error)), counts
 
 
-def _probe_reenrolment(site: Site, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
+def _probe_reenrolment(access: Access, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
     """Send create requests with the campaign for two existing contacts. `member` is already in the campaign; `guest` is not."""
-    options = {"campaign": site.campaign}
-    require_success((yield site.creation(guest, options=options)))
-    after, _ = yield from _read_first_step(site)
+    options = {"campaign": access.campaign}
+    require_success((yield access.creation(guest, options=options)))
+    after, _ = yield from _read_first_step(access)
     how = (
         "a create request with the campaign was skipped, because the contact already exists; "
         f"the campaign had {joined} contacts before this request, and {after} after it"
     )
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
-    if not is_accepted((yield site.creation(member, "overwrite", options=options))):
+    if not is_accepted((yield access.creation(member, "overwrite", options=options))):
         return {"skip_enrols": skip, "reenrol": observed("error", "adding a contact to its campaign again was refused")}
     how = "adding a contact to its campaign again was accepted; in a draft campaign, the effect cannot be observed"
     return {"skip_enrols": skip, "reenrol": ambiguous(("noop", "restart"), how)}
@@ -261,11 +261,11 @@ def _unobserved_enrolment(why: str) -> dict[str, KnobFinding]:
     return dict.fromkeys(("skip_enrols", "reenrol"), unobserved(why))
 
 
-def _require_draft(site: Site, first: int, display: int) -> Dialogue[None]:
+def _require_draft(access: Access, first: int, display: int) -> Dialogue[None]:
     for page in range(first, first + MAX_CAMPAIGN_PAGES):
-        document = require_success((yield site.page("campaigns", page, display)))
+        document = require_success((yield access.page("campaigns", page, display)))
         for row in extract_rows(document):
-            if row.get("id") == site.campaign:
+            if row.get("id") == access.campaign:
                 if row.get("status") != "draft":
                     raise InconclusiveError("the campaign is not a draft, so it might send e-mail to new contacts")
                 return
@@ -274,9 +274,9 @@ def _require_draft(site: Site, first: int, display: int) -> Dialogue[None]:
     raise InconclusiveError("the campaign was not found in the workspace's list of campaigns")
 
 
-def _read_first_step(site: Site) -> Dialogue[tuple[int, HttpExchange]]:
+def _read_first_step(access: Access) -> Dialogue[tuple[int, HttpExchange]]:
     """Return the number of contacts in the campaign's first step, and the request and response."""
-    exchange = HttpExchange(request := site.steps(str(site.campaign)), (yield request))
+    exchange = HttpExchange(request := access.steps(str(access.campaign)), (yield request))
     steps: list[dict[str, Any]] = exchange.rows
     if not steps or not isinstance(steps[0].get("out_of"), int):
         raise InconclusiveError("the campaign has no steps, or its first step has no contact count")

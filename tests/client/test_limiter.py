@@ -309,9 +309,9 @@ async def test_usage_counts_what_was_wanted_answered_and_refused() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(limits.wait, limits.start_if_due)
         await anyio.wait_all_tasks_blocked()
-        assert limits.take_usage() == Usage(wanted=6, answered=2, refused=1, retry_after=2.0)
+        assert limits.take_usage() == Usage(wanted=6, completed=2, refused=1, retry_after=2.0)
         group.cancel_scope.cancel()
-    assert limits.take_usage() == Usage(wanted=0, answered=0, refused=0, retry_after=0.0)
+    assert limits.take_usage() == Usage(wanted=0, completed=0, refused=0, retry_after=0.0)
     assert limits.limit == 1000.0  # the coordinator of the shares learns the limit
 
 

@@ -226,10 +226,10 @@ def test_findings_become_a_behaviour() -> None:
 )
 def test_invalid_options_are_refused(order: SuiteOptions, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
-        order.build_site({})
+        order.build_access({})
 
 
 def test_secrets_come_from_the_environment() -> None:
     order = SuiteOptions("https://api.example", SPACE, writes=SPACE, headers=["Authorization=TOKEN"])
-    site = order.build_site({"TOKEN": "Bearer tok-123456", "OUTREACH_OWNER_KEY": KEY})
-    assert (site.owner_key, site.headers, site.writes) == (KEY, {"authorization": "Bearer tok-123456"}, True)
+    access = order.build_access({"TOKEN": "Bearer tok-123456", "OUTREACH_OWNER_KEY": KEY})
+    assert (access.owner_key, access.headers, access.writes) == (KEY, {"authorization": "Bearer tok-123456"}, True)

@@ -41,7 +41,7 @@ def test_a_rule_without_observations_is_not_judged() -> None:
     fake = service()
     fake.reset()
     fake.add_workspace(SPACE)
-    found = measure(site=attrs.evolve(WRITER, owner_key="key_unknown"), snapshot=fake.snapshot())
+    found = measure(access=attrs.evolve(WRITER, owner_key="key_unknown"), snapshot=fake.snapshot())
     unjudged = {rule.id for rule in RULES if find_breaches(rule, found) is None}
     assert unjudged == {
         *("W4-status", "W4-fractions", "W4-sums", "W4-most", "W4-interested", "W4-date", "W4-email", "W4-steps"),

@@ -32,7 +32,7 @@ from outreach_async.spread.dask import DaskImport, LeasedRate, RatePlugin, creat
 
 pytestmark = pytest.mark.covers
 
-USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, succeeded=10, refused=0)
+USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, completed=10, refused=0)
 
 
 @pytest.fixture(scope="module")

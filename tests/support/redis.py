@@ -59,12 +59,12 @@ class StubServer:
         if self._script is None:
             return b"-NOSCRIPT No matching script.\r\n"
         _sha, _keys, _key, client, *numbers, _limit, _clock = arguments
-        seconds, wanted, succeeded, refused, retry_after = map(float, numbers)
+        seconds, wanted, completed, refused, retry_after = map(float, numbers)
         usage = RateUsage(
             client=client,
             seconds=seconds,
             wanted=int(wanted),
-            succeeded=int(succeeded),
+            completed=int(completed),
             refused=int(refused),
             retry_after=retry_after,
         )
