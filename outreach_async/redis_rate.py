@@ -20,11 +20,11 @@ import attrs
 
 from outreach_async._engine.logs import LOGGER
 from outreach_async._engine.shared_rate import RateCoordinator, RateShare, RateUsage
+from outreach_async._files.optional import require_module
 from outreach_async._service.responses import mask_string
 from outreach_async._service.validation import require_rate, require_seconds, type_name
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport._secret import Secret, drop_frames
-from outreach_async.transport._urls import require_module
 
 _DEFAULT_TIMEOUT: Final = 1.0
 """Default timeout of a client's report to the server, in seconds.

@@ -8,13 +8,13 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import attrs
 
+from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_number
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._csv_file import CsvFile
 from outreach_async.importer._jsonl import JsonLinesFile
 from outreach_async.importer._source import ByteSource, FileInput, is_utf16_like
 from outreach_async.importer._table import File
-from outreach_async.transport._urls import require_module
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
 r"""A file format; `xlsx` means any kind of workbook.

@@ -19,9 +19,9 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
+from outreach_async._files.optional import require_module
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._source import STDIN, ByteSource, StreamCopy, translate_read_errors
-from outreach_async.transport._urls import require_module
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

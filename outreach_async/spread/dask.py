@@ -64,6 +64,7 @@ import attrs
 
 from outreach_async._engine.logs import LOGGER
 from outreach_async._engine.shared_rate import LIFETIME, RateCoordinator, RateShare, RateUsage
+from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_rate, type_name
 from outreach_async.bulk._pipeline import Outcomes
 from outreach_async.bulk.journal._identity import Earlier
@@ -71,7 +72,6 @@ from outreach_async.bulk.journal._objects import TakenOverError, is_url, open_ob
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.spread._planning import ImportPlan, Part
 from outreach_async.spread._task import Connection, PartReport, SpreadReport, merge_reports, run_part
-from outreach_async.transport._urls import require_module
 
 require_module("distributed", "outreach_async[dask]")
 

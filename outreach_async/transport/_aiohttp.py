@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias
 
+from outreach_async._files.optional import require_library
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport import _urls as urls
 from outreach_async.transport._lifecycle import LoopLocal
@@ -101,7 +102,7 @@ class AiohttpTransport:
         max_answer: int = MAX_ANSWER,
         middlewares: Sequence[AiohttpMiddleware] = (),
     ) -> None:
-        urls.require_library("aiohttp")
+        require_library("aiohttp")
         self.max_in_flight = None if max_in_flight is None else urls.require_positive("max_in_flight", max_in_flight)
         self._max_answer = urls.require_positive("max_answer", max_answer)
         self._middlewares = middlewares

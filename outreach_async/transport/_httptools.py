@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import anyio
 
+from outreach_async._files.optional import require_library
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 from outreach_async.transport import _urls as urls
 from outreach_async.transport._lifecycle import LoopLocal
@@ -108,7 +109,7 @@ class HttptoolsTransport:
         trust_env: bool = True,
         max_answer: int = MAX_ANSWER,
     ) -> None:
-        urls.require_library("httptools")
+        require_library("httptools")
         self.max_in_flight = urls.require_positive("max_in_flight", max_in_flight)
         self._max_answer = urls.require_positive("max_answer", max_answer)
         self._base = urls.parse_base_url(_require_string(base_url))

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
+from outreach_async._files.optional import require_library
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 from outreach_async.transport._httpx_pool import FAMILIES, Family, PoolSender
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
 from outreach_async.transport._sending import build_closed_error, build_transport_error, describe_cause, mark_unsent
 from outreach_async.transport._tls import TrustSettings
-from outreach_async.transport._urls import parse_base_url, reject_options, require_library, require_positive
+from outreach_async.transport._urls import parse_base_url, reject_options, require_positive
 from outreach_async.transport._wire import Progress, Request, Response
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from typing import Any
 
 import anyio
 
+from outreach_async._files.optional import require_library
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._httpx_pool import FAMILIES, Family, HandshakeTracker, HttpxSender, make_body_class, read_response
 from outreach_async.transport._leftovers import ConnectionMonitor
 from outreach_async.transport._lifecycle import InFlight, LoopLocal
 from outreach_async.transport._sending import build_closed_error, mark_handed_over, merge_headers, require_origin_form
-from outreach_async.transport._urls import find_library, header_secrets, require_library, url_secrets
+from outreach_async.transport._urls import find_library, header_secrets, url_secrets
 from outreach_async.transport._wire import Progress, Request, Response
 
 

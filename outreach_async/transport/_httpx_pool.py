@@ -13,13 +13,14 @@ from typing import Any, Final, Literal
 
 import anyio
 
+from outreach_async._files.optional import require_module
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport._leftovers import ConnectionMonitor, http11_state
 from outreach_async.transport._lifecycle import ConnectionPool, LoopLocal
 from outreach_async.transport._response_reader import BodyReader, decode_headers, require_final_status
 from outreach_async.transport._sending import mark_handed_over, merge_headers, require_origin_form
 from outreach_async.transport._tls import TrustSettings
-from outreach_async.transport._urls import INVALID_HOST_MESSAGE, BaseUrl, choose_proxy, require_module, url_secrets
+from outreach_async.transport._urls import INVALID_HOST_MESSAGE, BaseUrl, choose_proxy, url_secrets
 from outreach_async.transport._wire import Progress, Request, Response
 
 Family = Literal["httpx", "httpx2"]

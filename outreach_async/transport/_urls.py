@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Mapping
-from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -22,14 +21,6 @@ _UNSAFE_CHARACTERS: Final = re.compile(r"[\s\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
 _PATH: Final = re.compile(f"[{PATH_CHARACTERS}]*")
 _HOST_AND_PORT: Final = re.compile(r"\A\[?(.*?)\]?(?::(\d+))?\Z", re.DOTALL)
 _AUTHORIZATION_HEADERS: Final = ("authorization", "proxy-authorization", "cookie")
-_RELEASE: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*")
-SUPPORTED_VERSIONS: Final = {
-    "httpx": ("0.28", "1"),
-    "httpx2": ("2.16", ""),
-    "aiohttp": ("3.13.4", "4"),
-    "httptools": ("0.7", ""),
-}
-"""For each HTTP library, the earliest supported version and the first unsupported one, as in the project's requirements."""
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 """The default port of each scheme."""
 
@@ -172,33 +163,6 @@ def _split_url(field: str, text: str, schemes: Collection[str], example: str) ->
 def _encode_credentials(parts: SplitResult) -> str:
     pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
     return b64encode(pair.encode()).decode()
-
-
-def require_module(module: str, requirement: str) -> None:
-    """Check that a module is installed, without importing it."""
-    if find_spec(module) is None:
-        raise InvalidRequest(f"{module} is not installed; run: pip install '{requirement}'")
-
-
-def require_library(name: str) -> None:
-    """Check that the HTTP library of a backend is installed in a supported version, without importing the library."""
-    require_module(name, f"outreach_async[{name}]")  # no extra installs httpx, which is always required
-    from importlib.metadata import PackageNotFoundError, version  # a slow import
-
-    try:
-        found = version(name)
-    except PackageNotFoundError:  # for example, bundled with an application
-        return
-    least, below = SUPPORTED_VERSIONS[name]
-    if not _parse_version(least) <= _parse_version(found) or (below and _parse_version(found) >= _parse_version(below)):
-        supported = f"{name}>={least}" + (f",<{below}" if below else "")
-        raise InvalidRequest(f"{name}: expected a version in {supported}, got {found}; run: pip install '{supported}'")
-
-
-def _parse_version(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version before any suffix, so that a pre-release counts as its release."""
-    release = _RELEASE.match(text)
-    return tuple(map(int, release[0].split("."))) if release else ()
 
 
 def require_positive(field: str, value: object) -> int:

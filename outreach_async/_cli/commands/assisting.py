@@ -13,10 +13,10 @@ from outreach_async._cli.commands.auditing import clock_of, load_report
 from outreach_async._cli.connection import open_client, workspaces_of
 from outreach_async._cli.options import CONNECTION, FAKE, IdType, Options, shared_options
 from outreach_async._cli.process import OK, run_async
+from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_id
 from outreach_async.audit import Report
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport._urls import require_module
 
 
 @click.command()
