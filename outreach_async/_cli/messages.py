@@ -45,8 +45,8 @@ _REPLACEMENTS: Final = (
     # Workbooks are read in another process, so only the text of a python-calamine exception is known.
     (re.compile(r"\b(workbook(?: that can be read)?) \([A-Z][^()]*\)(?=[,:])"), r"\1"),
     (
-        re.compile(r"\bresume without rows \(rows=\[\]\), and pass other rows with another journal path"),
-        "run the import with --resume and an empty standard input (</dev/null), and import other rows with another --journal",
+        re.compile(r"\bresume without rows \(rows=\[\]\)"),
+        "run the import with --resume and an empty standard input (</dev/null)",
     ),
     # The command stores the rows in the journal if, and only if, it reads them from a stream.
     (re.compile(r"\bspool was true and is now false\b"), "FILE was standard input or a pipe, and is now a file"),

@@ -6,7 +6,17 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
@@ -251,7 +261,6 @@ _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
 _MAX_DOMAIN_LENGTH: Final = 253
 """Maximum length of a domain whose Punycode labels are decoded, in characters."""
-_CHANGEABLE: Final = (dict, MutableMapping, MappingProxyType)
 END: Final = object()
 """The value that `Source.pull` returns when there are no more rows."""
 
@@ -289,8 +298,9 @@ class Source:
 def _freeze(row: Any) -> Any:
     """Return a copy of the row if the caller can change it, otherwise the row itself."""
     # A generator may fill one dict again and again. A row is parsed, compared and reported long after it was pulled, so it must
-    # keep the values that it had then. `NewContact` and the rows of files cannot change.
-    if not isinstance(row, _CHANGEABLE):
+    # keep the values that it had then. `NewContact` and the rows of files cannot change, and have a hash.
+    is_fixed = isinstance(row, Hashable) and not isinstance(row, MutableMapping | MappingProxyType)
+    if is_fixed or not isinstance(row, Mapping):
         return row
     copy = dict(row)
     for name in ("custom", "extra"):

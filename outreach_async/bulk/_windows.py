@@ -267,7 +267,7 @@ class WindowedFeed:
         if self._writer.resumed and not count:  # finishing without rows would drop those that the earlier process has read
             raise InvalidRequest(
                 "rows: expected the whole input, because the earlier process ended before the journal contained it, got no rows;"
-                " pass the input again, or delete the journal: no row was sent"
+                f" pass the input again, or {OTHER_JOURNAL}"
             )
         await self._thread.run(self._writer.spool, batch)
         await self._thread.run(self._writer.end_spool, count)
@@ -284,7 +284,7 @@ class WindowedFeed:
         if rows or 0 < count < spooled:
             raise InvalidRequest(
                 f"rows: the input changed: expected no rows, or the {spooled} rows that the journal contains, got other rows;"
-                " resume without rows (rows=[]), and pass other rows with another journal path"
+                f" resume without rows (rows=[]), or {OTHER_JOURNAL}"
             )
 
 

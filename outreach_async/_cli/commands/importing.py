@@ -130,7 +130,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
     """Create the contacts of a file, print the results and return the exit code."""
     earlier = job.read_earlier_report()
     preflight, rows, mapping = await _prepare_rows(client, job, screen, earlier)
-    total = None if job.spooled else preflight.rows
+    total = preflight.rows if earlier is None or earlier.spooled is None else earlier.spooled  # the input may be another one
     find_number = number_record if job.spools else preflight.find_number
     failed = FailedRows(screen, few, find_number)
     if_finished = "" if earlier is None or earlier.state != "finished" else _ALREADY_FINISHED.format(journal=job.journal)
