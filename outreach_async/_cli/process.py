@@ -257,6 +257,9 @@ def _remove_foreign_text(error: BaseException, message: str) -> str:
 def _is_own_error(link: BaseException, *, journal: bool) -> bool:
     """Return whether this library or click wrote the text of an exception."""
     # Most built-in exceptions, such as `ValueError`, count as written by this library, because its checks raise them.
+    # A damaged journal makes Python itself raise built-in exceptions, but none of them is an `OSError` without a code.
+    if journal and type(link) is OSError and link.errno is None:
+        return True
     package = type(link).__module__.partition(".")[0]
     python = journal or isinstance(link, OSError | EOFError | UnicodeError)
     return package in {"outreach_async", "click"} or (package == "builtins" and not python)

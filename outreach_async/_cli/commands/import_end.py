@@ -11,8 +11,7 @@ from outreach_async._cli import files
 from outreach_async._cli.commands.import_job import ImportJob
 from outreach_async._cli.commands.import_report import print_report
 from outreach_async._cli.output import Screen
-from outreach_async.bulk import BulkReport, ContactOutcome, Outcomes
-from outreach_async.bulk.journal import journal_at
+from outreach_async.bulk import BulkReport, ContactOutcome, Journal, ObjectJournal, Outcomes
 from outreach_async.importer import File, RejectsFile, Row, is_reject, reject
 from outreach_async.importer._rejects import FindNumber, export_rejects, rejects_of
 from outreach_async.importer._source import InputChanged
@@ -74,9 +73,9 @@ def end_run(
     def complete(rejects: RejectsFile) -> None:
         # The journal also has the failed rows of earlier processes, but only the file has their cells. They are written before
         # the first row is sent. If the file changes later, the rows that fail in this process follow as they were sent.
-        if job.journal is not None and change is None:
+        if change is None and (journal := _find_journal(job)) is not None:
             rejects.clear()
-            for row in rejects_of(job.file, journal_at(job.journal).outcomes(), job.unit):
+            for row in rejects_of(job.file, journal.outcomes(), job.unit):
                 rejects.add(row)
 
     with ExitStack() as rejects:
@@ -96,25 +95,36 @@ def end_run(
             for outcomes in started:
                 change = change or job.find_content_change()
                 rejects.close()
-                reports.append(report := _read_final_report(job, outcomes, change))
+                report, expected = _read_final_report(job, outcomes, change, total)
+                reports.append(report)
                 if heading:
                     screen.print_line(heading)
-                print_report(screen, report, total, job.journal, job.file.path)
+                print_report(screen, report, expected, job.journal, job.file.path)
                 closing(report)
     for report in reports:
         _require_same_file(job, report, change)
 
 
-def _read_final_report(job: ImportJob, outcomes: Outcomes, change: InputChanged | None) -> BulkReport:
-    """Return the numbers of the whole run. If the journal stores the rows, also write the rejects file."""
-    if job.journal is None:
-        return outcomes.report
-    journal = journal_at(job.journal)
+def _read_final_report(
+    job: ImportJob, outcomes: Outcomes, change: InputChanged | None, total: int | None
+) -> tuple[BulkReport, int | None]:
+    """Return the numbers of the whole run, and `total`. If the journal stores the rows, also write the rejects file.
+
+    If the journal is gone, return no total: an offer to resume would begin a new run, without the rows that were sent.
+    """
+    if (journal := _find_journal(job)) is None:
+        return outcomes.report, total if job.journal is None else None
     if job.stores_rows and job.rejects is not None:
         with files.explain_write_errors("--rejects", job.rejects):
             export_rejects(job.rejects, None if job.spooled or change else job.file, journal, job.unit)
     recorded = journal.report()
-    return BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
+    return BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats), total
+
+
+def _find_journal(job: ImportJob) -> Journal | ObjectJournal | None:
+    """Return the journal of the import; `None` if it has none, or if the journal was removed, renamed or unmounted."""
+    journal = job.create_journal()
+    return journal if journal is not None and journal.exists() else None
 
 
 def _require_same_file(job: ImportJob, report: BulkReport, change: InputChanged | None) -> None:

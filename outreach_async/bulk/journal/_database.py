@@ -165,9 +165,7 @@ class FileDatabase(Database):
             yield transaction
         with self._translate_errors():
             if not self._copy_log("FULL"):
-                raise sqlite3.OperationalError(
-                    "the write-ahead log cannot be checkpointed, because another program is reading the journal"
-                )
+                raise OSError("the write-ahead log cannot be checkpointed, because another program is reading the journal")
 
     def _copy_log(self, mode: str) -> bool:
         """Copy the log into the file. Return whether all of it was copied: FULL waits for readers, PASSIVE does not."""
