@@ -6,9 +6,10 @@ import os
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import attrs
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import rejection_message
 from outreach_async.bulk.journal import Journal, JournalReader, ObjectJournal, journal_at
+from outreach_async.bulk.journal._identity import Identity, encode_identity, require_same_run
 from outreach_async.bulk.journal._object_journal import translate_errors
 from outreach_async.bulk.journal._objects import FolderObjects, Objects, create_or_read, is_url, open_objects
 from outreach_async.errors import InvalidRequest
@@ -28,6 +30,7 @@ PLAN_NAME: Final = "plan.json"
 
 class _PlanRecord(msgspec.Struct):
     plan: str
+    identity: dict[str, Any]
     version: Literal[1] = 1
 
 
@@ -43,17 +46,27 @@ def journal_of(part: Part, folder: str | os.PathLike[str]) -> Journal | ObjectJo
     return journal_at(location, source=part.describe(), fingerprint=part.fingerprint())
 
 
-def record_part(part: Part, folder: str | os.PathLike[str]) -> None:
-    """Record a part and its plan in the folder before the part is sent. A missing folder is created."""
-    objects, plan_record = _open(folder), msgspec.json.encode(_PlanRecord(part.plan))
-    with translate_errors(os.fspath(folder)):
+def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, address: str | None) -> None:
+    """Record a part, its plan and its destination in the folder before the part is sent. A missing folder is created."""
+    objects, place = _open(folder), os.fspath(folder)
+    identity = Identity(workspace, options={}, address=address)
+    record = msgspec.json.encode(_PlanRecord(part.plan, encode_identity(identity)))
+    with translate_errors(place):
         # The first part to start decides. An object is never replaced, so parts that start at the same time agree.
-        if create_or_read(objects, PLAN_NAME, plan_record) != plan_record:
-            raise InvalidRequest(
-                f"journal: {os.fspath(folder)} belongs to another plan: the files or the options of the import differ;"
-                ' restore them, or use a new folder with earlier="unknown", because some rows may have been sent'
-            )
+        if (recorded := create_or_read(objects, PLAN_NAME, record)) != record:
+            _require_same_plan(part, place, identity, recorded)
         create_or_read(objects, f"{part.id}.json", msgspec.json.encode(_PartRecord(part)), after=PLAN_NAME)
+
+
+def _require_same_plan(part: Part, place: str, identity: Identity, recorded: bytes) -> None:
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        found = msgspec.json.decode(recorded, type=_PlanRecord)
+        if found.plan == part.plan:
+            return require_same_run(place, identity, found.identity)
+    raise InvalidRequest(
+        f"journal: {place} belongs to another plan: the files or the options of the import differ;"
+        ' restore them, or use a new folder with earlier="unknown", because some rows may have been sent'
+    )
 
 
 def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:

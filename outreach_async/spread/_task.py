@@ -23,7 +23,7 @@ from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer._rejects import is_reject
 from outreach_async.spread._folder import journal_of, locate, record_part
 from outreach_async.spread._planning import Part
-from outreach_async.transport._urls import parse_base_url
+from outreach_async.transport._urls import parse_base_url, service_address
 from outreach_async.transport._wire import Transport
 
 Backend: TypeAlias = Literal["httpx", "httpx2", "aiohttp", "httptools"]
@@ -296,7 +296,7 @@ def run_part(
     if not os.environ.get("OUTREACH_OWNER_KEY"):
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     part.require_unchanged()
-    record_part(part, journal)
+    record_part(part, journal, connection.workspace, service_address(connection))
     record = journal_of(part, journal)
     run = partial(_create_contacts, rate=rate, on_start=on_start)
     try:

@@ -140,6 +140,20 @@ def test_a_folder_with_the_journals_of_another_plan_is_refused(
     assert service.requests == requests
 
 
+@pytest.mark.parametrize("other", [{"base_url": "https://b.example"}, {"workspace": "space_other"}], ids=["address", "workspace"])
+def test_a_part_for_another_service_or_workspace_is_refused_before_it_has_a_journal(
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, other: Any
+) -> None:
+    first, second, *_ = numbered(made).parts
+    import_part(first, tmp_path / "journals", connection)
+    requests, (name,) = service.requests, other
+    was, now = getattr(connection, name), other[name]
+    with pytest.raises(InvalidRequest, match=f"journals belongs to another run: {name} was '{was}' and is now '{now}'"):
+        import_part(second, tmp_path / "journals", attrs.evolve(connection, **other))
+    assert service.requests == requests
+    assert not (tmp_path / "journals" / f"{second.id}.db").exists()
+
+
 def test_after_a_lost_journal_no_label_is_certain_if_told_so(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
     part = numbered(made).parts[0]
     import_part(part, tmp_path / "lost", connection)
