@@ -65,7 +65,7 @@ def test_a_damaged_journal_at_a_url_is_given_up_with_earlier_unknown(
 
 
 @pytest.mark.parametrize("rejected", [False, True])
-def test_an_import_whose_journal_is_renamed_says_so_and_prints_its_numbers(
+def test_an_import_whose_journal_is_renamed_prints_its_numbers(
     shell: Shell, service: FakeService, tmp_path: Path, rejected: bool
 ) -> None:
     path = save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(20)))

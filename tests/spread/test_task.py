@@ -141,7 +141,7 @@ def test_a_folder_with_the_journals_of_another_plan_is_refused(
 
 
 @pytest.mark.parametrize("other", [{"base_url": "https://b.example"}, {"workspace": "space_other"}], ids=["address", "workspace"])
-def test_a_part_for_another_service_or_workspace_is_refused_before_it_has_a_journal(
+def test_a_part_for_another_service_or_workspace_is_refused(
     made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, other: Any
 ) -> None:
     first, second, *_ = numbered(made).parts
