@@ -80,6 +80,8 @@ class PageCursor(Generic[T]):
     # The service may number its pages from 0. Page `total_pages` then does not exist: the response is an error, has no items, or
     # repeats items. After such a response, a walk that started at page 1 visits page 0. If the list has grown during the walk,
     # the walk then visits the pages after page 0 again, because items may have moved to them.
+    # If the service numbers its pages from 1, it may answer page 0 with page 1. A walk that started at page 0 then continues
+    # after page 1, which has no new items.
     # An error with a success status, such as `{"status": "error"}` with status 200, may have any cause. It marks the end only if
     # page 0 then proves that the service numbers its pages from 0. Otherwise, it is raised.
 
@@ -187,7 +189,10 @@ class PageCursor(Generic[T]):
 
     def _advance(self, *, useful: bool, repeated: bool) -> None:
         self.has_list_items = useful
-        if useful and self.number < self._final_page:
+        copies_page_0 = self.first == 0 and self.number == 1 and repeated and not useful
+        if copies_page_0:
+            self.first = 1
+        if (useful or copies_page_0) and self.number < self._final_page:
             self.number += 1
         elif self._should_visit_page_0(repeated=repeated):
             self.number = 0

@@ -198,6 +198,6 @@ local usage = {
 local clock = tonumber(ARGV[8]) or server_clock()
 -- A value of another program, or of another version of the script, is never overwritten.
 local is_state, rate, expires_in, hold = pcall(step, state, usage, tonumber(ARGV[7]), clock)
-if not is_state then return NOT_A_STATE end
+if not (is_state and rate > 0 and rate < math.huge) then return NOT_A_STATE end
 redis.call('SET', KEYS[1], cmsgpack.pack(state), 'PX', KEY_LIFETIME)
 return {string.format('%.17g', rate), string.format('%.17g', expires_in), string.format('%.17g', hold)}

@@ -239,7 +239,8 @@ class ContactRequests:
 
     def _parse_row(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         answer, info = self._parse_response(response, info)
-        self._copy_detector.is_copy(answer)  # the run itself compares the ids of its rows
+        if self._copy_detector.is_copy(answer):
+            info = self._distrust(answer, info)[1]  # the id stays, because the run compares the ids of its rows
         return answer, info
 
     def _clean(self, text: str | None) -> str | None:

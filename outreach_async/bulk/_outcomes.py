@@ -135,6 +135,12 @@ class RecentIds:
         return earlier
 
 
+def drop_copied_id(outcome: ContactOutcome) -> ContactOutcome:
+    """Return an answered outcome without its id if a response to an earlier call or run had the same id."""
+    # An answered row can be `not_applied` only if its response cannot be trusted.
+    return attrs.evolve(outcome, id=None) if Outcome.NOT_APPLIED in outcome.possible else outcome
+
+
 def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
     """Return the outcome of a row whose response may belong to another row, because both rows received the same id."""
     text = (

@@ -376,10 +376,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
         # If a row with another e-mail received the same id, or both were added, neither response can be trusted. Both outcomes
-        # are then revised.
+        # are then revised. If an earlier call or run received the id, the outcome loses it.
         earlier, duplicates = self._recent_ids.find_earlier(outcome, key), self._plan.duplicates
         if earlier is None:
-            return outcome
+            return outcomes.drop_copied_id(outcome)
         self._recorder.revise(earlier, lambda other: outcomes.misdirected_outcome(other, outcome.index, duplicates))
         return outcomes.misdirected_outcome(outcome, earlier, duplicates)
 

@@ -113,3 +113,16 @@ async def test_the_last_4096_ids_are_remembered() -> None:
         assert find_earlier(f"contact_{number}", f"key {number}", number) is None
     assert find_earlier("contact_1", "another", 5000) == 1
     assert find_earlier("contact_0", "another", 5001) is None
+
+
+@pytest.mark.parametrize("earlier", ["a call", "a run"])
+async def test_a_row_added_with_the_id_of_an_earlier_call_or_run_is_uncertain(earlier: str) -> None:
+    transport = Desynchronised(lambda _: added("contact_1"))
+    client = OutreachClient(transport=transport, owner_key="key_1", workspace="space_1")
+    first = rows(EMAILS[0])
+    if earlier == "a call":
+        await client.contacts.create(first[0])
+    else:
+        await outcomes_of(client.contacts.create_many(first))
+    found = await outcomes_of(client.contacts.create_many(rows(EMAILS[1])))
+    assert [(each.id, each.possible) for each in found] == [(None, frozenset(UNSURE))]

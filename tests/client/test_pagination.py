@@ -586,13 +586,13 @@ PAGING_KNOBS = ("first_page", "past_end", "bad_number", "error_renderer")
 
 
 async def check_walks(behaviour: Behaviour, size: int, walks: Sequence[Walker]) -> None:
-    """Read both lists of a fake completely, from page 1 and from its first page."""
+    """Read both lists of a fake completely, from page 1, from its first page, and from page 0 if it accepts that."""
     fake = FakeService(behaviour=behaviour)
     space = fake.add_workspace("space_1")
     campaign_ids = sorted(fake.add_campaign(space) for _ in range(size))
     mailbox_ids = sorted(fake.add_mailbox(space) for _ in range(size))
     client = OutreachClient(transport=FakeTransport(fake), workspace=space, retry=RetryPolicy(attempts=1))
-    for page in {1, behaviour.first_page}:
+    for page in {1, behaviour.first_page, *([0] if behaviour.bad_number == "default" else [])}:
         for walk in walks:
             assert sorted(await walk(client.campaigns.list(display=2, page=page))) == campaign_ids
             boxes: Pager[Any] = client.mailboxes.list(display=2, page=page)
@@ -604,6 +604,11 @@ async def test_every_combination_of_paging_knobs_is_paged_through_completely() -
     combinations = product(*(KNOB_VALUES[knob] for knob in PAGING_KNOBS))
     behaviours = [*pairwise(), *(Behaviour(**dict(zip(PAGING_KNOBS, values, strict=True))) for values in combinations)]
     await check_rows_async(((each, size, WALKERS) for each in behaviours for size in [0, 1, 5]), check_walks)
+
+
+async def test_a_service_that_counts_from_1_may_answer_page_0_with_page_1() -> None:
+    behaviour = Behaviour(bad_number="default")
+    await check_rows_async(((behaviour, size, [items, collect(4)]) for size in [0, 2, 3, 5, 9]), check_walks)
 
 
 async def test_a_service_that_counts_from_0_may_answer_errors_with_status_200() -> None:

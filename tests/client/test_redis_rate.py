@@ -315,6 +315,27 @@ async def test_a_value_of_another_program_is_left_alone_and_its_key_named(server
     rate.close()
 
 
+SET_RATE = """
+local state = cmsgpack.unpack(redis.call('GET', KEYS[1]))
+state.search_rate = tonumber(ARGV[1])
+redis.call('SET', KEYS[1], cmsgpack.pack(state), 'PX', 60000)
+"""
+
+
+@needs_redis
+@pytest.mark.parametrize("broken", ["0", "-5", "1e999"])
+async def test_a_state_without_a_valid_rate_names_the_key_and_expires(server: RedisServer, broken: str) -> None:
+    rate = RedisRate(server.url, key="k", timeout=PATIENCE)
+    idle = attrs.evolve(report(), wanted=0, completed=0)
+    with Redis.from_url(server.url) as client:
+        await rate.renew(idle)
+        client.eval(SET_RATE, 1, "k", broken)
+        with pytest.raises(TransportError, match=f"^{KEY_IN_USE}"):
+            await rate.renew(attrs.evolve(idle, client="another"))
+        assert client.pttl("k") <= 60_000
+    rate.close()
+
+
 @needs_redis
 async def test_a_restarted_server_learns_the_rate_again(server: RedisServer) -> None:
     rate = RedisRate(server.url, key="k", timeout=PATIENCE)
