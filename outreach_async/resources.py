@@ -340,7 +340,8 @@ class Contacts(_Resource):
                 the run.
             max_outage: Number of seconds without any success after which the run is suspended. If given, the run also waits this
                 long for a service that it has not reached yet. By default, such a run is suspended after a few attempts, because
-                the address may be wrong; a run that has reached the service before waits 900 seconds.
+                the address may be wrong; a run that has reached the service before waits 900 seconds. A request in flight at that
+                time still ends on its own, after at most `timeout`.
             owner_key: API key of the owner; defaults to the client's key.
             workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
