@@ -486,15 +486,20 @@ class Checks:
         )
         self._error_checks = tuple(check for check in self._checks if check.level == "error")
         self._country_column = columns.cell("country")
-        self._codes = columns.codes
+        self._columns = columns
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
         """Return the findings by the index of the row in `rows`. The values of rows with a `fault` are not checked."""
         return self._find(rows, self._checks, with_cells=self._cells_level != "off")
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows. The first finding of level `error` is stored in the row's `fault`. Rows with a `fault` are not sent."""
+        """Yield the rows. The first finding of level `error` is stored in the row's `fault`. Rows with a `fault` are not sent.
+
+        If the check `cells` is off, every cell is sent as it is in the file, because no finding would show what is sent instead.
+        """
         with_cells = self._cells_level == "error"
+        if self._cells_level == "off":
+            rows = map(self._restore_cells, rows)
         if not self._error_checks and not with_cells:
             yield from rows
             return
@@ -520,10 +525,15 @@ class Checks:
                 findings[at].append(RowFinding("cells", self._cells_level, remark.code, f"{remark.code}: {remark.message}"))
         return findings
 
+    def _restore_cells(self, row: Row) -> Row:
+        if row.fault is not None or all(remark.value is None for remark in row.warnings):
+            return row
+        return attrs.evolve(row, members=self._columns.members(row.cells))
+
     def _list_sent_cells(self, row: Row) -> Sequence[str]:
-        if not row.warnings:
+        if not row.warnings or self._cells_level == "off":
             return row.cells
-        replaced = [(self._codes.index(remark.code), remark.value) for remark in row.warnings if remark.value is not None]
+        replaced = [(self._columns.codes.index(remark.code), remark.value) for remark in row.warnings if remark.value is not None]
         return replace_cells(row.cells, replaced)
 
     def _country_codes(self, columns: Sequence[Sequence[str]], rows: int) -> list[str | None]:
