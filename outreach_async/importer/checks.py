@@ -13,7 +13,6 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 from zoneinfo import available_timezones
 
@@ -468,6 +467,24 @@ _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
 """Names of the checks that need the country of the row."""
 
 
+_MAX_CHUNK_LENGTH: Final = 1 << 22
+"""Number of characters at which a chunk of rows ends, because a small compressed file may have long rows."""
+
+
+def split_rows(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+    """Yield the rows in lists of at most `size`, and fewer if the rows are long."""
+    chunk: list[Row] = []
+    length = 0
+    for row in rows:
+        chunk.append(row)
+        length += sum(map(len, row.cells))
+        if len(chunk) == size or length > _MAX_CHUNK_LENGTH:
+            yield chunk
+            chunk, length = [], 0
+    if chunk:
+        yield chunk
+
+
 class Checks:
     """Checks many rows at a time. Most columns have few distinct values, so each distinct value is checked only once.
 
@@ -503,8 +520,7 @@ class Checks:
         if not self._error_checks and not with_cells:
             yield from rows
             return
-        rows = iter(rows)
-        while chunk := list(islice(rows, _CHUNK_SIZE)):
+        for chunk in split_rows(rows, _CHUNK_SIZE):
             findings = self._find(chunk, self._error_checks, with_cells=with_cells)
             for at, row in enumerate(chunk):
                 yield attrs.evolve(row, fault=findings[at][0].message) if at in findings else row
