@@ -71,10 +71,10 @@ def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Membe
             continue
         if number == 1 and text.startswith("["):
             raise InvalidRequest(f"{source.name}: expected an object per line, got a JSON array; convert it with 'jq -c .[]'")
-        too_long = (
-            f"the line is longer than {MAX_ROW_SIZE:,} characters; shorten its values" if len(text) > MAX_ROW_SIZE else None
-        )
-        yield number, too_long or _parse_members(text)
+        if len(text) > MAX_ROW_SIZE:
+            yield number, f"the line is longer than {MAX_ROW_SIZE:,} characters; shorten its values"
+        else:
+            yield number, _parse_members(text)
 
 
 def _parse_members(text: str) -> _Members | str:
