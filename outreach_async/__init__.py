@@ -50,9 +50,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from outreach_async._engine.shared_rate import Rate, RateShare, RateUsage, SharedRate
+    from outreach_async._service.contacts import CreatedContact, NewContact
+    from outreach_async._service.retry import RetryPolicy
+    from outreach_async._vocabulary import UNSET, Outcome
     from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome, Journal, ObjectJournal
     from outreach_async.client import OutreachClient
-    from outreach_async.contacts import CreatedContact, NewContact
     from outreach_async.errors import (
         BulkStopped,
         BulkSuspended,
@@ -72,13 +75,10 @@ if TYPE_CHECKING:
     from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, Undecodable, WorkspaceField
     from outreach_async.pagination import Collected, Pager
     from outreach_async.redis_rate import RedisRate
-    from outreach_async.retry import RetryPolicy
-    from outreach_async.shared_rate import Rate, RateShare, RateUsage, SharedRate
-    from outreach_async.transport.aiohttp import AiohttpTransport
-    from outreach_async.transport.httptools import HttptoolsTransport
-    from outreach_async.transport.httpx import HttpxTransport
-    from outreach_async.transport.wire import Progress, Request, Response, Transport
-    from outreach_async.vocabulary import UNSET, Outcome
+    from outreach_async.transport._aiohttp import AiohttpTransport
+    from outreach_async.transport._httptools import HttptoolsTransport
+    from outreach_async.transport._httpx import HttpxTransport
+    from outreach_async.transport._wire import Progress, Request, Response, Transport
 
     __version__: str
 
@@ -135,7 +135,7 @@ __all__ = [
 _EXPORTS: Final = {
     "bulk": ("BulkProgress", "BulkReport", "ContactOutcome", "Journal", "ObjectJournal"),
     "client": ("OutreachClient",),
-    "contacts": ("CreatedContact", "NewContact"),
+    "_service.contacts": ("CreatedContact", "NewContact"),
     "errors": (
         "BulkStopped",
         "BulkSuspended",
@@ -155,13 +155,13 @@ _EXPORTS: Final = {
     "models": ("Campaign", "CampaignSteps", "Mailbox", "Page", "Step", "Template", "Undecodable", "WorkspaceField"),
     "pagination": ("Collected", "Pager"),
     "redis_rate": ("RedisRate",),
-    "retry": ("RetryPolicy",),
-    "shared_rate": ("Rate", "RateShare", "RateUsage", "SharedRate"),
-    "transport.aiohttp": ("AiohttpTransport",),
-    "transport.httptools": ("HttptoolsTransport",),
-    "transport.httpx": ("HttpxTransport",),
-    "transport.wire": ("Progress", "Request", "Response", "Transport"),
-    "vocabulary": ("UNSET", "Outcome"),
+    "_service.retry": ("RetryPolicy",),
+    "_engine.shared_rate": ("Rate", "RateShare", "RateUsage", "SharedRate"),
+    "transport._aiohttp": ("AiohttpTransport",),
+    "transport._httptools": ("HttptoolsTransport",),
+    "transport._httpx": ("HttpxTransport",),
+    "transport._wire": ("Progress", "Request", "Response", "Transport"),
+    "_vocabulary": ("UNSET", "Outcome"),
 }
 _EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names}
 

@@ -13,7 +13,7 @@ _EXIT_INTERRUPTED: Final = 130
 def main() -> int:
     """Run the command with the arguments of this process and return the exit code."""
     try:
-        from outreach_async.cli.app import run
+        from outreach_async._cli.app import run
 
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # Ctrl-C during the imports; afterwards, the command itself handles Ctrl-C

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from outreach_async.secret import drop_frames, drop_frames_async
-from outreach_async.vocabulary import ID_PREFIXES, UNSET
+from outreach_async._vocabulary import ID_PREFIXES, UNSET
+from outreach_async.transport._secret import drop_frames, drop_frames_async
 
 if TYPE_CHECKING:  # importing the class must be fast; its methods import the modules that do the work
-    from outreach_async.engine import Engine
+    from outreach_async._engine.engine import Engine
+    from outreach_async._engine.shared_rate import Rate
+    from outreach_async._service.retry import RetryPolicy
     from outreach_async.hooks import Hook
     from outreach_async.resources import Seconds, Settings
-    from outreach_async.retry import RetryPolicy
-    from outreach_async.shared_rate import Rate
-    from outreach_async.transport.wire import Response, Transport
+    from outreach_async.transport._wire import Response, Transport
 
 
 class OutreachClient:
@@ -73,7 +73,7 @@ class OutreachClient:
         retry: RetryPolicy | None = None,
         hooks: Iterable[Hook] = (),
     ) -> None:
-        from outreach_async.assembly import build_parts
+        from outreach_async._assembly import build_parts
 
         engine, settings = build_parts(
             base_url,
@@ -126,7 +126,7 @@ class OutreachClient:
             print(len(await quick.workspaces.fields()))  # -> 37
             ```
         """
-        from outreach_async.assembly import replace_settings
+        from outreach_async._assembly import replace_settings
 
         settings = replace_settings(
             self._settings,
@@ -176,7 +176,7 @@ class OutreachClient:
             print(response.status, response.headers["content-type"])  # -> 200 application/json
             ```
         """
-        from outreach_async.operations import raw_request
+        from outreach_async._service.operations import raw_request
 
         operation = raw_request(method, target, body, headers or {}, self._settings.request_defaults)
         body, headers = b"", None  # the traceback of a cancellation shows this frame, which must contain no secrets
@@ -195,11 +195,7 @@ class OutreachClient:
             await self._engine.transport.aclose()
 
     async def __aenter__(self) -> Self:
-        """Open the client. If the client has a shared rate, start to renew the client's share of this rate.
-
-        Raises:
-            InvalidRequest: The client has a shared rate, and is already open.
-        """
+        """Open the client. If the client has a shared rate, start to renew the client's share of this rate."""
         if self._owns_transport and self._engine.rate_poller is not None:
             await self._engine.rate_poller.start()
             self._engine.clock()  # a new event loop resets the limiter, which must not happen after the first share

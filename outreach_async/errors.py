@@ -117,11 +117,7 @@ def iterate_linked_errors(error: BaseException) -> Iterator[BaseException]:
 
 
 def drop_tracebacks(error: BaseException) -> None:
-    """Drop the traceback of an error and of every error linked to it.
-
-    A traceback references the local variables of its frames. These variables may contain large responses, owner keys and header
-    fields, and some tools print them. They may also contain the error itself, which creates a reference cycle.
-    """
+    """Drop the traceback of an error and of every error linked to it."""
     for link in iterate_linked_errors(error):
         link.__traceback__ = None
 

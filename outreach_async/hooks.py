@@ -49,7 +49,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import attrs
 
-from outreach_async.vocabulary import Outcome
+from outreach_async._vocabulary import Outcome
 
 CANCELLED: Final = "cancelled"
 """The value of an event's `error` if the task was cancelled.

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import attrs
 
-from outreach_async.vocabulary import CampaignStatus, MailboxStatus, MailboxType, StepStatus, StepType, TemplateStatus
+from outreach_async._vocabulary import CampaignStatus, MailboxStatus, MailboxType, StepStatus, StepType, TemplateStatus
 
 T = TypeVar("T")
 

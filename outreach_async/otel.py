@@ -38,8 +38,8 @@ from urllib.parse import urlsplit
 import attrs
 
 from outreach_async import hooks
-from outreach_async.transport.urls import parse_base_url
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.transport._urls import parse_base_url
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 try:
     from opentelemetry import context, metrics, trace
@@ -72,16 +72,7 @@ _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5
 
 @attrs.define
 class _CallSpans:
-    """The spans of a call in progress.
-
-    Attributes:
-        name: Name of each attempt's span.
-        span: The call's own span.
-        attributes: Attributes of each attempt's span and of its duration metric.
-        url_attributes: Attributes of each attempt's span, but not of its duration metric.
-        attempt_span: Span of the current attempt.
-        context_token: Token that detaches `attempt_span` from the current context.
-    """
+    """The spans of a call in progress."""
 
     name: str
     span: Span

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 import anyio
 import attrs
 
+from outreach_async._service.retry import explain_status
+from outreach_async._service.validation import require_number
 from outreach_async.errors import OutreachError, StatusError, UnexpectedResponse
 from outreach_async.models import Number, Page, Undecodable
-from outreach_async.retry import explain_status
-from outreach_async.validation import require_number
 
 
 class HasId(Protocol):
@@ -72,24 +72,16 @@ class Collected(list[T]):
 
 
 class PageCursor(Generic[T]):
-    """The state of a walk over the pages of a list. The cursor decides which page comes next.
+    """The state of a walk over the pages of a list. The cursor decides which page comes next."""
 
-    A walk ends at page `total_pages`, at an empty page, and at an error for a page that may be past the end of the list. It also
-    ends at a page that only repeats items of earlier pages, unless items inserted during the walk explain the repeats. A walk
-    does not end at a short page, because a service may silently reduce `display`.
-
-    The service may number its pages from 0. Page `total_pages` then does not exist: the response is an error, has no items, or
-    repeats items. After such a response, a walk that started at page 1 visits page 0. If the list has grown during the walk, the
-    walk then visits the pages after page 0 again, because items may have moved to them.
-
-    An error with a success status, such as `{"status": "error"}` with status 200, may have any cause. It marks the end only if
-    page 0 then proves that the service numbers its pages from 0. Otherwise, it is raised.
-
-    Attributes:
-        number: Number of the page to fetch next.
-        done: Whether the walk is over.
-        has_list_items: Whether the most recent page belonged to the list; false if it only marked the end of the list.
-    """
+    # A walk ends at page `total_pages`, at an empty page, and at an error for a page that may be past the end of the list. It
+    # also ends at a page that only repeats items of earlier pages, unless items inserted during the walk explain the repeats. A
+    # walk does not end at a short page, because a service may silently reduce `display`.
+    # The service may number its pages from 0. Page `total_pages` then does not exist: the response is an error, has no items, or
+    # repeats items. After such a response, a walk that started at page 1 visits page 0. If the list has grown during the walk,
+    # the walk then visits the pages after page 0 again, because items may have moved to them.
+    # An error with a success status, such as `{"status": "error"}` with status 200, may have any cause. It marks the end only if
+    # page 0 then proves that the service numbers its pages from 0. Otherwise, it is raised.
 
     def __init__(self, first: int, max_items: int | None = None, *, met: SeenIds | None = None) -> None:
         self.first = self.number = first
@@ -189,10 +181,8 @@ class PageCursor(Generic[T]):
         self._max_total = max(self._max_total, page.total_found)
 
     def _is_explained_by_insertions(self) -> bool:
-        """Return whether items inserted during the walk can explain a page that contains only items of earlier pages.
-
-        Each insertion moves at most one item to the next page.
-        """
+        """Return whether items inserted during the walk can explain a page that contains only items of earlier pages."""
+        # Each insertion moves at most one item to the next page.
         return self.repeats - self._pass_repeats <= (self.total_found or 0) - (self._pass_total or 0)
 
     def _advance(self, *, useful: bool, repeated: bool) -> None:
@@ -207,11 +197,9 @@ class PageCursor(Generic[T]):
             self.done = True
 
     def _should_visit_page_0(self, *, repeated: bool) -> bool:
-        """Return whether to go back to page 0.
-
-        If the service numbers its pages from 0, page `total_pages` does not exist. The response is then an error, has no items,
-        or repeats items of earlier pages.
-        """
+        """Return whether to go back to page 0."""
+        # If the service numbers its pages from 0, page `total_pages` does not exist. The response is then an error, has no items,
+        # or repeats items of earlier pages.
         if self._looking_back or self.first != 1 or self.number < self._last_page:
             return False
         return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from outreach_async.client import OutreachClient
     from outreach_async.fake import Behaviour, FakeService
     from outreach_async.testing import VirtualTime
-    from outreach_async.testing.orders import FakeConfig, FakeUse
+    from outreach_async.testing._marker import FakeConfig, FakeUse
 
 _DEFAULT_BEHAVIOURS: pytest.StashKey[tuple[Behaviour, ...]] = pytest.StashKey()
 _FAKE_USE: pytest.StashKey[FakeUse] = pytest.StashKey()
@@ -99,7 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARKER_HELP)
     given = config.getoption("outreach_behaviour", None)
     if given is not None:
-        from outreach_async.testing.orders import FakeConfigError, read_behaviours
+        from outreach_async.testing._marker import FakeConfigError, read_behaviours
 
         try:
             config.stash[_DEFAULT_BEHAVIOURS] = read_behaviours(given, config.rootpath)
@@ -113,7 +113,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "outreach_behaviour" in metafunc.fixturenames:
         behaviours = _read_config(metafunc.definition).behaviours
         if len(behaviours) > 1:
-            from outreach_async.testing.orders import format_row_id
+            from outreach_async.testing._marker import format_row_id
 
             metafunc.parametrize("outreach_behaviour", behaviours, ids=map(format_row_id, range(len(behaviours))))
     if {"outreach_virtual_time", _BACKEND} <= set(metafunc.fixturenames):
@@ -121,12 +121,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
-    """Make the event loop of a test use the virtual clock of the fixture `outreach_virtual_time`.
-
-    anyio's plugin reads the event loop and its options from the fixture `anyio_backend`. A test suite may override this fixture.
-    This function overrides it for one test. The new fixture takes the event loop from the suite's fixture, or from the test's
-    `parametrize` mark. It adds the options that install the virtual clock.
-    """
+    """Make the event loop of a test use the virtual clock of the fixture `outreach_virtual_time`."""
     definition = metafunc.definition
     fixtures: Sequence[Any] = metafunc._arg2fixturedefs.get(_BACKEND, ())  # noqa: SLF001 - pytest has no public function for this
     if not fixtures:
@@ -148,7 +143,7 @@ def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
 
 
 def _read_config(node: pytest.Item) -> FakeConfig:
-    from outreach_async.testing.orders import FakeConfig, FakeConfigError, read_config
+    from outreach_async.testing._marker import FakeConfig, FakeConfigError, read_config
 
     default = node.config.stash.get(_DEFAULT_BEHAVIOURS, FakeConfig().behaviours)
     try:
@@ -187,8 +182,8 @@ def outreach_virtual_time() -> VirtualTime:
 @pytest.fixture
 def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour) -> FakeService:
     """Return the in-memory fake service for this test only, configured by `@pytest.mark.outreach`."""
-    from outreach_async.testing.orders import FakeConfigError, FakeUse
-    from outreach_async.testing.virtual_time import DEFAULT_START
+    from outreach_async.testing._marker import FakeConfigError, FakeUse
+    from outreach_async.testing._virtual_time import DEFAULT_START
 
     virtual = "outreach_virtual_time" in request.fixturenames
     clock = request.getfixturevalue("outreach_virtual_time") if virtual else DEFAULT_START
@@ -221,7 +216,7 @@ def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> s
 def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str) -> Iterator[OutreachClient]:
     """Yield a client connected to the fake in memory. It uses `outreach_workspace` and `outreach_owner_key`."""
     from outreach_async.client import OutreachClient
-    from outreach_async.fake.transport import FakeTransport
+    from outreach_async.fake._transport import FakeTransport
 
     auth = outreach_fake.behaviour.auth
     headers = {auth.header: f"{auth.scheme} {min(auth.tokens, default=outreach_owner_key)}".strip()} if auth else {}
@@ -293,7 +288,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _find_cause(item: Any, nextitem: pytest.Item | None) -> None:
-    from outreach_async.testing.orders import find_cause, format_settings, has_cause, name_test
+    from outreach_async.testing._marker import find_cause, format_settings, has_cause, name_test
 
     use = item.stash[_FAKE_USE]
     causes = item.config.stash.setdefault(_CAUSES, {}).setdefault(name_test(item.nodeid, use.row), [])
@@ -330,7 +325,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     rows = [report for report in reports if getattr(report, "outreach_row", None) is not None]
     if any(report.failed for report in rows):
-        from outreach_async.testing.orders import summarize_failures
+        from outreach_async.testing._marker import summarize_failures
 
         # The report of a teardown has no category. It has the cause, which is found after the test was torn down.
         rows += [report for report in terminalreporter.getreports("") if getattr(report, "outreach_cause", None) is not None]

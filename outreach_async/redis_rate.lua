@@ -1,6 +1,6 @@
 -- Divide one rate among clients: the rule of `RateCoordinator` in shared_rate.py, with the same names and numbers.
 --
--- KEYS[1] holds the state. ARGV is the client's id, then `seconds`, `wanted`, `succeeded`, `refused` and `retry_after` of its
+-- KEYS[1] holds the state. ARGV is the client's id, then `seconds`, `wanted`, `completed`, `refused` and `retry_after` of its
 -- usage, then the limit and the clock in seconds. An empty limit means none; an empty clock means the server's time. The reply
 -- is `rate`, `expires_in` and `hold` of the client's share, as strings.
 
@@ -92,7 +92,7 @@ end
 local function observe(state, usage)
   if usage.retry_after > 0 then state.hold_until = math.max(state.hold_until, state.time + usage.retry_after) end
   local demand = usage.wanted / math.max(usage.seconds, MIN_PERIOD)
-  local achieved = usage.succeeded / math.max(usage.seconds, MIN_PERIOD)
+  local achieved = usage.completed / math.max(usage.seconds, MIN_PERIOD)
   local client = state.clients[usage.client]
   if not client then
     state.clients[usage.client] = {seen = state.time, demand = demand, achieved = achieved}
@@ -112,7 +112,7 @@ local function learn(state, usage, told_at, unused)
   local learned, achieved = state.learned, sum(state.clients, 'achieved')
   learned.since = learned.since + unused
   state.search_rate = math.max(state.search_rate, SEARCH_FACTOR * achieved)
-  if usage.succeeded > 0 then grow(learned, state.time, achieved) end
+  if usage.completed > 0 then grow(learned, state.time, achieved) end
   if usage.refused > 0 and told_at >= learned.cut_at and state.time - learned.cut_at >= SPACING then
     cut(learned, state.time, achieved, usage.retry_after)
   end
@@ -191,7 +191,7 @@ local usage = {
   client = ARGV[1],
   seconds = tonumber(ARGV[2]),
   wanted = tonumber(ARGV[3]),
-  succeeded = tonumber(ARGV[4]),
+  completed = tonumber(ARGV[4]),
   refused = tonumber(ARGV[5]),
   retry_after = tonumber(ARGV[6]),
 }

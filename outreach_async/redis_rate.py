@@ -18,13 +18,13 @@ from typing import Any, Final
 import anyio
 import attrs
 
+from outreach_async._engine.logs import LOGGER
+from outreach_async._engine.shared_rate import RateCoordinator, RateShare, RateUsage
+from outreach_async._files.optional import require_module
+from outreach_async._service.responses import mask_string
+from outreach_async._service.validation import require_rate, require_seconds, type_name
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.logs import LOGGER
-from outreach_async.responses import mask_string
-from outreach_async.secret import Secret, drop_frames
-from outreach_async.shared_rate import RateCoordinator, RateShare, RateUsage
-from outreach_async.transport.urls import require_module
-from outreach_async.validation import require_rate, require_seconds, type_name
+from outreach_async.transport._secret import Secret, drop_frames
 
 _DEFAULT_TIMEOUT: Final = 1.0
 """Default timeout of a client's report to the server, in seconds.
@@ -43,13 +43,7 @@ _REMEMBERED: Final = 60.0
 
 @attrs.define
 class _LastShare:
-    """The last share that a client received from the server.
-
-    Attributes:
-        share: The share.
-        reported_at: Time of the client's last report, on the monotonic clock.
-        fallback: Determines the client's shares while the server is unreachable; `None` while the server is reachable.
-    """
+    """The last share that a client received from the server."""
 
     share: RateShare
     reported_at: float
@@ -111,7 +105,7 @@ class RedisRate:
 
         Example:
             ```python
-            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, succeeded=12, refused=0)
+            usage = RateUsage(client="host-1", seconds=0.25, wanted=40, completed=12, refused=0)
             try:
                 await RedisRate("redis://127.0.0.1:1", key="outreach:rate").renew(usage)
             except TransportError as error:
@@ -175,10 +169,8 @@ class RedisRate:
             LOGGER.info("rate: the Redis server and key work again")
 
     def _fall_back(self, usage: RateUsage, reason: str) -> RateShare:
-        """Return a share with at most half of the rate of the client's last share from the server.
-
-        The returned share is smaller if the outreach service refuses requests.
-        """
+        """Return a share with at most half of the rate of the client's last share from the server."""
+        # The returned share is smaller if the outreach service refuses requests.
         if self._is_working:
             self._is_working = False
             LOGGER.warning("rate: %s; clients continue with half of their last shares", reason)
@@ -211,11 +203,7 @@ class _Credentials:
 
 
 def _build_pool(url: str, credentials: _Credentials, timeout: float) -> Any:
-    """Return a pool of one connection that is not opened yet, and store the URL's user and password in `credentials`.
-
-    Raises:
-        InvalidRequest: The URL is invalid.
-    """
+    """Return a pool of one connection that is not opened yet, and store the URL's user and password in `credentials`."""
     from redis import BlockingConnectionPool, Connection
     from redis.backoff import NoBackoff
     from redis.connection import parse_url

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import attrs
 
-from outreach_async import operations
-from outreach_async.call import CallOptions, Throttle
-from outreach_async.contacts import CreatedContact, NewContact
-from outreach_async.engine import Engine
+from outreach_async._engine.call import CallOptions, Throttle
+from outreach_async._engine.engine import Engine
+from outreach_async._engine.logs import warn_of_plain_http
+from outreach_async._service import operations
+from outreach_async._service.contacts import CreatedContact, NewContact
+from outreach_async._service.operations import ContactRequests, PageBuilder, RequestDefaults
+from outreach_async._service.validation import require_choice, require_number, require_seconds, to_contact
+from outreach_async._vocabulary import UNSET, DuplicatePolicy, Unset
 from outreach_async.errors import OutreachError, drop_tracebacks
-from outreach_async.logs import warn_of_plain_http
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, WorkspaceField
-from outreach_async.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async.pagination import HasId, Pager
-from outreach_async.secret import drop_frames, drop_frames_async, hide
-from outreach_async.validation import require_choice, require_number, require_seconds, to_contact
-from outreach_async.vocabulary import UNSET, DuplicatePolicy, Unset
+from outreach_async.transport._secret import drop_frames, drop_frames_async, hide
 
 if TYPE_CHECKING:
     from outreach_async.bulk import ArrowStream, BulkRun, Numbers, Order, Repeats
@@ -364,7 +364,7 @@ class Contacts(_Resource):
             # -> 2 added True
             ```
         """
-        from outreach_async.bulk.bulk_run import BulkOptions, create_run
+        from outreach_async.bulk._bulk_run import BulkOptions, create_run
 
         request_options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         requests = self._contact_requests(hide(owner_key), workspace, **request_options)

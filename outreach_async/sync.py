@@ -37,18 +37,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
+from outreach_async._engine.shared_rate import Rate
+from outreach_async._service.contacts import CreatedContact, NewContact
+from outreach_async._service.retry import RetryPolicy
+from outreach_async._sync_run import CallerRows, ClientLoop, SyncOutcomes, SyncRun
+from outreach_async._vocabulary import UNSET, DuplicatePolicy
 from outreach_async.bulk import ArrowStream, Numbers, Order, Repeats
 from outreach_async.client import OutreachClient
-from outreach_async.contacts import CreatedContact, NewContact
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
 from outreach_async.pagination import Collected, HasId, PageCursor, Pager
 from outreach_async.resources import Seconds, UndecodableAction
-from outreach_async.retry import RetryPolicy
-from outreach_async.secret import hide
-from outreach_async.shared_rate import Rate
-from outreach_async.sync_run import CallerRows, ClientLoop, SyncOutcomes, SyncRun
-from outreach_async.transport.wire import Response, Transport
-from outreach_async.vocabulary import UNSET, DuplicatePolicy
+from outreach_async.transport._secret import hide
+from outreach_async.transport._wire import Response, Transport
 
 if TYPE_CHECKING:
     from outreach_async.bulk.journal import JournalStore
@@ -60,10 +60,8 @@ Item = TypeVar("Item", bound=HasId)
 
 
 def _hide_key(owner_key: str | None) -> Any:
-    """Wrap an owner key in a `Secret`, so that no tool prints it.
-
-    The traceback of a KeyboardInterrupt contains frames of this module, and some tools print the local variables of frames.
-    """
+    """Wrap an owner key in a `Secret`, so that no tool prints it."""
+    # The traceback of a KeyboardInterrupt contains frames of this module, and some tools print the local variables of frames.
     return hide(owner_key)
 
 

@@ -82,11 +82,9 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the thousands of collected tests from garbage collection.
-
-    Also remove the options of this run, such as `--cov`, from the environment, so that pytest runs started by tests do not use
-    them. Workers have already read them.
-    """
+    """Exclude the thousands of collected tests from garbage collection."""
+    # Also remove the options of this run, such as `--cov`, from the environment, so that pytest runs started by tests do not use
+    # them. Workers have already read them.
     os.environ.pop("PYTEST_ADDOPTS", None)
     gc.collect()
     gc.freeze()

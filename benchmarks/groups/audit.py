@@ -10,11 +10,11 @@ from benchmarks.groups.rounds import Bench, Job
 from benchmarks.measuring import Figures, timed
 from benchmarks.results import Table
 from benchmarks.workload import BIG, Pages
+from outreach_async._service.codec import decode_model
 from outreach_async.audit import check
-from outreach_async.audit.evaluation import AuditState
+from outreach_async.audit._evaluation import AuditState
+from outreach_async.audit._run import build_report, finish_reading
 from outreach_async.audit.policy import Policy
-from outreach_async.audit.run import build_report, finish_reading
-from outreach_async.codec import decode_model
 from outreach_async.models import Mailbox, Page
 
 _SECONDS: Final = 0.8

@@ -17,13 +17,13 @@ from typing import Final
 
 import httpx
 
-import outreach_async.assembly  # noqa: F401 - otherwise, the first client would import it
+import outreach_async._assembly  # noqa: F401 - otherwise, the first client would import it
 from benchmarks.groups.rounds import Bench, present
 from benchmarks.measuring import Figures, run, spending
 from benchmarks.results import Table
 from benchmarks.worker import Worker
 from outreach_async import OutreachClient, TransportError
-from outreach_async.retry import RetryPolicy
+from outreach_async._service.retry import RetryPolicy
 
 _EMPTY: Final = "an empty interpreter"
 _IMPORTS: Final = {

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 from benchmarks.workload import ANSWER_FIELDS, CREATED, Pages, numbered
 from outreach_async import Request, Response
-from outreach_async.transport.wire import Progress
+from outreach_async.transport._wire import Progress
 
 
 class NullTransport:

@@ -26,7 +26,7 @@ from outreach_async import (
     Transport,
 )
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.transport.wire import Progress
+from outreach_async.transport._wire import Progress
 
 Rows = Callable[[int], Iterable[NewContact]]
 

@@ -41,18 +41,18 @@ Policies
 A policy turns rules off and changes thresholds. Load it from a TOML file with `Policy.load`, or pass the same keys as a mapping
 to `Policy.of`. Unknown keys are rejected; the error suggests a similar key. The report states the name of its policy.
 
-To add a rule of your own, write a function that takes a `Case` (the mailbox and its context) and returns a `Sign` if the rule
-applies. Choose an id that does not start with `OA`; that prefix is reserved:
+To add a rule of your own, write a function that takes a `Case` (the mailbox and its context) and returns a `Violation` if it is
+broken. Choose an id that does not start with `OA`; that prefix is reserved:
 
 ```python
 import anyio
 import attrs
 from outreach_async import OutreachClient
-from outreach_async.audit import Case, MailboxRule, Policy, Severity, Sign, audit
+from outreach_async.audit import Case, MailboxRule, Policy, Severity, Violation, audit
 
 
-def quiet(case: Case, thresholds: object) -> Sign | None:
-    return Sign("not in any campaign") if case.mailbox.campaigns == 0 else None
+def quiet(case: Case, thresholds: object) -> Violation | None:
+    return Violation("not in any campaign") if case.mailbox.campaigns == 0 else None
 
 
 policy = Policy.of({"name": "ours", "off": ["OA101"], "OA170": {"mailboxes": 1}})
@@ -153,21 +153,21 @@ if __name__ == "__main__":
 
 from __future__ import annotations
 
-from outreach_async.audit.campaign_conditions import CampaignCase, StepCase, WorkspaceFacts
-from outreach_async.audit.campaign_evaluation import check_campaign
-from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
+from outreach_async.audit._campaign_conditions import CampaignCase, StepCase, WorkspaceFacts
+from outreach_async.audit._campaign_evaluation import check_campaign
+from outreach_async.audit._campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
+from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts
+from outreach_async.audit._evaluation import check
+from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Violation
+from outreach_async.audit._meter import AuditProgress
+from outreach_async.audit._prometheus import write_prometheus
+from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report
+from outreach_async.audit._rules import CATALOGUE, RULES, DomainRule, MailboxRule, ServerRule
+from outreach_async.audit._run import AuditRun, Findings, audit, stream
+from outreach_async.audit._scoring import Score, Scores, mailbox_score
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals, StepComparison, Variant
-from outreach_async.audit.conditions import Case, DomainFacts, ServerFacts
-from outreach_async.audit.evaluation import check
-from outreach_async.audit.findings import Finding, Group, Row, Rule, Severity, Sign
-from outreach_async.audit.meter import AuditProgress
 from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
-from outreach_async.audit.prometheus import write_prometheus
-from outreach_async.audit.report import Delta, Diff, HistoryPoint, Report
-from outreach_async.audit.rules import CATALOGUE, RULES, DomainRule, MailboxRule, ServerRule
-from outreach_async.audit.run import AuditRun, Findings, audit, stream
-from outreach_async.audit.scoring import Score, Scores, mailbox_score
 
 __all__ = [
     "CATALOGUE",
@@ -201,11 +201,11 @@ __all__ = [
     "ServerFacts",
     "ServerRule",
     "Severity",
-    "Sign",
     "StepCase",
     "StepComparison",
     "StepRule",
     "Variant",
+    "Violation",
     "WorkspaceFacts",
     "WorkspacePart",
     "WorkspaceRule",

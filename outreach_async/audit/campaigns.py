@@ -76,11 +76,11 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
-from outreach_async.audit.findings import Finding, Severity
-from outreach_async.audit.values import to_json_values
+from outreach_async._vocabulary import CampaignStatus
+from outreach_async.audit._findings import Finding, Severity
+from outreach_async.audit._values import to_json_values
 from outreach_async.audit.variants import Verdict
 from outreach_async.models import Number
-from outreach_async.vocabulary import CampaignStatus
 
 MAX_CAMPAIGN_ROWS: Final = 10_000
 """Maximum number of campaigns, and of compared steps, that a report lists individually. The worst come first."""
@@ -287,13 +287,7 @@ class CampaignResults:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceCampaigns:
-    """The results for the campaigns of one workspace. An `AuditPart` stores these results as JSON.
-
-    Attributes:
-        rows: The campaigns, in the service's order.
-        findings: Findings about the campaigns, their steps and the workspace, in the order of campaigns and rules.
-        comparisons: The compared steps.
-    """
+    """The results for the campaigns of one workspace. An `AuditPart` stores these results as JSON."""
 
     rows: list[CampaignRow] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)

@@ -57,19 +57,19 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
+from outreach_async._service.validation import require_display, require_seconds, type_name
+from outreach_async._vocabulary import MAX_MAILBOX_DISPLAY
+from outreach_async.audit._conditions import email_domain
+from outreach_async.audit._evaluation import FIGURES, AuditState, FlaggedMailbox, MailboxFacts, build_finding
+from outreach_async.audit._findings import Finding, GroupKind, Rule, Severity, Violation
+from outreach_async.audit._report import Report
+from outreach_async.audit._rules import UNREADABLE
+from outreach_async.audit._run import AuditRun, ReadSummary, build_report, finish_reading, require_workspace_ids
+from outreach_async.audit._totals import COLUMN_TYPES, MAX_KEPT, MailboxColumns, digest64
 from outreach_async.audit.campaigns import WorkspaceCampaigns
-from outreach_async.audit.conditions import email_domain
-from outreach_async.audit.evaluation import FIGURES, AuditState, FlaggedMailbox, MailboxFacts, build_finding
-from outreach_async.audit.findings import Finding, GroupKind, Rule, Severity, Sign
 from outreach_async.audit.policy import Policy
-from outreach_async.audit.report import Report
-from outreach_async.audit.rules import UNREADABLE
-from outreach_async.audit.run import AuditRun, ReadSummary, build_report, finish_reading, require_workspace_ids
-from outreach_async.audit.totals import COLUMN_TYPES, MAX_KEPT, MailboxColumns, digest64
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, shorten
-from outreach_async.validation import require_display, require_seconds, type_name
-from outreach_async.vocabulary import MAX_MAILBOX_DISPLAY
 
 PART_VERSION: Final = 1
 """Version of the format of parts."""
@@ -394,7 +394,13 @@ def _decode_flagged(values: Sequence[Any], workspace: str, rules: Mapping[str, R
     sent, domain = figures[FIGURES.index("sent_30days")], email_domain(email)
     findings = [
         build_finding(
-            rules[rule], Sign(message, numbers, Severity(severity), sure), workspace, domain, sent, mailbox=mailbox, email=email
+            rules[rule],
+            Violation(message, numbers, Severity(severity), sure),
+            workspace,
+            domain,
+            sent,
+            mailbox=mailbox,
+            email=email,
         )
         for rule, message, numbers, severity, sure in signs
     ]

@@ -27,13 +27,14 @@ from typing import Any, Final, Self, TypeVar
 
 import attrs
 
-from outreach_async.audit import campaign_rules, rules
-from outreach_async.audit.campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
-from outreach_async.audit.conditions import Condition, quote
-from outreach_async.audit.findings import Rule, Severity, Thresholds
-from outreach_async.audit.rules import DomainRule, MailboxRule, ServerRule
+from outreach_async._service.validation import type_name
+from outreach_async.audit import _campaign_rules as campaign_rules
+from outreach_async.audit import _rules as rules
+from outreach_async.audit._campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
+from outreach_async.audit._conditions import Condition, quote
+from outreach_async.audit._findings import Rule, Severity, Thresholds
+from outreach_async.audit._rules import DomainRule, MailboxRule, ServerRule
 from outreach_async.errors import InvalidRequest
-from outreach_async.validation import type_name
 
 AnyRule = TypeVar("AnyRule", bound=Rule)
 
@@ -218,11 +219,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
 
 
 def enabled_comparison_rules(used: PolicyUsed) -> tuple[ComparisonRule, ...]:
-    """Return the enabled rules that compare the results of two audits for one campaign.
-
-    Args:
-        used: The policy of the later audit. It determines which rules are enabled, and their thresholds.
-    """
+    """Return the enabled rules that compare the results of two audits for one campaign."""
     return _enabled_rules(campaign_rules.COMPARISON_RULES, used)
 
 
@@ -300,10 +297,8 @@ def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) 
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for a misspelled name, such as `; did you mean 'off'?`; empty if no known name is similar.
-
-    If several names are similar, the function suggests the one with the most characters at the same positions as in `name`.
-    """
+    """Return a suggestion for a misspelled name, such as `; did you mean 'off'?`; empty if no known name is similar."""
+    # If several names are similar, the function suggests the one with the most characters at the same positions as in `name`.
     names = list(known)
     near = set(get_close_matches(name, names, n=len(names) or 1, cutoff=0.5))
     best = max((each for each in names if each in near), key=lambda each: sum(map(eq, name, each)), default=None)

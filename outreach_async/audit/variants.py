@@ -84,13 +84,7 @@ _MAX_COMPARED: Final = 26
 
 @attrs.frozen
 class VariantTotals:
-    """The service's totals of one variant.
-
-    Attributes:
-        letter: Letter of the variant.
-        sent: E-mails sent.
-        replied: Replies, at most `sent`.
-    """
+    """The service's totals of one variant."""
 
     letter: str
     sent: int
@@ -99,17 +93,7 @@ class VariantTotals:
 
 @attrs.frozen(kw_only=True)
 class VariantVerdict:
-    """The result of comparing the variants of a step.
-
-    Attributes:
-        verdict: The conclusion; see the guide `outreach_async.audit.variants`.
-        better: Letter of the variant that gets more replies; `None` unless the verdict is `better`.
-        worse: Letters of the variants that are proven to get fewer replies than `better`.
-        evidence: The largest e-value of a pair of variants; `None` if no pair could be compared. If a step has two variants, an
-            e-value of 20 proves a difference by default.
-        sends_needed: Estimated number of further e-mails per variant that would prove the difference, rounded up to two
-            significant digits; `None` if unknown.
-    """
+    """The result of comparing the variants of a step."""
 
     verdict: Verdict
     better: str | None = None
@@ -119,16 +103,7 @@ class VariantVerdict:
 
 
 def compare_variants(variants: Sequence[VariantTotals], *, odds: float = 20, difference: float = 0.10) -> VariantVerdict:
-    """Compare the variants of a step by their replies. This function performs no I/O.
-
-    Args:
-        variants: The variants to compare, each sent to contacts chosen at random and independently of each other.
-        odds: Evidence (e-value) required to prove a difference between two variants. At most one in `odds` tests of equal
-            variants then has a false verdict. With more than two variants, the evidence of a pair must reach `odds` times the
-            number of pairs.
-        difference: Maximum relative difference between the numbers of e-mails sent for two variants. Pairs with a larger
-            difference are not compared.
-    """
+    """Compare the variants of a step by their replies. This function performs no I/O."""
     if not 1 < len(variants) <= _MAX_COMPARED:
         return VariantVerdict(verdict="not_compared")
     pairs = list(combinations(variants, 2))
@@ -183,10 +158,8 @@ _LOG_PRIOR: Final = _log_beta(_PRIOR_REPLIES, _PRIOR_SILENCES)
 
 
 def _estimate_sends(one: VariantTotals, other: VariantTotals, needed: float) -> int | None:
-    """Estimate how many more e-mails per variant are needed to prove a difference, if the rates stay the same.
-
-    Return `None` if more than ten million e-mails per variant would be needed.
-    """
+    """Estimate how many more e-mails per variant are needed to prove a difference, if the rates stay the same."""
+    # Return `None` if more than ten million e-mails per variant would be needed.
     sent = max(one.sent, other.sent)
     low, high = sent, sent
     while log_evidence(_scale(one, high), _scale(other, high)) < needed:

@@ -150,13 +150,13 @@ window when you receive its outcome. A slow consumer slows the run down, and a m
 `order="input"` returns outcomes in the order of the rows: each outcome is returned after those of all earlier rows.
 """
 
-from outreach_async.bulk.bulk_run import BulkRun
-from outreach_async.bulk.frames import ArrowStream, Numbers
+from outreach_async.bulk._bulk_run import BulkRun
+from outreach_async.bulk._frames import ArrowStream, Numbers
+from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order
+from outreach_async.bulk._pipeline import Outcomes
+from outreach_async.bulk._progress import BulkProgress
+from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import Journal, ObjectJournal
-from outreach_async.bulk.outcomes import BulkReport, ContactOutcome, Order
-from outreach_async.bulk.pipeline import Outcomes
-from outreach_async.bulk.progress import BulkProgress
-from outreach_async.bulk.rows import Repeats
 
 __all__ = [
     "ArrowStream",

@@ -21,7 +21,7 @@ the knobs. In this example, the service is a fake:
 
 ```python
 import anyio
-from outreach_async.conformance import Site, calibrate, check
+from outreach_async.conformance import Access, calibrate, check
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 
 fake = FakeService(behaviour=Behaviour(past_end="clamp"))
@@ -31,7 +31,7 @@ fake.add_mailboxes(workspace, 30)
 
 async def main() -> None:
     transport = FakeTransport(fake)  # or HttpxTransport("https://api.example")
-    print(await check(transport, Site(workspace)))  # -> []
+    print(await check(transport, Access(workspace)))  # -> []
     measured = await calibrate(transport, workspace=workspace)
     print(measured.observed["past_end"], "-", measured.reasons["past_end"])
     # -> clamp - ...
@@ -62,19 +62,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-    from outreach_async.conformance.calibration import Calibration, calibrate
-    from outreach_async.conformance.interface_rules import Breach, check
-    from outreach_async.conformance.target import Patience, Site
+    from outreach_async.conformance._calibration import Calibration, calibrate
+    from outreach_async.conformance._interface_rules import Breach, check
+    from outreach_async.conformance._target import Access, Patience
 
-__all__ = ["Breach", "Calibration", "Patience", "Site", "calibrate", "check"]
+__all__ = ["Access", "Breach", "Calibration", "Patience", "calibrate", "check"]
 
 _MODULES = {
-    "Breach": "interface_rules",
-    "Calibration": "calibration",
-    "Patience": "target",
-    "Site": "target",
-    "calibrate": "calibration",
-    "check": "interface_rules",
+    "Breach": "_interface_rules",
+    "Calibration": "_calibration",
+    "Patience": "_target",
+    "Access": "_target",
+    "calibrate": "_calibration",
+    "check": "_interface_rules",
 }
 
 
@@ -92,10 +92,8 @@ def __dir__() -> list[str]:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the suite's options to pytest.
-
-    The pytest plugin calls this function, because pytest loads the suite's conftest too late to add options there.
-    """
+    """Add the suite's options to pytest."""
+    # The pytest plugin calls this function, because pytest loads the suite's conftest too late to add options there.
     group = parser.getgroup(
         "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"
     )

@@ -6,14 +6,7 @@ import sys
 
 
 def main(arguments: list[str]) -> int:
-    """Run the suite.
-
-    Args:
-        arguments: Options of pytest and of the suite.
-
-    Returns:
-        The exit code of pytest; 2 if pytest is not installed.
-    """
+    """Run the suite."""
     try:
         import pytest
     except ModuleNotFoundError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from outreach_async.conformance.calibration import SuiteOptions, SuiteResult, describe_run, run_suite
+from outreach_async.conformance._calibration import SuiteOptions, SuiteResult, describe_run, run_suite
 from outreach_async.errors import OutreachError
 
 _RESULT_KEY: pytest.StashKey[SuiteResult] = pytest.StashKey()
@@ -20,7 +20,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
     try:
-        description = describe_run(_read_options(config).build_site(os.environ))
+        description = describe_run(_read_options(config).build_access(os.environ))
     except OutreachError as error:
         pytest.exit(f"outreach_async.conformance: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
     print(f"outreach conformance: {description}")  # noqa: T201 - shown before the first request
@@ -45,7 +45,7 @@ def result(request: pytest.FixtureRequest) -> SuiteResult:
         message = "outreach_async.conformance: expected one process, got a pytest-xdist worker; run pytest without -n"
         pytest.fail(message, pytrace=False)
     options = _read_options(request.config)
-    return _keep_result(request.config, anyio.run(run_suite, options, options.build_site(os.environ)))
+    return _keep_result(request.config, anyio.run(run_suite, options, options.build_access(os.environ)))
 
 
 def _keep_result(config: pytest.Config, measured: SuiteResult) -> SuiteResult:

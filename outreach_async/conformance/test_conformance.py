@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from outreach_async.conformance.calibration import SuiteResult
-from outreach_async.conformance.interface_rules import CREATION_RULES, RULES, find_breaches
-from outreach_async.conformance.item_rules import StatedRule
+from outreach_async.conformance._calibration import SuiteResult
+from outreach_async.conformance._interface_rules import CREATION_RULES, RULES, find_breaches
+from outreach_async.conformance._item_rules import StatedRule
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> None:
     """Check that the service follows a rule in its API documentation."""
-    if rule in CREATION_RULES and not result.measurement.site.writes:
+    if rule in CREATION_RULES and not result.measurement.access.writes:
         pytest.skip(f"{rule.id}: creating contacts was not allowed")
     breaches = find_breaches(rule, result.measurement)
     if breaches is None:
@@ -22,10 +22,8 @@ def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> No
 
 
 def test_the_service_behaves_as_it_did_before(result: SuiteResult, pytestconfig: pytest.Config) -> None:
-    """Compare the measured behaviour with the behaviour file.
-
-    If they agree, new findings are added to the file. If they differ, the file is updated only with `--outreach-drift=accept`.
-    """
+    """Compare the measured behaviour with the behaviour file."""
+    # If they agree, new findings are added to the file. If they differ, the file is updated only with `--outreach-drift=accept`.
     record, mode = result.options.record, pytestconfig.getoption("--outreach-drift")
     if not any(exchange.payload for exchange in result.measurement.survey.list_exchanges):
         message = "nothing in the workspace could be read, so nothing was measured; check the URL, workspace id and headers"

@@ -156,16 +156,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from outreach_async.fake import faults
+from outreach_async.fake._error_responses import Refusal
+from outreach_async.fake._in_memory import InMemoryService, Snapshot
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth, RateLimit
-from outreach_async.fake.error_responses import Refusal
-from outreach_async.fake.in_memory import InMemoryService, Snapshot
 from outreach_async.fake.request_log import JournalOverflow, Recorded
-from outreach_async.fake.simulation.simulator import Activity
+from outreach_async.fake.simulation import Activity
 from outreach_async.fake.world_file import WorldError
 
 if TYPE_CHECKING:
-    from outreach_async.fake.asgi import Application
-    from outreach_async.fake.transport import FakeTransport
+    from outreach_async.fake._asgi import Application
+    from outreach_async.fake._transport import FakeTransport
 
 __all__ = [
     "Activity",
@@ -228,7 +228,7 @@ class FakeService(InMemoryService):
             ```
         """
         # Imported on first use: both modules need libraries that the service itself does not need.
-        from outreach_async.fake.asgi import asgi_app
+        from outreach_async.fake._asgi import asgi_app
         from outreach_async.fake.control import ControlPlane
 
         return asgi_app(ControlPlane(self) if control else self)
@@ -237,7 +237,7 @@ class FakeService(InMemoryService):
 def __getattr__(name: str) -> Any:
     # Imported on first use: only the transport needs anyio, and importing anyio takes time.
     if name == "FakeTransport":
-        from outreach_async.fake.transport import FakeTransport
+        from outreach_async.fake._transport import FakeTransport
 
         return FakeTransport
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -88,8 +88,8 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.fake.arguments import check_known, convert
-from outreach_async.fake.error_responses import RENDERERS, ErrorRenderer, RendererName
+from outreach_async.fake._arguments import check_known, convert
+from outreach_async.fake._error_responses import RENDERERS, ErrorRenderer, RendererName
 
 
 def _to_frozenset(values: Iterable[str]) -> frozenset[str]:
@@ -410,12 +410,7 @@ def load_behaviour(path: str | Path) -> Behaviour:
 
 
 def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
-    """Read the possible values of each knob in a file: one value, or several values that measurements could not tell apart.
-
-    Raises:
-        BehaviourFileError: The file is invalid.
-        OSError: The file cannot be read.
-    """
+    """Read the possible values of each knob in a file: one value, or several values that measurements could not tell apart."""
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # a number with thousands of digits also raises ValueError

@@ -47,9 +47,9 @@ from typing import Any
 
 import attrs
 
-from outreach_async.fake.arguments import require_at_least
-from outreach_async.fake.error_responses import Refusal, render_nested
-from outreach_async.fake.fault_plan import (
+from outreach_async.fake._arguments import require_at_least
+from outreach_async.fake._error_responses import Refusal, render_nested
+from outreach_async.fake._fault_plan import (
     OPERATIONS,
     DriftFault,
     Exchange,
@@ -61,7 +61,7 @@ from outreach_async.fake.fault_plan import (
     ok,
     require_fault,
 )
-from outreach_async.transport.wire import Response
+from outreach_async.transport._wire import Response
 
 __all__ = [
     "OPERATIONS", "Exchange", "Fault", "Faults", "bad_chunk", "close", "commit_then", "drift", "empty", "error_response",

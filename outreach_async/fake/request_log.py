@@ -8,7 +8,7 @@ from typing import Any, Final, overload
 
 import attrs
 
-from outreach_async.fake.error_responses import sanitize_name
+from outreach_async.fake._error_responses import sanitize_name
 
 CAPACITY: Final = 10_000
 """Maximum number of requests that the log keeps in full."""
@@ -116,12 +116,7 @@ class RequestLog(Sequence[Recorded]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Recorded]: ...
     def __getitem__(self, index: int | slice) -> Recorded | Sequence[Recorded]:
-        """Return the request with the given number, or the requests of a slice. Negative numbers count from the end.
-
-        Raises:
-            IndexError: No request has this number.
-            JournalOverflow: The request is no longer in the log.
-        """
+        """Return the request with the given number, or the requests of a slice. Negative numbers count from the end."""
         numbers = range(self._total)[index]
         if not isinstance(numbers, int):
             return [self[number] for number in numbers]

@@ -21,11 +21,11 @@ import anyio.lowlevel
 import attrs
 import h11
 
-from outreach_async.fake.asgi import MAX_REQUEST_BYTES, BodyTooLarge, join_headers
-from outreach_async.fake.fault_plan import Exchange, Service
+from outreach_async.fake._asgi import MAX_REQUEST_BYTES, BodyTooLarge, join_headers
+from outreach_async.fake._fault_plan import Exchange, Service
+from outreach_async.fake._transport import ConnectionEnd, ServerStep, plan_server_steps
 from outreach_async.fake.faults import error_response
-from outreach_async.fake.transport import ConnectionEnd, ServerStep, plan_server_steps
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 MAX_HEAD_BYTES = 64 * 1024
 """Maximum size of a request's head (request line and header fields) in bytes; a longer head gets 431."""
@@ -64,11 +64,7 @@ class RawConnection:
                 return self._socket.recv(_READ_SIZE)
 
     async def write(self, data: bytes) -> None:
-        """Send all bytes, and wait whenever the socket's send buffer is full.
-
-        Raises:
-            OSError: The client has reset the connection, or does not read (`TimeoutError`).
-        """
+        """Send all bytes, and wait whenever the socket's send buffer is full."""
         rest = memoryview(data)
         with anyio.fail_after(WRITE_TIMEOUT):
             while rest:
@@ -160,12 +156,7 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
 
 
 async def _read_event(line: RawConnection, conversation: h11.Connection) -> object:
-    """Read until h11 has an event, and return it.
-
-    Raises:
-        h11.RemoteProtocolError: The bytes are not HTTP/1.1, or a line ends without a carriage return. h11 treats such a line
-            as complete. Other HTTP parsers do not, and may disagree with h11 about where the request ends.
-    """
+    """Read until h11 has an event, and return it."""
     while True:
         before = conversation.trailing_data[0]
         event = conversation.next_event()
@@ -217,10 +208,8 @@ def _serialize_response(conversation: h11.Connection, response: Response, method
 
 
 async def _perform_steps(line: RawConnection, steps: Iterable[ServerStep]) -> ConnectionEnd | None:
-    """Send the bytes and wait for the delays in `steps`. Return how the connection ends; `None` if it stays open.
-
-    For `ConnectionEnd.HANG`, wait until the client has closed the connection.
-    """
+    """Send the bytes and wait for the delays in `steps`. Return how the connection ends; `None` if it stays open."""
+    # For `ConnectionEnd.HANG`, wait until the client has closed the connection.
     for step in steps:
         if isinstance(step, ConnectionEnd):
             if step is ConnectionEnd.HANG:
@@ -252,25 +241,11 @@ async def _refuse_request(line: RawConnection, conversation: h11.Connection, sta
 
 @asynccontextmanager
 async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    """Serve a service on a socket while the `async with` block runs.
-
-    An exception raised in the block is re-raised unchanged, not wrapped in an exception group.
-
-    A connection is closed if the head of a request is incomplete 10 seconds after its first byte, or its body 60 seconds later,
-    or if the client does not read a response for 60 seconds. A request with both
-    `Content-Length` and `Transfer-Encoding`, or with a line that ends with a line feed but no carriage return, gets 400.
-
-    Args:
-        service: A `FakeService`, a `control.ControlPlane`, or any object with an `exchange` method.
-        host: The address to listen on.
-        port: The port; 0 selects a free port.
-
-    Yields:
-        The base URL.
-
-    Raises:
-        OSError: The server cannot listen on the address.
-    """
+    """Serve a service on a socket while the `async with` block runs."""
+    # An exception raised in the block is re-raised unchanged, not wrapped in an exception group.
+    # A connection is closed if the head of a request is incomplete 10 seconds after its first byte, or its body 60 seconds later,
+    # or if the client does not read a response for 60 seconds. A request with both `Content-Length` and `Transfer-Encoding`, or
+    # with a line that ends with a line feed but no carriage return, gets 400.
     failure: BaseException | None = None
     family, _, _, _, address = (await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
     with socket.create_server(address, family=family, backlog=1024) as listener:
@@ -293,17 +268,7 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
 
 
 async def serve_forever(service: Service, host: str, port: int, started: Callable[[str], None]) -> None:
-    """Serve a service on a socket until cancelled.
-
-    Args:
-        service: A `FakeService`, or any object with an `exchange` method.
-        host: The address to listen on.
-        port: The port; 0 selects a free port.
-        started: Called with the base URL once the server accepts connections.
-
-    Raises:
-        OSError: The server cannot listen on the address.
-    """
+    """Serve a service on a socket until cancelled."""
     async with serve(service, host, port) as url:
         started(url)
         await anyio.sleep_forever()

@@ -27,11 +27,11 @@ from typing import Annotated, Any, Final, TypeVar
 import attrs
 import msgspec
 
-from outreach_async.fake.arguments import check_known, convert, require_count
-from outreach_async.fake.builder import Seeder
-from outreach_async.fake.clock import parse_time
-from outreach_async.fake.seeds import CampaignSeed, ContactSeed
-from outreach_async.fake.simulation.state import (
+from outreach_async.fake._arguments import check_known, convert, require_count
+from outreach_async.fake._builder import Seeder
+from outreach_async.fake._clock import parse_time
+from outreach_async.fake._seeds import CampaignSeed, ContactSeed
+from outreach_async.fake._simulation_state import (
     COUNT_NAMES,
     DAY_US,
     ENDED,
@@ -43,8 +43,8 @@ from outreach_async.fake.simulation.state import (
     PendingJoin,
     Simulation,
 )
-from outreach_async.fake.stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
-from outreach_async.fake.world import World
+from outreach_async.fake._stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
+from outreach_async.fake._world import World
 
 # The state of the simulation.
 
@@ -55,12 +55,7 @@ _Plan = tuple[tuple[Annotated[int, msgspec.Meta(ge=int(EventKind.OPEN), lt=len(K
 
 
 class FlowDocument(msgspec.Struct):
-    """The simulated state of a campaign (`CampaignFlow`) in a world file. The order of the attributes is part of the format.
-
-    Attributes:
-        counts: The counts of every template of every step, in the order of `COUNT_NAMES`.
-        progress: Index of the next step, by contact; `None` if the contact gets no more e-mails.
-    """
+    """The simulated state of a campaign (`CampaignFlow`) in a world file. The order of the attributes is part of the format."""
 
     seeded_at: _Count = msgspec.field(name="since")
     started: bool = msgspec.field(name="begun")
@@ -76,10 +71,9 @@ class FlowDocument(msgspec.Struct):
 
 
 class StatsDocument(msgspec.Struct):
-    """The statistics of a mailbox (`MailboxStats`) in a world file.
+    """The statistics of a mailbox (`MailboxStats`) in a world file."""
 
-    Daily counts are stored as pairs of a day and a count. Days with the count 0 are omitted.
-    """
+    # Daily counts are stored as pairs of a day and a count. Days with the count 0 are omitted.
 
     day: _Count
     sent: _DayCounts
@@ -92,16 +86,7 @@ class StatsDocument(msgspec.Struct):
 
 
 class SimulationDocument(msgspec.Struct):
-    """The state of the simulation in a world file. Times are in Unix microseconds.
-
-    Attributes:
-        wake: Time of the next attempt to send queued e-mails; `None` if no attempt is scheduled.
-        campaigns: State of each campaign that the simulation has changed, by campaign id.
-        mailboxes: Statistics of each mailbox that has sent e-mails, by mailbox id.
-        events: Pending events.
-        scripts: Scripted reactions to e-mails. Each item consists of a contact's token, a campaign's id, the index of a step, and
-            a list of reactions. An empty campaign id means any campaign. A reaction consists of a kind and a delay.
-    """
+    """The state of the simulation in a world file. Times are in Unix microseconds."""
 
     wake: _Count | None
     campaigns: dict[str, FlowDocument]
@@ -111,12 +96,7 @@ class SimulationDocument(msgspec.Struct):
 
 
 def dump_simulation(state: Simulation, day: int) -> SimulationDocument | None:
-    """Return the simulation's state as a document; `None` if nothing has happened yet. Equal states give equal documents.
-
-    Args:
-        state: State of the simulation.
-        day: The current day, in days since 1970-01-01.
-    """
+    """Return the simulation's state as a document; `None` if nothing has happened yet. Equal states give equal documents."""
     flows = {id_: _dump_flow(flow) for id_, flow in sorted(state.flows.items()) if flow.started or flow.rounds}
     stats = {id_: _dump_stats(ledger, day) for id_, ledger in sorted(state.stats.items()) if ledger.total_sent}
     scripts = [(*key, plan) for key, plan in sorted(state.scripts.items())]
@@ -141,11 +121,7 @@ def _dump_stats(ledger: MailboxStats, day: int) -> StatsDocument:
 
 
 def load_simulation(document: SimulationDocument, world: World) -> None:
-    """Load the state of the simulation from a world file into a world.
-
-    Raises:
-        ValueError: A value refers to a record that is not in the world, or does not match the record.
-    """
+    """Load the state of the simulation from a world file into a world."""
     for event in (*document.events, *(event for flow in document.campaigns.values() for event in flow.queue)):
         _check_event(event, world)
     state = world.simulation
@@ -270,12 +246,7 @@ class WorldError(ValueError):
 
 
 def dump_world(world: World, now: str) -> str:
-    """Serialize a world as the content of a world file. Equal worlds give equal strings.
-
-    Args:
-        world: The world.
-        now: The current time as an ISO 8601 string.
-    """
+    """Serialize a world as the content of a world file. Equal worlds give equal strings."""
     document = {
         "version": VERSION,
         "now": now,
@@ -319,15 +290,7 @@ def _contact_document(contact: Contact) -> dict[str, Any]:
 
 
 def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
-    """Read a world file and check its top level.
-
-    Args:
-        source: A JSON string, the path of a file, or the parsed document. A string that does not start with a brace is a path.
-
-    Raises:
-        WorldError: The source is not a JSON object, or its top level is invalid, for example because of an unknown key.
-        OSError: The file cannot be read.
-    """
+    """Read a world file and check its top level."""
     if isinstance(source, str) and not source.lstrip().startswith("{"):
         source = Path(source)
     if isinstance(source, Path):
@@ -349,11 +312,7 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
 
 
 def load_world(document: WorldDocument, seeder: Seeder) -> None:
-    """Load a document into the seeder's world, which must be empty.
-
-    Raises:
-        WorldError: The document is invalid. The world is then only partly filled: discard it.
-    """
+    """Load a document into the seeder's world, which must be empty."""
     for number, item in enumerate(document.workspaces):
         _load_workspace(f"$.workspaces[{number}]", item, seeder)
     with _name_place("$.owner_keys"):

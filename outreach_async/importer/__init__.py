@@ -73,12 +73,12 @@ for header, code, reason in columns.decisions():
 # -> Notes -> ignore (override)
 ```
 
-`outreach_async.importer.mapping_file` saves these decisions in a TOML file. `mapping_text(columns, "people.csv")` returns
+`outreach_async.importer._mapping_file` saves these decisions in a TOML file. `mapping_text(columns, "people.csv")` returns
 the content of the TOML file. `read_mapping` and `apply_mapping` turn the TOML file into overrides for the next import.
 
 Checks
 ------
-`outreach_async.importer.preflight` reads the whole file before anything is sent. It checks e-mail addresses, phone numbers,
+`outreach_async.importer._preflight` reads the whole file before anything is sent. It checks e-mail addresses, phone numbers,
 countries, states, time zones, dates and websites, and finds duplicate e-mails and cells damaged by a spreadsheet or a wrong
 encoding. Only the service decides what it accepts, so a check only warns by default. If `CheckPolicy.of` sets a check to
 `error`, a row with a finding of that check is never sent. With `cells=off`, `Checks.guarded` sends texts such as `NULL` and
@@ -89,8 +89,8 @@ from pathlib import Path
 
 import anyio
 from outreach_async.importer import map_columns, open_file
-from outreach_async.importer.checks import CheckPolicy
-from outreach_async.importer.preflight import run_preflight
+from outreach_async.importer._checks import CheckPolicy
+from outreach_async.importer._preflight import run_preflight
 
 Path("people.csv").write_text("E-mail,Country\nann@company.example,France\nbo@gmial.com,Atlantis\n")
 
@@ -151,11 +151,11 @@ The fingerprint prevents a journal from being resumed with a file that has chang
 the rows in the journal (`spool=True`), `spooled_rejects(journal)` returns the failed rows from the journal.
 """
 
-from outreach_async.importer.columns import IGNORE, Columns, columns_for, map_columns, parse_overrides
-from outreach_async.importer.csv_file import CsvFile
-from outreach_async.importer.formats import FORMATS, Format, open_file
-from outreach_async.importer.rejects import RejectsFile, is_reject, reject, rejects_of, spooled_rejects
-from outreach_async.importer.table import File, Remark, Row
+from outreach_async.importer._columns import IGNORE, Columns, columns_for, map_columns, parse_overrides
+from outreach_async.importer._csv_file import CsvFile
+from outreach_async.importer._formats import FORMATS, Format, open_file
+from outreach_async.importer._rejects import RejectsFile, is_reject, reject, rejects_of, spooled_rejects
+from outreach_async.importer._table import File, Remark, Row
 
 __all__ = [
     "FORMATS",

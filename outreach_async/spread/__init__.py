@@ -102,8 +102,9 @@ dies, run its part again, on any machine that can access the same folder: the pa
 again, and their outcomes are uncertain. A finished part sends nothing and returns the same report. If a part runs twice at the
 same time, the second run fails, because the journal is in use. Run the part again, or ignore the failure.
 
-A folder belongs to one plan, and refuses the parts of another. Use a new folder for a new plan. If the old plan may have sent
-rows of the new one, because a file was added or changed, also pass `earlier="unknown"`: `skipped` is then uncertain.
+A folder belongs to one plan, one workspace and one address of the service, and refuses parts for another. Use a new folder for a
+new plan. If the old plan may have sent rows of the new one, because a file was added or changed, also pass `earlier="unknown"`:
+`skipped` is then uncertain.
 
 Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
 the same time, the later run takes over the journal, and the earlier run stops with a `JournalError`.
@@ -149,8 +150,8 @@ Turn on retries, because a part may run any number of times. Turn off speculativ
     report = merge_reports(parts.map(lambda part: import_part(part, folder, connection)).collect())
 """
 
-from outreach_async.spread.planning import ImportPlan, Part, plan
-from outreach_async.spread.task import Connection, FailedRow, PartReport, SpreadReport, failed_rows, import_part, merge_reports
+from outreach_async.spread._planning import ImportPlan, Part, plan
+from outreach_async.spread._task import Connection, FailedRow, PartReport, SpreadReport, failed_rows, import_part, merge_reports
 
 __all__ = [
     "Connection",

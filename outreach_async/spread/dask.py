@@ -62,16 +62,16 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import anyio
 import attrs
 
-from outreach_async.bulk.journal.identity import Earlier
-from outreach_async.bulk.journal.objects import TakenOverError, is_url, open_objects
-from outreach_async.bulk.pipeline import Outcomes
+from outreach_async._engine.logs import LOGGER
+from outreach_async._engine.shared_rate import LIFETIME, RateCoordinator, RateShare, RateUsage
+from outreach_async._files.optional import require_module
+from outreach_async._service.validation import require_rate, type_name
+from outreach_async.bulk._pipeline import Outcomes
+from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.bulk.journal._objects import TakenOverError, is_url, open_objects
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
-from outreach_async.logs import LOGGER
-from outreach_async.shared_rate import LIFETIME, RateCoordinator, RateShare, RateUsage
-from outreach_async.spread.planning import ImportPlan, Part
-from outreach_async.spread.task import Connection, PartReport, SpreadReport, merge_reports, run_part
-from outreach_async.transport.urls import require_module
-from outreach_async.validation import require_rate, type_name
+from outreach_async.spread._planning import ImportPlan, Part
+from outreach_async.spread._task import Connection, PartReport, SpreadReport, merge_reports, run_part
 
 require_module("distributed", "outreach_async[dask]")
 
@@ -107,19 +107,13 @@ class RatePlugin(SchedulerPlugin):
         scheduler.handlers["outreach_async_share"] = self.renew
 
     def set_limit(self, service: str, limit: float | None) -> None:
-        """Set the maximum rate of all tasks together. The limit learned from the service does not change.
-
-        Args:
-            service: Name of the rate, which is the same for all imports into a workspace.
-            limit: The maximum rate in requests per second; `None` for no maximum.
-        """
+        """Set the maximum rate of all tasks together. The limit learned from the service does not change."""
         self._rates.setdefault(service, RateCoordinator()).limit = limit
 
     def renew(self, service: str, task: str, worker: str, usage: list[Any]) -> tuple[float, float, float] | None:
-        """Record the usage of a task, and return the share of the task; `None` if the worker no longer owns the task.
-
-        A worker loses a task if the task is cancelled, if the driver disconnects, or if the worker does not respond for too long.
-        """
+        """Record the usage of a task, and return the share of the task; `None` if the worker no longer owns the task."""
+        # A worker loses a task if the task is cancelled, if the driver disconnects, or if the worker does not respond for too
+        # long.
         state = self._scheduler.tasks.get(task)
         if state is None or state.processing_on is None or state.processing_on.address != worker:
             return None
@@ -135,15 +129,9 @@ _CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
 
 
 class LeasedRate:
-    """A `Rate` for one task on a Dask worker. `RatePlugin` on the scheduler calculates the task's shares of the rate.
+    """A `Rate` for one task on a Dask worker. `RatePlugin` on the scheduler calculates the task's shares of the rate."""
 
-    `renew` ends the run of the task if the worker no longer owns the task, or if the worker is closing.
-
-    Args:
-        worker: The worker that runs the task.
-        task: Key of the task.
-        service: Name of the rate, which is the same for all imports into a workspace.
-    """
+    # `renew` ends the run of the task if the worker no longer owns the task, or if the worker is closing.
 
     def __init__(self, worker: distributed.Worker, task: str, service: str) -> None:
         self._worker = worker
@@ -156,11 +144,7 @@ class LeasedRate:
         self._outcomes = outcomes
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
-        """Report the usage to the scheduler, and return the next share; see `Rate`.
-
-        Raises:
-            TransportError: The scheduler does not respond.
-        """
+        """Report the usage to the scheduler, and return the next share; see `Rate`."""
         if self._worker.status in _CLOSING:  # the worker has closed its connections, and waits for its tasks
             return self._stop()
         reply: Future[Any] = Future()
@@ -287,11 +271,7 @@ class DaskImport:
         return merge_reports(self._reports)
 
     def __enter__(self) -> Self:
-        """Connect to the scheduler and submit the parts.
-
-        Raises:
-            BulkSuspended: The scheduler cannot be reached.
-        """
+        """Connect to the scheduler and submit the parts."""
         try:
             self._client, self._owns_client = _open_client(self._cluster)
             self._client.register_plugin(RatePlugin())
@@ -310,16 +290,7 @@ class DaskImport:
         self._close()
 
     def __iter__(self) -> Iterator[PartReport]:
-        """Yield the report of each part when the part finishes.
-
-        Raises:
-            BulkSuspended: The service was down or throttling for too long, or the connection to the scheduler was lost; run the
-                import again.
-            BulkStopped: An error of the service affects every row; fix the cause and run the import again.
-            InvalidRequest: A file has changed since the import was planned, or a worker has no owner key.
-            JournalError: A journal is damaged, or cannot be read or written.
-            KilledWorker: A part was submitted 50 times, and each time Dask stopped retrying the part because its workers died.
-        """
+        """Yield the report of each part when the part finishes."""
         while self._submissions:
             try:
                 future = self._finished.get(timeout=_CHECK_INTERVAL)
@@ -375,10 +346,8 @@ class DaskImport:
         future.add_done_callback(self._finished.put)
 
     def _take(self, future: distributed.Future[PartReport], submission: _Submission) -> PartReport | None:
-        """Return the report of a completed task; `None` if the part was submitted again.
-
-        This method releases the task. Otherwise, Dask would run the task again if the worker that stores the result died.
-        """
+        """Return the report of a completed task; `None` if the part was submitted again."""
+        # This method releases the task. Otherwise, Dask would run the task again if the worker that stores the result died.
         try:
             return future.result()
         except (KilledWorker, TakenOverError):

@@ -43,7 +43,7 @@ print(len(pairwise()), differing(pairwise()[0]))  # -> 28 {}
 With pytest, use the fixtures and the marker of `outreach_async.pytest_plugin` instead. This package itself does not need pytest.
 """
 
-from outreach_async.testing.orders import differing, pairwise
-from outreach_async.testing.virtual_time import VirtualTime, VirtualTimeLoop
+from outreach_async.testing._marker import differing, pairwise
+from outreach_async.testing._virtual_time import VirtualTime, VirtualTimeLoop
 
 __all__ = ["VirtualTime", "VirtualTimeLoop", "differing", "pairwise"]

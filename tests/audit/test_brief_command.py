@@ -13,11 +13,11 @@ from rich.console import Console
 from support.audit_reports import finding, make_report
 from support.cli import COMMAND, KEY, Shell, environment
 
+from outreach_async._cli.commands.auditing import show_brief
+from outreach_async._cli.output import Screen
 from outreach_async.audit import Report
 from outreach_async.audit.reports import brief_schema
 from outreach_async.audit.reports.brief import build_brief
-from outreach_async.cli.auditing import show_brief
-from outreach_async.cli.output import Screen
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import status
 

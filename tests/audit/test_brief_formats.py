@@ -19,9 +19,9 @@ from support.pages import MARKDOWN_TOKENS, Page, tokens
 
 from outreach_async.audit import Report, Severity
 from outreach_async.audit.reports import BRIEF_WRITERS, brief_schema, write_brief
+from outreach_async.audit.reports._brief_view import format_span
+from outreach_async.audit.reports._text import StyledReport
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, Task, WorkspaceBrief, build_brief
-from outreach_async.audit.reports.brief_view import format_span
-from outreach_async.audit.reports.text import StyledReport
 from outreach_async.errors import InvalidRequest
 
 BRIEFS = st.builds(build_brief, HOSTILE_REPORTS, st.one_of(st.none(), HOSTILE_REPORTS))

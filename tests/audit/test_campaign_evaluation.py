@@ -15,10 +15,10 @@ from support.audit import NOW, mailbox
 from support.campaigns import DAY, campaign, case, row, step, template
 
 from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores, StepComparison
-from outreach_async.audit.campaign_conditions import CampaignCase
-from outreach_async.audit.campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
+from outreach_async.audit._campaign_conditions import CampaignCase
+from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
+from outreach_async.audit._findings import Severity
 from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, build_results
-from outreach_async.audit.findings import Severity
 from outreach_async.models import Campaign, Step
 
 NUMBERS: Any = st.one_of(st.integers(-5, 10**7), st.sampled_from([math.nan, math.inf, -math.inf, 10**400, "x", None, True]))

@@ -17,14 +17,14 @@ from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, OutreachClient
-from outreach_async.audit import AuditPart, CampaignRule, Policy, Report, Severity, Sign, audit, audit_part, merge, stream
-from outreach_async.audit.campaign_reading import CampaignsRead
+from outreach_async._service.retry import RetryPolicy
+from outreach_async.audit import AuditPart, CampaignRule, Policy, Report, Severity, Violation, audit, audit_part, merge, stream
+from outreach_async.audit._campaign_reading import CampaignsRead
+from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit.campaigns import WorkspaceCampaigns
-from outreach_async.audit.evaluation import AuditState
 from outreach_async.audit.parts import build_part, merge_parts
 from outreach_async.models import Mailbox
-from outreach_async.retry import RetryPolicy
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 BOXES = [wire(box) for box in mailboxes(3)]
 
@@ -376,7 +376,7 @@ async def test_of_two_readings_the_one_with_more_campaigns_counts(fewer: int) ->
 
 async def test_parts_with_other_rules_about_campaigns_are_refused() -> None:
     about: dict[str, Any] = {"title": "Any", "wording": "always", "source": "our own rule", "remedy": "Nothing."}
-    rule = CampaignRule(id="MY001", severity=Severity.INFO, applies=lambda _case, _thresholds: Sign("it exists"), **about)
+    rule = CampaignRule(id="MY001", severity=Severity.INFO, applies=lambda _case, _thresholds: Violation("it exists"), **about)
     policy = attrs.evolve(Policy.default(), campaign_rules=(*Policy.default().campaign_rules, rule))
     options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True}
     async with OutreachClient(transport=service_of({})) as client:

@@ -14,12 +14,12 @@ from support.campaigns import DAY, WORKSPACE_CAMPAIGNS, campaign, case, row, ste
 from support.examples import scaled
 
 from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores, Severity, StepComparison, Variant
-from outreach_async.audit.campaign_evaluation import evaluate_campaign
+from outreach_async.audit._campaign_evaluation import evaluate_campaign
+from outreach_async.audit._rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
 from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, build_results
 from outreach_async.audit.reports import schema, write
-from outreach_async.audit.reports.campaign_view import build_campaign_view, format_variant_verdict
-from outreach_async.audit.reports.view import format_headline, format_verdict
-from outreach_async.audit.rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
+from outreach_async.audit.reports._campaign_view import build_campaign_view, format_variant_verdict
+from outreach_async.audit.reports._view import format_headline, format_verdict
 
 FORMS = ("terminal", "markdown", "html")
 

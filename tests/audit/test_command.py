@@ -12,10 +12,10 @@ from rich.console import Console
 from support.audit_reports import fleet
 from support.cli import KEY, Shell
 
+from outreach_async._cli.commands.auditing import show_audit
+from outreach_async._cli.output import Screen
 from outreach_async.audit import CATALOGUE
 from outreach_async.audit.reports import schema
-from outreach_async.cli.auditing import show_audit
-from outreach_async.cli.output import Screen
 from outreach_async.fake import FakeService
 
 FAKE = ("--base-url", "fake:")

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, make_report
 from support.examples import scaled
 
+from outreach_async._files.spreadsheets import unescape_formula
 from outreach_async.audit import Finding, Report
 from outreach_async.audit.reports import write
-from outreach_async.spreadsheets import unescape_formula
 
 FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 

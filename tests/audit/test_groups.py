@@ -7,7 +7,7 @@ from support.audit import NOW, REPORTS, mailbox, mailboxes, reading, report
 from support.examples import scaled
 
 from outreach_async.audit import Group, Report, Severity
-from outreach_async.audit.totals import CompactSet, GroupTotals, MailboxTotals, to_thousandths
+from outreach_async.audit._totals import CompactSet, GroupTotals, MailboxTotals, to_thousandths
 from outreach_async.errors import StatusError
 
 

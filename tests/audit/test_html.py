@@ -20,7 +20,7 @@ from support.pages import Page
 
 from outreach_async.audit import Diff, Policy, PolicyUsed, Report, Severity
 from outreach_async.audit.reports import write
-from outreach_async.audit.reports.view import build_authentication
+from outreach_async.audit.reports._view import build_authentication
 from outreach_async.errors import StatusError
 
 

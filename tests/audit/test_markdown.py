@@ -12,9 +12,9 @@ from support.examples import scaled
 from support.pages import MARKDOWN_TOKENS, tokens
 
 from outreach_async.audit import PolicyUsed, Report
-from outreach_async.audit.report import Delta, Diff
+from outreach_async.audit._report import Delta, Diff
 from outreach_async.audit.reports import write
-from outreach_async.audit.reports.text import escape_markdown, format_code
+from outreach_async.audit.reports._text import escape_markdown, format_code
 
 
 @pytest.mark.thorough

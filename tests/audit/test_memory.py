@@ -13,8 +13,8 @@ from support.audit import NOW
 from tools.audit_names import pages
 
 from outreach_async.audit import Policy
-from outreach_async.audit.evaluation import AuditState
-from outreach_async.audit.run import build_report, finish_reading
+from outreach_async.audit._evaluation import AuditState
+from outreach_async.audit._run import build_report, finish_reading
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "audit_memory.py"
 

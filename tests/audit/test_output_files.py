@@ -14,7 +14,7 @@ from support.audit import REPORTS
 from support.audit_reports import HOSTILE_REPORTS, fleet, make_report
 from support.examples import scaled
 
-from outreach_async.atomic import atomic_write
+from outreach_async._files.atomic import atomic_write
 from outreach_async.audit import Report
 from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, write
 from outreach_async.errors import InvalidRequest

@@ -14,7 +14,7 @@ from support.audit import NOW, SHARED_FLEETS, MailboxService, Shown, mailbox, ma
 from support.examples import scaled
 
 from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge
-from outreach_async.audit.evaluation import AuditState
+from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit.parts import build_part, merge_parts
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, StatusError

@@ -13,8 +13,8 @@ from support.rates import RateLimitedService, create_client
 from support.time import virtual_time
 
 from outreach_async import OutreachClient, Progress, Request, Response
+from outreach_async._cli.output import format_progress
 from outreach_async.audit import AuditProgress, stream
-from outreach_async.cli.output import format_progress
 
 pytestmark = virtual_time
 

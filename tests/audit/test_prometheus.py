@@ -18,9 +18,9 @@ from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, TEXTS, finding, 
 from support.cli import KEY, Shell
 
 from outreach_async.audit import Report, Severity, write_prometheus
-from outreach_async.audit.prometheus import escape_label
+from outreach_async.audit._prometheus import escape_label
+from outreach_async.audit._scoring import Scores
 from outreach_async.audit.reports import write
-from outreach_async.audit.scoring import Scores
 
 FAKE = ("--base-url", "fake:")
 WITHOUT_EXTRA = "import sys; sys.modules['prometheus_client'] = None\n"
@@ -193,7 +193,7 @@ def test_without_the_extra_the_error_names_it(code: str) -> None:
 @pytest.mark.parametrize("arguments", [["--prometheus", "a.prom"], ["--output", "a.prom"], ["--format", "prometheus"]])
 def test_without_the_extra_the_command_says_so_before_anything_is_read(arguments: list[str], tmp_path: Path) -> None:
     command = ["audit", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments]
-    code = f"{WITHOUT_EXTRA}from outreach_async.cli.app import run; sys.exit(run({command}))"
+    code = f"{WITHOUT_EXTRA}from outreach_async._cli.app import run; sys.exit(run({command}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
 
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)

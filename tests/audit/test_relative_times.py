@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
-from outreach_async.audit.values import DAY, HOUR, MINUTE, Interval, parse_relative_time
+from outreach_async.audit._values import DAY, HOUR, MINUTE, Interval, parse_relative_time
 
 MONTH = 365.2425 / 12 * DAY
 

@@ -17,9 +17,9 @@ from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, make_repo
 from support.examples import scaled
 
 from outreach_async.audit import Delta, Diff, Report, Severity
-from outreach_async.audit.reports.summary import build_changes
-from outreach_async.audit.reports.text import StyledReport, render_markdown, render_text
-from outreach_async.audit.reports.view import build_overview
+from outreach_async.audit.reports._summary import build_changes
+from outreach_async.audit.reports._text import StyledReport, render_markdown, render_text
+from outreach_async.audit.reports._view import build_overview
 from outreach_async.errors import StatusError
 from outreach_async.models import Undecodable
 

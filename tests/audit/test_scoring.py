@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
 from support.examples import scaled
 
-from outreach_async.audit import Policy, Report, Severity, Sign, check, mailbox_score
+from outreach_async.audit import Policy, Report, Severity, Violation, check, mailbox_score
 from outreach_async.models import Undecodable
 
 DEDUCTIONS = {"critical": 40, "error": 20, "warning": 8, "info": 0}
@@ -99,7 +99,7 @@ def test_a_critical_finding_on_a_domain_caps_its_score() -> None:
 def test_a_critical_finding_on_a_server_caps_only_the_total() -> None:
     (rule,) = Policy.default().server_rules
     policy = attrs.evolve(
-        Policy.default(), server_rules=(attrs.evolve(rule, applies=lambda *_: Sign("full", {}, Severity.CRITICAL)),)
+        Policy.default(), server_rules=(attrs.evolve(rule, applies=lambda *_: Violation("full", {}, Severity.CRITICAL)),)
     )
     boxes = [mailbox(id="mailbox_1", type="SMTP & IMAP", blacklists=1), mailbox(id="mailbox_2", type="SMTP & IMAP")]
 

@@ -9,7 +9,7 @@ import pytest
 from outreach_async import OutreachClient
 from outreach_async.audit import Report, audit
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 
 def client_of(fake: FakeService) -> OutreachClient:

@@ -12,7 +12,7 @@ from support.audit_reports import AT, finding, make_report, with_history
 
 from outreach_async.audit import Diff, HistoryPoint, Severity
 from outreach_async.audit.reports import write
-from outreach_async.audit.reports.view import MAX_POINTS, Trend, build_trends
+from outreach_async.audit.reports._view import MAX_POINTS, Trend, build_trends
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async.audit.values import (
+from outreach_async.audit._values import (
     format_at_least,
     format_at_most,
     format_number,
@@ -56,11 +56,9 @@ def _first_alarm(trials: int, threshold: float) -> int:
 
 
 def assert_at_most_5_percent_false_alarms(trials: int) -> None:
-    """Prove for every threshold that at most 5 % of the samples are false alarms, if the true rate is at most the threshold.
-
-    The bound reaches a threshold from some number of events on. The probability of that many events grows with the true rate, so
-    it is largest if the true rate, the threshold and the bound are equal.
-    """
+    """Prove for every threshold that at most 5 % of the samples are false alarms, if the true rate is at most the threshold."""
+    # The bound reaches a threshold from some number of events on. The probability of that many events grows with the true rate,
+    # so it is largest if the true rate, the threshold and the bound are equal.
     for events in range(1, trials + 1):
         lower, upper = lower_bound(events, trials), upper_bound(trials - events, trials)
         assert 0.0499999 < _tail(trials, Fraction(lower), events) <= Fraction(1, 20)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.examples import scaled
 
-from outreach_async.bulk import breaker
-from outreach_async.bulk.breaker import Breaker, FailureWindow, Reachability
+from outreach_async._engine import breaker
+from outreach_async._engine.breaker import Breaker, FailureWindow, Reachability
 
 seconds = st.floats(0.001, 30)
 rates = st.floats(0.5, 2000)

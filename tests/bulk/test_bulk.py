@@ -32,7 +32,7 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async.bulk.rows import order_key
+from outreach_async.bulk._rows import order_key
 from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time

@@ -25,11 +25,11 @@ from outreach_async import (
     Response,
     RetryPolicy,
 )
+from outreach_async._cli.commands.importing import drain_run
+from outreach_async._cli.output import Screen
+from outreach_async._cli.process import handle_interrupts
 from outreach_async.bulk import Outcomes
-from outreach_async.bulk.outcomes import Order
-from outreach_async.cli.importing import drain_run
-from outreach_async.cli.output import Screen
-from outreach_async.cli.process import handle_interrupts
+from outreach_async.bulk._outcomes import Order
 
 pytestmark = virtual_time
 

@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 from support.time import virtual_time
 
 from outreach_async import BulkStopped, ContactOutcome, InvalidRequest, Journal, Outcome, OutreachClient
+from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.bulk import ArrowStream, Numbers
-from outreach_async.bulk.frames import FrameRow, UnsendableRow, read_frame
+from outreach_async.bulk._frames import FrameRow, UnsendableRow, read_frame
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import map_columns, open_file
 from outreach_async.sync import SyncClient
-from outreach_async.vocabulary import STANDARD_FIELDS
 
 ROWS: list[dict[str, str | None]] = [
     {"email": "ann@company.example", "zip": "01234", "custom_1": None},
@@ -397,7 +397,7 @@ def test_a_frame_without_pyarrow_says_which_extra_to_install() -> None:
     code = """
 import sys
 sys.modules["pyarrow"] = None  # as if it were not installed
-from outreach_async.bulk.frames import read_frame
+from outreach_async.bulk._frames import read_frame
 try:
     read_frame(None)
 except ValueError as error:

@@ -13,22 +13,16 @@ import attrs
 import pytest
 from tools.journal_child import open_journal, outcome_of, window
 
-from outreach_async.bulk.journal.reader import DamagedJournalError, query_journal, require_intact
-from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.rows import PossiblySent
+from outreach_async.bulk._rows import PossiblySent
+from outreach_async.bulk.journal._reader import DamagedJournalError, query_journal, require_intact
+from outreach_async.bulk.journal._writer import FileWriter
 
 PAGE: Final = 4096
 
 
 @attrs.frozen
 class Commit:
-    """A commit that is in the log, and not yet in the file.
-
-    Attributes:
-        file: The file before the commit.
-        log: The log.
-        pages: The pages that the commit changes, by number from 1.
-    """
+    """A commit that is in the log, and not yet in the file."""
 
     file: bytes
     log: bytes

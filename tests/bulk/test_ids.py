@@ -13,7 +13,7 @@ from support.time import virtual_time
 from support.transport import added, skipped
 
 from outreach_async import ContactOutcome, Journal, Outcome, OutreachClient, Progress, Request, Response, UnexpectedResponse
-from outreach_async.bulk.outcomes import RecentIds
+from outreach_async.bulk._outcomes import RecentIds
 
 pytestmark = virtual_time
 UNSURE = {Outcome.NOT_APPLIED, Outcome.ADDED, Outcome.SKIPPED}

@@ -20,14 +20,15 @@ import pytest
 from support.journal import facts, make_killed_journal
 from tools.journal_child import IDENTITY, open_journal, outcome, steps, window
 
-from outreach_async.bulk.journal import Identity, Journal, lock
-from outreach_async.bulk.journal.database import FileDatabase
-from outreach_async.bulk.journal.identity import MarkedWindow
-from outreach_async.bulk.journal.reader import read_snapshot
-from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.rows import PossiblySent
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._rows import PossiblySent
+from outreach_async.bulk.journal import Identity, Journal
+from outreach_async.bulk.journal import _lock as lock
+from outreach_async.bulk.journal._database import FileDatabase
+from outreach_async.bulk.journal._identity import MarkedWindow
+from outreach_async.bulk.journal._reader import read_snapshot
+from outreach_async.bulk.journal._writer import FileWriter
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
-from outreach_async.vocabulary import Outcome
 
 
 @pytest.fixture
@@ -260,7 +261,7 @@ class TestRefused:
     def test_any_journal_on_a_system_without_posix_locks(self, path: Path) -> None:
         code = (
             "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.bulk.journal import *\n"
-            "from outreach_async.bulk.journal.writer import FileWriter\n"
+            "from outreach_async.bulk.journal._writer import FileWriter\n"
             "try: FileWriter.open(sys.argv[1], Identity('space_1', {}), resume=False)\n"
             "except ValueError as error: print(error)"
         )

@@ -23,13 +23,13 @@ from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, ste
 from tools.journal_faults import damaged
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
-from outreach_async.bulk.journal.database import FileDatabase
-from outreach_async.bulk.journal.lock import JournalLock, require_same_file
-from outreach_async.bulk.journal.opening import create_journal
-from outreach_async.bulk.journal.reader import DamagedJournalError, read_error
-from outreach_async.bulk.journal.records import checksum
-from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.rows import PossiblySent
+from outreach_async.bulk._rows import PossiblySent
+from outreach_async.bulk.journal._database import FileDatabase
+from outreach_async.bulk.journal._lock import JournalLock, require_same_file
+from outreach_async.bulk.journal._opening import create_journal
+from outreach_async.bulk.journal._reader import DamagedJournalError, read_error
+from outreach_async.bulk.journal._records import checksum
+from outreach_async.bulk.journal._writer import FileWriter
 
 ROWS = [NewContact(f"user{number}@a.example") for number in range(30)]
 EVERY_ROW = PossiblySent(((0, 2**63 - 1),))

@@ -10,7 +10,7 @@ from tools.journal_child import open_journal, outcome_of, window
 from tools.journal_faults import broken_log, cuts, full_disk, kills
 
 from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.journal.writer import FileWriter
+from outreach_async.bulk.journal._writer import FileWriter
 from outreach_async.errors import JournalError
 
 

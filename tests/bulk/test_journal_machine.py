@@ -15,13 +15,13 @@ from support.examples import scaled
 from support.journal import ENDINGS, facts, outcomes
 from tools.journal_child import IDENTITY, open_journal, window
 
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.journal.identity import MarkedWindow
-from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.rows import PossiblySent
+from outreach_async.bulk.journal._identity import MarkedWindow
+from outreach_async.bulk.journal._writer import FileWriter
 from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.vocabulary import Outcome
 
 
 class JournalMachine(RuleBasedStateMachine):

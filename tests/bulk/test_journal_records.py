@@ -15,9 +15,12 @@ from support.journal import facts, outcomes
 from tools.journal_child import IDENTITY, outcome
 
 from outreach_async import errors
-from outreach_async.bulk.journal import Identity, identity
-from outreach_async.bulk.journal.lock import file_system_type, read_mounts, require_local
-from outreach_async.bulk.journal.records import (
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk.journal import Identity
+from outreach_async.bulk.journal import _identity as identity
+from outreach_async.bulk.journal._lock import file_system_type, read_mounts, require_local
+from outreach_async.bulk.journal._records import (
     APPLICATION_ID,
     MESSAGE_LIMIT,
     CorruptContentError,
@@ -30,10 +33,8 @@ from outreach_async.bulk.journal.records import (
     to_json,
     to_storable,
 )
-from outreach_async.bulk.journal.writer import merge
-from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.bulk.journal._writer import merge
 from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
-from outreach_async.vocabulary import Outcome
 
 NAMES = ["email", "city", "title", "custom_1"]
 

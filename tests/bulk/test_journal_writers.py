@@ -21,12 +21,12 @@ from support.scenarios import KEY, SPACE
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
 from outreach_async import OutreachClient
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import JournalStore
-from outreach_async.bulk.journal.identity import END_STATES
-from outreach_async.bulk.rows import PossiblySent
+from outreach_async.bulk.journal._identity import END_STATES
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.vocabulary import Outcome
 
 KINDS = ("file", "folder", "memory", "s3")
 

@@ -16,9 +16,9 @@ from support.s3 import environment, serve_s3
 from tools.kill_importer import Run, format_outcome
 from tools.kill_loop import Death, Worker, code, doom, run_of, table, wanted_kills
 
-from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async._vocabulary import DUPLICATE_POLICIES, Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest
-from outreach_async.vocabulary import DUPLICATE_POLICIES, Outcome
 
 RUN = Run(number=3, seed=0, rows=4, duplicates="skip")
 

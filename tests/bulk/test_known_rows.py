@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outreach_async import NewContact
-from outreach_async.bulk.rows import ParsedRow, RecentEmails, RowParser, SpooledRow
-from outreach_async.operations import ContactRequests, CopyDetector, RequestDefaults
+from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
+from outreach_async.bulk._rows import ParsedRow, RecentEmails, RowParser, SpooledRow
 
 REQUESTS = ContactRequests.from_options(
     "key_owner",

@@ -10,14 +10,14 @@ import pytest
 from support.labels import Bounds, Rules, models
 from support.outcome_oracle import DOUBTFUL, before_and_after
 
-from outreach_async.bulk.outcomes import ContactOutcome, answered_outcome, failed_outcome, unfinished_outcome
-from outreach_async.bulk.pipeline import _Worker
-from outreach_async.bulk.rows import NO_ROWS, CreateResult
-from outreach_async.call import Call
-from outreach_async.contacts import CreateContactResponse
+from outreach_async._engine.call import Call
+from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._service.operations import AttemptInfo
+from outreach_async._service.retry import FailureKind
+from outreach_async.bulk._outcomes import ContactOutcome, answered_outcome, failed_outcome, unfinished_outcome
+from outreach_async.bulk._pipeline import _Worker
+from outreach_async.bulk._rows import NO_ROWS, CreateResult
 from outreach_async.errors import OutreachError
-from outreach_async.operations import AttemptInfo
-from outreach_async.retry import FailureKind
 
 FAULTY = Bounds(attempts=3, faults=3)
 CRASHING = Bounds(attempts=3, faults=2, crashes=1)

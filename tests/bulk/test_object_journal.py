@@ -27,14 +27,14 @@ from support.time import jump, virtual_time
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
 from outreach_async import Journal, ObjectJournal, OutreachClient, RetryPolicy
+from outreach_async._engine.limiter import RateLimiter
+from outreach_async.bulk._recording import JournalledThrottle
 from outreach_async.bulk.journal import journal_at, journals_in
-from outreach_async.bulk.journal.objects import FolderObjects, ObjectLog, StoredObjects, encode_object, open_objects
-from outreach_async.bulk.recording import JournalledThrottle
+from outreach_async.bulk.journal._objects import FolderObjects, ObjectLog, StoredObjects, encode_object, open_objects
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.fake.fault_plan import Exchange
-from outreach_async.limiter import RateLimiter
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.fake._fault_plan import Exchange
+from outreach_async.transport._wire import Progress, Request, Response
 
 pytestmark = pytest.mark.covers
 
@@ -348,11 +348,7 @@ class Replacing(DictObjects):
 
 
 class Conflicting(DictObjects):
-    """Objects in a store that refuses some creates, because another create of the object is under way.
-
-    Attributes:
-        conflicts: The number of the next creates that are refused.
-    """
+    """Objects in a store that refuses some creates, because another create of the object is under way."""
 
     conflicts = 0
 
@@ -592,13 +588,7 @@ class TestS3:
 
 
 class _MovingFolder:
-    """A service that adds every contact. At one request, it removes the folder of the journal.
-
-    Args:
-        folder: The folder.
-        request: Number of the request.
-        empty: Whether an empty folder remains at the path, like the mount point of a file system that was unmounted.
-    """
+    """A service that adds every contact. At one request, it removes the folder of the journal."""
 
     def __init__(self, folder: Path, request: int, *, empty: bool) -> None:
         self.fake = FakeService()

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from support.time import virtual_time
 
 from outreach_async import OutreachClient
-from outreach_async.bulk.rows import order_key
+from outreach_async.bulk._rows import order_key
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 SAME: Final = {
     "case": ("ann@a.example", "ANN@A.Example"),

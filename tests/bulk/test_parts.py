@@ -14,12 +14,12 @@ from support.time import virtual_time
 from support.transport import Script, added, status
 
 from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk.outcomes import CompletionOrder, InputOrder, answered_outcome
-from outreach_async.bulk.progress import RateEstimator
-from outreach_async.bulk.rows import PossiblySent, RecentEmails
-from outreach_async.cli.output import format_progress
-from outreach_async.contacts import CreateContactResponse
-from outreach_async.operations import AttemptInfo
+from outreach_async._cli.output import format_progress
+from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._service.operations import AttemptInfo
+from outreach_async.bulk._outcomes import CompletionOrder, InputOrder, answered_outcome
+from outreach_async.bulk._progress import RateEstimator
+from outreach_async.bulk._rows import PossiblySent, RecentEmails
 
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
 

@@ -13,8 +13,8 @@ from support.examples import scaled
 from support.scenarios import ROW, Scenario
 from support.takeovers import Takeover
 
+from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 from outreach_async.errors import JournalError
-from outreach_async.vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 
 pytestmark = pytest.mark.covers
 

@@ -13,11 +13,11 @@ from support.time import virtual_time
 from support.transports import LOOPS
 
 from outreach_async import BulkStopped, OutreachError, RateLimited, RetryPolicy, StatusError, TransportError
-from outreach_async.bulk.throttle import RunThrottle
-from outreach_async.call import ClientThrottle
+from outreach_async._engine.call import ClientThrottle
+from outreach_async._engine.limiter import RateLimiter
+from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision
 from outreach_async.errors import BulkSuspended
-from outreach_async.limiter import RateLimiter
-from outreach_async.retry import FailedAttempt, FailureKind, RetryDecision
 
 # Against a service
 

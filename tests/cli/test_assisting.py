@@ -18,7 +18,7 @@ from support.cli import COMMAND, KEY, Ended, Shell, serve_in_thread, start_comma
 from support.transports import LOOPS
 
 from outreach_async.fake import FakeService
-from outreach_async.mcp_server.answers import NOTICE
+from outreach_async.mcp_server._answers import NOTICE
 
 FAKE = ("--base-url", "fake:")
 HELLO = (
@@ -222,7 +222,7 @@ def test_wrong_usage_is_an_error_that_names_the_option(shell: Shell, arguments: 
 
 @pytest.mark.thorough
 def test_without_the_extra_the_command_names_it() -> None:
-    code = f"import sys; sys.modules['mcp'] = None; from outreach_async.cli.app import run; sys.exit(run({['mcp', *FAKE]}))"
+    code = f"import sys; sys.modules['mcp'] = None; from outreach_async._cli.app import run; sys.exit(run({['mcp', *FAKE]}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "outreach-async: mcp is not installed; run: pip install 'outreach_async[mcp]'\n"

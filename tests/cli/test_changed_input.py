@@ -11,15 +11,15 @@ from typing import Any, cast
 import pytest
 from support.cli import Ended, Shell, Watched, connection_options, save_contacts, serve_in_thread
 
+from outreach_async._cli.commands.import_end import end_run
+from outreach_async._cli.commands.import_job import ImportJob
+from outreach_async._cli.output import Screen
 from outreach_async.bulk import Outcomes
-from outreach_async.cli.import_end import end_run
-from outreach_async.cli.import_job import ImportJob
-from outreach_async.cli.output import Screen
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import ok, status
 from outreach_async.importer import open_file
-from outreach_async.importer.rejects import number_record
+from outreach_async.importer._rejects import number_record
 
 pytestmark = pytest.mark.covers
 

@@ -14,12 +14,12 @@ import pytest
 from click.shell_completion import ShellComplete
 from support.cli import Shell
 
+from outreach_async._cli.app import PROGRAM, VARIABLE, outreach
+from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.audit import CATALOGUE
 from outreach_async.bulk import Repeats
-from outreach_async.cli.app import PROGRAM, VARIABLE, outreach
 from outreach_async.importer import FORMATS
-from outreach_async.importer.checks import CHECKS
-from outreach_async.vocabulary import DUPLICATE_POLICIES
+from outreach_async.importer._checks import CHECKS
 
 NAMES = [
     *(
@@ -184,7 +184,7 @@ def test_file_names_are_left_to_the_shell(words: list[str]) -> None:
 
 def test_the_help_lists_the_commands_without_importing_them() -> None:
     code = (
-        "import sys\nfrom outreach_async.cli.app import run\nbefore = set(sys.modules)\nassert run(['--help']) == 0\n"
+        "import sys\nfrom outreach_async._cli.app import run\nbefore = set(sys.modules)\nassert run(['--help']) == 0\n"
         "print([name for name in set(sys.modules) - before if name.startswith('outreach_async')])"
     )
     *lines, imported = printed(sys.executable, "-c", code)
@@ -195,7 +195,7 @@ def test_the_help_lists_the_commands_without_importing_them() -> None:
 def complete(words: str) -> list[str]:
     """Return the completions that a new process prints for bash, and which modules it has imported by then."""
     code = (
-        "import sys\nfrom outreach_async.cli.app import run\nassert run([]) == 0\n"
+        "import sys\nfrom outreach_async._cli.app import run\nassert run([]) == 0\n"
         "print(*(name for name in ('anyio', 'httpx', 'outreach_async.client', 'rich', 'ssl') if name in sys.modules))"
     )
     line = f"{PROGRAM} {words}"

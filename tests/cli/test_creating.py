@@ -6,7 +6,7 @@ import click
 import pytest
 from support.cli import KEY, Shell
 
-from outreach_async.cli.creating import build_contact
+from outreach_async._cli.commands.creating import build_contact
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import commit_then, reset, status
 from outreach_async.models import WorkspaceField

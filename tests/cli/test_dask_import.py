@@ -14,7 +14,7 @@ from support.spread import KEY, SPACE, served
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService
-from outreach_async.spread.stored_files import expand_pattern, open_store
+from outreach_async.spread._stored_files import expand_pattern, open_store
 
 pytestmark = pytest.mark.covers
 

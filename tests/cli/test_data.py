@@ -9,11 +9,11 @@ import pytest
 from support.demo_contacts import content
 from support.fake import document, page
 
-from outreach_async.cli.serving import WORKSPACES, create_demo_world
+from outreach_async._cli.commands.serving import WORKSPACES, create_demo_world
 
 
 def bundled() -> str:
-    return (files("outreach_async.cli") / "data" / "contacts.csv").read_text(encoding="utf-8")
+    return (files("outreach_async._cli") / "data" / "contacts.csv").read_text(encoding="utf-8")
 
 
 def test_the_bundled_contacts_are_what_their_generator_writes() -> None:

@@ -22,13 +22,13 @@ import pytest
 from rich.console import Console
 from support.cli import KEY, Shell, save_contacts
 
-from outreach_async.cli.app import run
-from outreach_async.cli.connection import _create_transport
-from outreach_async.cli.files import explain_write_errors
-from outreach_async.cli.messages import to_printable, translate_arguments
-from outreach_async.cli.options import Options
-from outreach_async.cli.output import Screen
-from outreach_async.cli.process import exit_code, format_error, run_async
+from outreach_async._cli.app import run
+from outreach_async._cli.connection import _create_transport
+from outreach_async._cli.files import explain_write_errors
+from outreach_async._cli.messages import to_printable, translate_arguments
+from outreach_async._cli.options import Options
+from outreach_async._cli.output import Screen
+from outreach_async._cli.process import exit_code, format_error, run_async
 from outreach_async.errors import (
     BulkStopped,
     BulkSuspended,
@@ -42,7 +42,7 @@ from outreach_async.errors import (
     UnexpectedResponse,
 )
 from outreach_async.fake import FakeService
-from outreach_async.secret import mask_keys
+from outreach_async.transport._secret import mask_keys
 
 FAKE = ("--base-url", "fake:")
 LONG = "x" * 250

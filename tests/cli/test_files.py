@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cli import COMMAND, Shell, environment, save_contacts
 
-from outreach_async.atomic import atomic_write
+from outreach_async._cli.app import outreach
+from outreach_async._cli.files import FileUse, OutputPath, find_conflicts, find_keys, is_case_insensitive
+from outreach_async._files.atomic import atomic_write
 from outreach_async.audit.reports import WRITERS, has_format
-from outreach_async.cli.app import outreach
-from outreach_async.cli.files import FileUse, OutputPath, find_conflicts, find_keys, is_case_insensitive
 
 PEOPLE = "email\na@a.example\nbad\n"
 FAKE = ("--base-url", "fake:")
@@ -54,10 +54,8 @@ def fill(folder: Path) -> None:
 
 @pytest.fixture
 def folder(shared: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> Iterator[Path]:
-    """Return the working folder of all tests: an input, links to it, a journal, a mapping and a policy.
-
-    A test may add files, which are removed after it. It must leave the other files as they are.
-    """
+    """Return the working folder of all tests: an input, links to it, a journal, a mapping and a policy."""
+    # A test may add files, which are removed after it. It must leave the other files as they are.
     monkeypatch.chdir(shared)
     if not (shared / "k.csv").exists():
         fill(shared)
@@ -147,7 +145,7 @@ def test_a_redirected_stream_is_recognised_as_its_file(folder: Path, redirection
 def test_output_to_a_redirected_stdout_is_appended_in_order(folder: Path) -> None:
     (folder / "log.txt").write_text("earlier\n", encoding="utf-8")
     runs = [("import", "k.csv", "--rejects", output, *FAKE) for output in ("-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1")]
-    code = f"import sys; from outreach_async.cli.app import run; print(*map(run, {runs}), file=sys.stderr)"
+    code = f"import sys; from outreach_async._cli.app import run; print(*map(run, {runs}), file=sys.stderr)"
     done = run_redirected(">> log.txt", sys.executable, "-W", "error", "-c", code)
     assert done.stderr == "3 3 3 3\n"
     parts = ("earlier\n", "warning: email: 1 finding", "email,_row,_code,_field,_message\nbad,3,rejected,", "2 of 2 rows")

@@ -6,8 +6,8 @@ import anyio
 import pytest
 from support.time import virtual_time
 
-from outreach_async.cli.output import Screen
-from outreach_async.cli.process import DRAIN_TIMEOUT, InterruptHandler, handle_interrupts
+from outreach_async._cli.output import Screen
+from outreach_async._cli.process import DRAIN_TIMEOUT, InterruptHandler, handle_interrupts
 
 pytestmark = virtual_time
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cli import Shell, save_contacts
+from support.cli import Shell, Watched, connection_options, save_contacts, serve_in_thread
 from support.s3 import SECRET, environment, serve_s3
 
 from outreach_async.fake import FakeService
@@ -62,6 +62,21 @@ def test_a_damaged_journal_at_a_url_is_given_up_with_earlier_unknown(
     )
     code, value = shell.json("import", path, *server_options, "--journal", url, "--resume", "--earlier", "unknown")
     assert (code, value["outcomes"]["skipped"], value["uncertain"]) == (0, 1, 1)
+
+
+@pytest.mark.parametrize("rejected", [False, True])
+def test_an_import_whose_journal_is_renamed_prints_its_numbers(
+    shell: Shell, service: FakeService, tmp_path: Path, rejected: bool
+) -> None:
+    path = save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(20)))
+    rejects, folder = tmp_path / "rejects.csv", tmp_path / "journal"
+    with serve_in_thread(Watched(service, 5, lambda: folder.rename(tmp_path / "renamed"))) as base_url:
+        options = ("--journal", f"file://{folder}", *connection_options(base_url), *(("--rejects", str(rejects)) * rejected))
+        ended = shell("import", path, *options)
+    assert (ended.code, folder.exists(), rejects.exists()) == (3, False, rejected)
+    assert "the folder was removed, renamed or unmounted during the run; fix the cause" in ended.err
+    assert "rows in" in ended.out
+    assert "Some rows remain" not in ended.out
 
 
 def test_urls_that_cannot_be_used_are_refused_with_the_option(

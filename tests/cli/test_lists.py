@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 from support.cli import Shell, on_terminal
 
-from outreach_async.cli import lists
-from outreach_async.cli.lists import ListColumns
-from outreach_async.cli.messages import format_moment, format_period, format_seconds, wrap_line
-from outreach_async.cli.output import Screen
+from outreach_async._cli.commands import lists
+from outreach_async._cli.commands.lists import ListColumns
+from outreach_async._cli.messages import format_moment, format_period, format_seconds, wrap_line
+from outreach_async._cli.output import Screen
 from outreach_async.fake import FakeService
 
 FAKE = ("--base-url", "fake:")

@@ -15,9 +15,9 @@ import click
 import pytest
 from support.cli import KEY, Ended, Shell, save_contacts
 
-from outreach_async.cli.app import outreach
-from outreach_async.cli.import_job import ImportJob
-from outreach_async.cli.options import Options
+from outreach_async._cli.app import outreach
+from outreach_async._cli.commands.import_job import ImportJob
+from outreach_async._cli.options import Options
 from outreach_async.fake import FakeService
 
 

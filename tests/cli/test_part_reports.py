@@ -89,7 +89,7 @@ def test_the_rejects_of_several_files_can_be_imported(
     assert service.contact("space_1", "rae@x.example") is not None
 
 
-def test_rejects_have_one_column_for_each_field_even_if_two_columns_have_the_same_name(
+def test_rejects_of_several_files_have_one_column_for_each_field(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)

@@ -33,10 +33,10 @@ from support.cli import (
 )
 
 from outreach_async import Journal
-from outreach_async.cli.demo import program_name
-from outreach_async.cli.serving import format_exports
+from outreach_async._cli.commands.demo import program_name
+from outreach_async._cli.commands.serving import format_exports
+from outreach_async._engine.logs import LOGGER
 from outreach_async.fake.faults import hang, ok, status
-from outreach_async.logs import LOGGER
 
 pytestmark = pytest.mark.covers
 

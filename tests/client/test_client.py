@@ -28,7 +28,7 @@ from outreach_async import (
     RetryPolicy,
     TransportError,
 )
-from outreach_async.transport.wire import Transport
+from outreach_async.transport._wire import Transport
 
 CONTACT = NewContact("a@b.example")
 ONCE = RetryPolicy(attempts=1)

@@ -26,10 +26,10 @@ from outreach_async import (
     TransportError,
     UnexpectedResponse,
 )
+from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.fake import Behaviour, FakeService
 from outreach_async.fake import faults as f
 from outreach_async.fake.server import serve
-from outreach_async.vocabulary import DuplicatePolicy
 
 CONTACT: Final = NewContact("ann@company.example", first_name="Ann")
 

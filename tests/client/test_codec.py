@@ -36,11 +36,11 @@ from support.wire import (
     write_json,
 )
 
-from outreach_async.codec import DecodeError, decode_json, decode_model, decode_page, encode, structure, to_wire
-from outreach_async.contacts import CreateContactResponse, NewContact
+from outreach_async._service.codec import DecodeError, decode_json, decode_model, decode_page, encode, structure, to_wire
+from outreach_async._service.contacts import CreateContactResponse, NewContact
+from outreach_async._service.structuring import configure_converter
+from outreach_async._vocabulary import Outcome
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Template, Undecodable, WorkspaceField, WorkspaceFields
-from outreach_async.structuring import configure_converter
-from outreach_async.vocabulary import Outcome
 
 ANSWER: Wire = {"status": "added", "id": "contact_1", "details": None}
 TEMPLATE: Wire = {field: {"str": "x", "number": 1}.get(kind) for field, kind in TABLES["Template"].items()}
@@ -474,8 +474,8 @@ def test_cattrs_is_imported_only_for_invalid_responses(kind: Any, value: Wire, l
     code = (
         "import sys\n"
         "from contextlib import suppress\n"
-        "from outreach_async.contacts import *\n"
-        "from outreach_async.codec import decode_model\n"
+        "from outreach_async._service.contacts import *\n"
+        "from outreach_async._service.codec import decode_model\n"
         "from outreach_async.models import *\n"
         "with suppress(ValueError):\n"
         f"    decode_model({name_of(kind)}, {json.dumps(value, separators=(',', ':')).encode()!r})\n"

@@ -32,12 +32,12 @@ from outreach_async import (
     TransportError,
     UnexpectedResponse,
 )
-from outreach_async.call import CallOptions
-from outreach_async.engine import Engine
+from outreach_async._engine.call import CallOptions
+from outreach_async._engine.engine import Engine
+from outreach_async._engine.limiter import RetryAfterGate
+from outreach_async._service.operations import Operation
+from outreach_async._service.retry import FailedAttempt, FailureKind, Idempotency, RetryDecision
 from outreach_async.hooks import CallEnded, Event
-from outreach_async.limiter import RetryAfterGate
-from outreach_async.operations import Operation
-from outreach_async.retry import FailedAttempt, FailureKind, Idempotency, RetryDecision
 from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time

@@ -35,9 +35,10 @@ from outreach_async import (
     StatusError,
     UnexpectedResponse,
 )
+from outreach_async._engine.call import CallOptions
+from outreach_async._engine.engine import Engine
+from outreach_async._service.operations import Operation
 from outreach_async.bulk.journal import Identity, JournalWriter
-from outreach_async.call import CallOptions
-from outreach_async.engine import Engine
 from outreach_async.hooks import (
     AttemptEnded,
     AttemptStarted,
@@ -49,7 +50,6 @@ from outreach_async.hooks import (
     RetryScheduled,
     RowEnded,
 )
-from outreach_async.operations import Operation
 from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time

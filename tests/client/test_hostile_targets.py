@@ -19,11 +19,11 @@ from support.transports import GET, LOOPS, MAKERS, OWN, Make
 from support.wire import unhurried
 
 from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError
-from outreach_async.transport.aiohttp_session import resolve_destination as place_of
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.httpx_pool import FAMILIES
-from outreach_async.transport.urls import parse_base_url
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._aiohttp_session import resolve_destination as place_of
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._httpx_pool import FAMILIES
+from outreach_async.transport._urls import parse_base_url
+from outreach_async.transport._wire import Progress, Request, Response
 
 
 def places(*places: tuple[str, str]) -> pytest.MarkDecorator:

@@ -19,9 +19,9 @@ from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async import RateLimited, RetryPolicy, StatusError
+from outreach_async._engine.limiter import FifoWaiters, RateLimiter, RetryAfterGate, Usage, reset_all_after_fork
+from outreach_async._service.retry import FailedAttempt, FailureKind
 from outreach_async.errors import OutreachError
-from outreach_async.limiter import FifoWaiters, RateLimiter, RetryAfterGate, Usage, reset_all_after_fork
-from outreach_async.retry import FailedAttempt, FailureKind
 from outreach_async.testing import VirtualTime
 
 REFUSED = RateLimited("429", status_code=429)
@@ -309,9 +309,9 @@ async def test_usage_counts_what_was_wanted_answered_and_refused() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(limits.wait, limits.start_if_due)
         await anyio.wait_all_tasks_blocked()
-        assert limits.take_usage() == Usage(wanted=6, answered=2, refused=1, retry_after=2.0)
+        assert limits.take_usage() == Usage(wanted=6, completed=2, refused=1, retry_after=2.0)
         group.cancel_scope.cancel()
-    assert limits.take_usage() == Usage(wanted=0, answered=0, refused=0, retry_after=0.0)
+    assert limits.take_usage() == Usage(wanted=0, completed=0, refused=0, retry_after=0.0)
     assert limits.limit == 1000.0  # the coordinator of the shares learns the limit
 
 
@@ -337,8 +337,8 @@ def test_a_client_that_needs_no_share_counts_no_usage() -> None:
 
 FORKING = """
 import os
-from outreach_async.limiter import RateLimiter
-from outreach_async.retry import RetryPolicy
+from outreach_async._engine.limiter import RateLimiter
+from outreach_async._service.retry import RetryPolicy
 limiter = RateLimiter(RetryPolicy(), max_in_flight=2)
 assert limiter.try_start(0.0) and limiter.try_start(0.0)
 child = os.fork()

@@ -16,7 +16,7 @@ from support.time import virtual_time
 from support.transport import Script, added, lost, status
 
 from outreach_async import NewContact, OutreachClient, OutreachError, Response, RetryPolicy
-from outreach_async.logs import LOGGER, warn_of_plain_http
+from outreach_async._engine.logs import LOGGER, warn_of_plain_http
 
 CLIENT = """
 import logging

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from support.examples import scaled
 from support.wire import unhurried
 
-from outreach_async.codec import DecodeError, decode_model
-from outreach_async.contacts import CreateContactResponse
-from outreach_async.errors import BODY_LIMIT, OutreachError, TransportError
-from outreach_async.responses import (
+from outreach_async._service.codec import DecodeError, decode_model
+from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._service.responses import (
     MASK,
     build_status_error,
     build_unexpected_response,
@@ -31,7 +30,8 @@ from outreach_async.responses import (
     scrub_error,
     secret_parts,
 )
-from outreach_async.transport.wire import Response
+from outreach_async.errors import BODY_LIMIT, OutreachError, TransportError
+from outreach_async.transport._wire import Response
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 PLAIN = "key_4f9a8b7c6d5e"

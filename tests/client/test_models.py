@@ -16,21 +16,11 @@ from hypothesis import strategies as st
 from support.tables import check_rows
 from support.wire import ENUMS, TABLES, build_model, exactly, names, unhurried, wire
 
-from outreach_async import contacts, models
-from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
-from outreach_async.models import (
-    Campaign,
-    CampaignSteps,
-    Mailbox,
-    Page,
-    Step,
-    Template,
-    Undecodable,
-    WorkspaceField,
-    WorkspaceFields,
-)
-from outreach_async.validation import to_contact
-from outreach_async.vocabulary import (
+from outreach_async import models
+from outreach_async._service import contacts
+from outreach_async._service.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
+from outreach_async._service.validation import to_contact
+from outreach_async._vocabulary import (
     DUPLICATE_OUTCOMES,
     DUPLICATE_POLICIES,
     ID_PREFIXES,
@@ -47,6 +37,17 @@ from outreach_async.vocabulary import (
     StepStatus,
     StepType,
     TemplateStatus,
+)
+from outreach_async.models import (
+    Campaign,
+    CampaignSteps,
+    Mailbox,
+    Page,
+    Step,
+    Template,
+    Undecodable,
+    WorkspaceField,
+    WorkspaceFields,
 )
 
 OPTIONAL_FIELDS = [

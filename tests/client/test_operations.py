@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from support.tables import check_rows
 from support.wire import build_model, exactly, unhurried, wire
 
-from outreach_async.contacts import CreateContactResponse, CreatedContact, NewContact
-from outreach_async.errors import InvalidRequest, UnexpectedResponse
-from outreach_async.models import Page
-from outreach_async.operations import (
+from outreach_async._service.contacts import CreateContactResponse, CreatedContact, NewContact
+from outreach_async._service.operations import (
     AttemptInfo,
     ContactRequests,
     CopyDetector,
@@ -28,10 +26,12 @@ from outreach_async.operations import (
     list_steps,
     raw_request,
 )
-from outreach_async.retry import Idempotency
-from outreach_async.secret import reveal
-from outreach_async.transport.wire import Request, Response
-from outreach_async.vocabulary import DUPLICATE_OUTCOMES, STANDARD_FIELDS, UNSET, Outcome
+from outreach_async._service.retry import Idempotency
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES, STANDARD_FIELDS, UNSET, Outcome
+from outreach_async.errors import InvalidRequest, UnexpectedResponse
+from outreach_async.models import Page
+from outreach_async.transport._secret import reveal
+from outreach_async.transport._wire import Request, Response
 
 DIALECT = RequestDefaults.from_headers({"authorization": "Bearer abcdef123456", "x-team": "red"})
 READ = {

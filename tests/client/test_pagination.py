@@ -43,13 +43,13 @@ from outreach_async import (
     TransportError,
     UnexpectedResponse,
 )
-from outreach_async.codec import decode_model
+from outreach_async._service.codec import decode_model
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.fake._error_responses import RENDERERS
 from outreach_async.fake.behaviour import KNOB_VALUES
-from outreach_async.fake.error_responses import RENDERERS
 from outreach_async.pagination import PageCursor
 from outreach_async.testing import pairwise
-from outreach_async.transport.wire import Transport
+from outreach_async.transport._wire import Transport
 
 Walker = Callable[[Pager[Campaign]], Awaitable[list[str]]]
 

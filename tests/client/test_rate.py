@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 
-from outreach_async.rate import (
+from outreach_async._engine.rate import (
     BETA,
     FLOOR,
     SPACING,

@@ -22,14 +22,14 @@ from support.redis import REDIS_SERVER, RedisServer, StubServer, answer_with, ne
 from support.time import MOVABLE, jump
 
 from outreach_async import InvalidRequest, OutreachClient, RateShare, RateUsage, RedisRate, TransportError
+from outreach_async._engine.shared_rate import LIFETIME, RateCoordinator
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.shared_rate import LIFETIME, RateCoordinator
 
 PASSWORD = "hunter2-secret"
 
 
 def report(client: str = "a", refused: int = 0) -> RateUsage:
-    return RateUsage(client=client, seconds=0.25, wanted=100, succeeded=10, refused=refused)
+    return RateUsage(client=client, seconds=0.25, wanted=100, completed=10, refused=refused)
 
 
 def address(service: Listener, password: str | None = None) -> str:
@@ -275,7 +275,7 @@ def test_the_script_follows_the_same_rule_as_the_coordinator(server: RedisServer
                 client=f"client-{chance.randrange(6)}",
                 seconds=chance.choice([0, 0.05, 0.25, 0.5, 1.0]),
                 wanted=chance.choice([0, 1, 20, 100]),
-                succeeded=chance.choice([0, 0, 1, 10, 50]),
+                completed=chance.choice([0, 0, 1, 10, 50]),
                 refused=chance.choice([0, 0, 0, 1, 5]),
                 retry_after=chance.choice([0, 0, 0, 0, 0, 1.0, 0.3]),
             )
@@ -335,7 +335,7 @@ from outreach_async import RateUsage, RedisRate
 async def main():
     rate = RedisRate(sys.argv[1], key="k", limit=100.0)
     while True:
-        share = await rate.renew(RateUsage(client=sys.argv[2], seconds=0.25, wanted=100, succeeded=10, refused=0))
+        share = await rate.renew(RateUsage(client=sys.argv[2], seconds=0.25, wanted=100, completed=10, refused=0))
         print(share.rate, flush=True)
         sys.stdin.readline()
 

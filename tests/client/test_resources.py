@@ -31,8 +31,8 @@ from outreach_async import (
     UnexpectedResponse,
     WorkspaceField,
 )
-from outreach_async.transport.wire import Transport
-from outreach_async.vocabulary import STANDARD_FIELDS
+from outreach_async._vocabulary import STANDARD_FIELDS
+from outreach_async.transport._wire import Transport
 
 CONTACT = NewContact("a@b.example")
 READ = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0"}

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
-from outreach_async.codec import DecodeError, decode_model
-from outreach_async.contacts import CreateContactResponse
+from outreach_async._service.codec import DecodeError, decode_model
+from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._service.responses import build_status_error, build_unexpected_response, extract_reason, parse_retry_after
 from outreach_async.errors import ContactRejected, Forbidden, NotFound, RateLimited, StatusError, Unauthorized, UnexpectedResponse
 from outreach_async.models import Mailbox, Page
-from outreach_async.responses import build_status_error, build_unexpected_response, extract_reason, parse_retry_after
-from outreach_async.transport.wire import Response
+from outreach_async.transport._wire import Response
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 
@@ -278,7 +278,7 @@ def test_any_string_asks_for_a_finite_wait_or_none(value: str, date: str) -> Non
 
 def test_a_date_without_a_zone_is_gmt_wherever_the_program_runs() -> None:
     code = (
-        "from outreach_async.responses import parse_retry_after\n"
+        "from outreach_async._service.responses import parse_retry_after\n"
         f"print(parse_retry_after({{'retry-after': 'Sun Nov  6 08:49:47 1994'}}, now={NOW}))"
     )
     done = subprocess.run(

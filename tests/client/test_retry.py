@@ -12,6 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
+from outreach_async._service.retry import (
+    FailureKind,
+    Idempotency,
+    RetryPolicy,
+    backoff_delay,
+    classify,
+    explain_status,
+    is_retryable,
+    maybe_applied,
+    retry_cost,
+)
 from outreach_async.errors import (
     BulkStopped,
     DeadlineExceeded,
@@ -24,17 +35,6 @@ from outreach_async.errors import (
     TransportError,
     Unauthorized,
     UnexpectedResponse,
-)
-from outreach_async.retry import (
-    FailureKind,
-    Idempotency,
-    RetryPolicy,
-    backoff_delay,
-    classify,
-    explain_status,
-    is_retryable,
-    maybe_applied,
-    retry_cost,
 )
 
 FREELY, KNOWINGLY, UNSENT = Idempotency.SAFE, Idempotency.IDEMPOTENT, Idempotency.UNKNOWN

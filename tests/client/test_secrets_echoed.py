@@ -28,8 +28,8 @@ from outreach_async import HttpxTransport, NewContact, OutreachClient, OutreachE
 from outreach_async.bulk.journal import Journal
 from outreach_async.errors import InvalidRequest, TransportError, iterate_linked_errors
 from outreach_async.otel import OtelHook
-from outreach_async.secret import Secret, hide, reveal
-from outreach_async.transport.urls import parse_base_url
+from outreach_async.transport._secret import Secret, hide, reveal
+from outreach_async.transport._urls import parse_base_url
 
 PLAIN: Final = "key_5f1c0b9ad7e24c63"
 CONTACT: Final = NewContact("ann@company.example")

@@ -14,15 +14,15 @@ from support.shared_rates import Shares, play, simulate_shares
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, RateShare, RateUsage, SharedRate
-from outreach_async.shared_rate import LIFETIME, RateCoordinator, water_level
+from outreach_async._engine.shared_rate import LIFETIME, RateCoordinator, water_level
 from outreach_async.testing import VirtualTime
 
 BUSY = 1000
 DEMANDS = st.dictionaries(st.text("abcdef", min_size=1), st.integers(0, 200), min_size=1, max_size=8)
 
 
-def report(client: str, wanted: int = BUSY, succeeded: int = 0, refused: int = 0, retry_after: float = 0.0) -> RateUsage:
-    return RateUsage(client=client, seconds=0.25, wanted=wanted, succeeded=succeeded, refused=refused, retry_after=retry_after)
+def report(client: str, wanted: int = BUSY, completed: int = 0, refused: int = 0, retry_after: float = 0.0) -> RateUsage:
+    return RateUsage(client=client, seconds=0.25, wanted=wanted, completed=completed, refused=refused, retry_after=retry_after)
 
 
 def settle(coordinator: RateCoordinator, demands: Mapping[str, int], since: float = 0.0) -> dict[str, RateShare]:
@@ -38,7 +38,7 @@ def learn(coordinator: RateCoordinator, allowed: int, since: float = 0.0) -> flo
     for tick in range(40):
         for name, requests in due.items():
             sent = int(requests)
-            usage = report(name, succeeded=min(sent, allowed), refused=max(0, sent - allowed))
+            usage = report(name, completed=min(sent, allowed), refused=max(0, sent - allowed))
             due[name] = requests + coordinator.step(usage, since + tick / 4).rate / 4 - sent
     return coordinator.rate
 
@@ -119,7 +119,7 @@ def test_a_limit_that_nobody_reaches_does_not_grow() -> None:
     coordinator = RateCoordinator()
     learned = learn(coordinator, 10)
     for tick in range(400):
-        coordinator.step(report("a", wanted=1, succeeded=1), 20 + tick / 4)
+        coordinator.step(report("a", wanted=1, completed=1), 20 + tick / 4)
     assert coordinator.rate == pytest.approx(learned, rel=0.05)
 
 
@@ -143,16 +143,16 @@ def test_a_clock_that_is_set_back_changes_nothing() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 99), st.integers(0, 9), st.integers(0, 9), st.floats(0, 3))))
 def test_every_share_is_positive_and_finite(steps: list[tuple[str, int, int, int, float]]) -> None:
     coordinator, now = RateCoordinator(), 0.0
-    for client, wanted, succeeded, refused, pause in steps:
+    for client, wanted, completed, refused, pause in steps:
         now += pause
-        share = coordinator.step(report(client, wanted, succeeded, refused, pause if refused else 0.0), now)
+        share = coordinator.step(report(client, wanted, completed, refused, pause if refused else 0.0), now)
         assert 0 < share.rate < math.inf  # `RateShare` checks this too
 
 
-@pytest.mark.parametrize("field", ["seconds", "wanted", "succeeded", "refused", "retry_after"])
+@pytest.mark.parametrize("field", ["seconds", "wanted", "completed", "refused", "retry_after"])
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, None, True])
 def test_a_report_with_an_impossible_number_is_refused(field: str, value: float) -> None:
-    numbers: dict[str, float] = {"seconds": 1, "wanted": 1, "succeeded": 1, "refused": 1, "retry_after": 1, field: value}
+    numbers: dict[str, float] = {"seconds": 1, "wanted": 1, "completed": 1, "refused": 1, "retry_after": 1, field: value}
     with pytest.raises(InvalidRequest, match=f"^{field}: expected a finite number of at least 0, got"):
         RateUsage(client="a", **numbers)  # type: ignore[arg-type]
 

@@ -141,7 +141,7 @@ async def test_a_report_says_what_was_wanted_answered_and_refused(service: FakeS
         await anyio.sleep(1)
     usages = [usage for _, usage in rate.reports]
     assert usages[0].seconds == 0
-    assert sum(usage.succeeded for usage in usages) == 5
+    assert sum(usage.completed for usage in usages) == 5
     assert sum(usage.refused for usage in usages) == 2
     assert max(usage.retry_after for usage in usages) == 2
     assert max(usage.wanted for usage in usages) >= 5

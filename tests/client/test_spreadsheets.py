@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
-from outreach_async.spreadsheets import escape_formula, unescape_formula
+from outreach_async._files.spreadsheets import escape_formula, unescape_formula
 
 SIGNS = "=+-@\t\n\uff1d\uff0b\uff0d\uff20"
 DELIMITERS = ",;|\t\n"

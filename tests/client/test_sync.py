@@ -27,10 +27,10 @@ from outreach_async import (
     RetryPolicy,
     SharedRate,
 )
+from outreach_async._sync_run import CallerRows, ClientLoop
 from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 from outreach_async.sync import SyncCampaigns, SyncClient, SyncContacts, SyncMailboxes, SyncRun, SyncWorkspaces
-from outreach_async.sync_run import CallerRows, ClientLoop
 
 MIRRORED = [
     (OutreachClient, SyncClient, "__init__"),

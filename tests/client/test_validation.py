@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
-from outreach_async.contacts import NewContact
-from outreach_async.errors import InvalidRequest
-from outreach_async.validation import (
+from outreach_async._service.contacts import NewContact
+from outreach_async._service.validation import (
     check_contact,
     require_body,
     require_display,
@@ -32,7 +31,8 @@ from outreach_async.validation import (
     require_upload_options,
     to_contact,
 )
-from outreach_async.vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
+from outreach_async._vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
+from outreach_async.errors import InvalidRequest
 
 KEY = "key_4f9a8b7c6d"
 NO_WORKSPACE = "workspace: expected a string starting with 'space_'"

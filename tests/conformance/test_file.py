@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outreach_async.fake import Behaviour, HeaderAuth, RateLimit
+from outreach_async.fake._error_responses import render_nested
 from outreach_async.fake.behaviour import (
     KNOB_NAMES,
     KNOB_VALUES,
@@ -19,7 +20,6 @@ from outreach_async.fake.behaviour import (
     load_behaviour,
     load_knob_values,
 )
-from outreach_async.fake.error_responses import render_nested
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 limits = st.builds(

@@ -30,7 +30,7 @@ from support.examples import scaled
 from support.fake_transports import LEVELS, Connect
 
 from outreach_async.conformance import Patience, calibrate
-from outreach_async.conformance.calibration import (
+from outreach_async.conformance._calibration import (
     MAX_CONTACTS,
     Calibration,
     Measurement,
@@ -38,11 +38,11 @@ from outreach_async.conformance.calibration import (
     measure_knobs,
     measure_service,
 )
-from outreach_async.conformance.interface_rules import RULES, find_breaches
-from outreach_async.conformance.write_probes import INVALID_VALUES
+from outreach_async.conformance._interface_rules import RULES, find_breaches
+from outreach_async.conformance._write_probes import INVALID_VALUES
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES
-from outreach_async.testing.orders import pairwise
+from outreach_async.testing._marker import pairwise
 
 SINGLE = list(single_readings())
 BY_ROWS = {"over_max", "campaign_max_display"}
@@ -81,8 +81,8 @@ def test_any_two_values_together_are_measured_and_every_documented_rule_holds(pl
 )
 def test_any_combination_of_values_is_measured(behaviour: Behaviour, auth: HeaderAuth | None) -> None:
     behaviour = attrs.evolve(behaviour, auth=auth)
-    site = attrs.evolve(WRITER, headers={auth.header: f"{auth.scheme} {KEY}".lstrip()} if auth else {})
-    assert find_misses(behaviour, measure(behaviour, site).findings) == {}
+    access = attrs.evolve(WRITER, headers={auth.header: f"{auth.scheme} {KEY}".lstrip()} if auth else {})
+    assert find_misses(behaviour, measure(behaviour, access).findings) == {}
 
 
 @pytest.mark.parametrize("connect", LEVELS)
@@ -176,7 +176,7 @@ def test_a_missing_credential_is_recognised_by_the_challenge() -> None:
 
 
 def test_a_refused_key_leaves_the_knobs_of_creations_unobserved() -> None:
-    found = measure(site=attrs.evolve(WRITER, owner_key="key_of_somebody_else")).findings
+    found = measure(access=attrs.evolve(WRITER, owner_key="key_of_somebody_else")).findings
     assert found["created_status"].explanation == found["reenrol"].explanation == "a plain create request was refused with 401"
 
 
@@ -194,7 +194,7 @@ def test_contacts_join_only_a_draft_campaign_of_the_workspace(campaign: str | No
     fake = service()
     fake.add_campaign(SPACE, id="camp_bare")
     fake.add_campaign(SPACE, id="camp_live", status="live", steps=["A"])
-    found = measure(site=attrs.evolve(WRITER, campaign=campaign), snapshot=fake.snapshot()).findings
+    found = measure(access=attrs.evolve(WRITER, campaign=campaign), snapshot=fake.snapshot()).findings
     assert found["skip_enrols"].possible == () == found["reenrol"].possible
     assert re.search(why, found["skip_enrols"].explanation), found["skip_enrols"].explanation
 

@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 from support.calibration import KEY, READER, SPACE, WRITER, Altered, document_changed, measure, run_directly, service
 from support.examples import scaled
 
-from outreach_async.conformance import read_probes, write_probes
-from outreach_async.conformance.calibration import Calibration, measure_knobs
-from outreach_async.conformance.interface_rules import RULES, find_breaches
-from outreach_async.conformance.read_probes import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey, probe_first_page
-from outreach_async.conformance.target import (
+from outreach_async.conformance import _read_probes as read_probes
+from outreach_async.conformance import _write_probes as write_probes
+from outreach_async.conformance._calibration import Calibration, measure_knobs
+from outreach_async.conformance._interface_rules import RULES, find_breaches
+from outreach_async.conformance._read_probes import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey, probe_first_page
+from outreach_async.conformance._target import (
+    Access,
     Dialogue,
     InconclusiveError,
     KnobFinding,
-    Site,
     extract_rows,
     is_accepted,
     is_throttled,
@@ -34,7 +35,7 @@ from outreach_async.conformance.target import (
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import Behaviour
 from outreach_async.fake.behaviour import KNOB_NAMES
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 
 def answer(document: Any = None, status: int = 200, **headers: str) -> Response:
@@ -109,25 +110,25 @@ def test_integers_and_items_are_read() -> None:
 
 
 def test_a_response_is_shown_short_printable_and_without_secrets() -> None:
-    site = Site(SPACE, KEY, headers={"authorization": "Bearer tok-123456"}, hidden=("proxy-pass",))
-    shown = site.format_response(Response(500, {}, f"{KEY}\n\x1b[31m tok-123456 proxy-pass {'x' * 900}".encode()))
+    access = Access(SPACE, KEY, headers={"authorization": "Bearer tok-123456"}, hidden=("proxy-pass",))
+    shown = access.format_response(Response(500, {}, f"{KEY}\n\x1b[31m tok-123456 proxy-pass {'x' * 900}".encode()))
     assert shown.startswith("500 *** [31m *** *** xxx")
     assert shown.endswith("...")
-    assert site.format_response(Response(204)) == "204"
-    assert "tok-123456" not in repr(site)
-    assert KEY not in repr(site)
+    assert access.format_response(Response(204)) == "204"
+    assert "tok-123456" not in repr(access)
+    assert KEY not in repr(access)
 
 
 def test_writing_needs_a_key_and_permission() -> None:
     with pytest.raises(InvalidRequest, match="owner_key: expected an API key"):
-        Site(SPACE, writes=True)
+        Access(SPACE, writes=True)
     for more in ({"campaign": "camp_1"}, {"gmail": True}):
         with pytest.raises(InvalidRequest, match="need writes=True"):
-            Site(SPACE, KEY, **more)
+            Access(SPACE, KEY, **more)
 
 
 def test_every_run_has_its_own_addresses() -> None:
-    assert Site(SPACE).address("a") != Site(SPACE).address("a")
+    assert Access(SPACE).address("a") != Access(SPACE).address("a")
 
 
 # Lists.
@@ -208,8 +209,8 @@ def test_without_a_refusal_the_error_renderer_is_unobserved() -> None:
 
 
 def test_a_header_that_is_not_needed_is_not_a_credential() -> None:
-    site = attrs.evolve(READER, headers={"x-note": "hello"})
-    assert run_probe(read_probes.probe_auth(site), answer({"status": "ok"})).is_only(None)
+    access = attrs.evolve(READER, headers={"x-note": "hello"})
+    assert run_probe(read_probes.probe_auth(access), answer({"status": "ok"})).is_only(None)
 
 
 # Rows.

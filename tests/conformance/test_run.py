@@ -14,7 +14,7 @@ from support.calibration import KEY, READER, SPACE, WRITER, measure, service
 from support.time import virtual_time
 
 from outreach_async import conformance
-from outreach_async.conformance.calibration import (
+from outreach_async.conformance._calibration import (
     Calibration,
     KnobDrift,
     SuiteOptions,
@@ -23,7 +23,7 @@ from outreach_async.conformance.calibration import (
     measure_service,
     merge_earlier,
 )
-from outreach_async.conformance.target import (
+from outreach_async.conformance._target import (
     Dialogue,
     DialogueRunner,
     InconclusiveError,
@@ -35,17 +35,13 @@ from outreach_async.conformance.target import (
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import Behaviour, FakeTransport, HeaderAuth, RateLimit, faults
 from outreach_async.fake.behaviour import load_behaviour, load_knob_values
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 Answer = Callable[[], Response]
 
 
 class Scripted:
-    """A transport that gives answers in order and then repeats the last one.
-
-    Attributes:
-        sent_count: Number of requests so far.
-    """
+    """A transport that gives answers in order and then repeats the last one."""
 
     secrets = ("proxy-pass",)
 
@@ -230,10 +226,10 @@ def test_findings_become_a_behaviour() -> None:
 )
 def test_invalid_options_are_refused(order: SuiteOptions, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
-        order.build_site({})
+        order.build_access({})
 
 
 def test_secrets_come_from_the_environment() -> None:
     order = SuiteOptions("https://api.example", SPACE, writes=SPACE, headers=["Authorization=TOKEN"])
-    site = order.build_site({"TOKEN": "Bearer tok-123456", "OUTREACH_OWNER_KEY": KEY})
-    assert (site.owner_key, site.headers, site.writes) == (KEY, {"authorization": "Bearer tok-123456"}, True)
+    access = order.build_access({"TOKEN": "Bearer tok-123456", "OUTREACH_OWNER_KEY": KEY})
+    assert (access.owner_key, access.headers, access.writes) == (KEY, {"authorization": "Bearer tok-123456"}, True)

@@ -11,10 +11,10 @@ from support.calibration import KEY, MANY, READER, SPACE, WRITER, Altered, docum
 from support.fake_transports import LEVELS, Connect
 
 from outreach_async.conformance import Breach, check
-from outreach_async.conformance.calibration import measure_knobs
-from outreach_async.conformance.interface_rules import CREATION_RULES, RULES, find_breaches
-from outreach_async.conformance.read_probes import HttpExchange
-from outreach_async.transport.wire import Request, Response
+from outreach_async.conformance._calibration import measure_knobs
+from outreach_async.conformance._interface_rules import CREATION_RULES, RULES, find_breaches
+from outreach_async.conformance._read_probes import HttpExchange
+from outreach_async.transport._wire import Request, Response
 
 BY_ID = {rule.id: rule for rule in RULES}
 
@@ -41,7 +41,7 @@ def test_a_rule_without_observations_is_not_judged() -> None:
     fake = service()
     fake.reset()
     fake.add_workspace(SPACE)
-    found = measure(site=attrs.evolve(WRITER, owner_key="key_unknown"), snapshot=fake.snapshot())
+    found = measure(access=attrs.evolve(WRITER, owner_key="key_unknown"), snapshot=fake.snapshot())
     unjudged = {rule.id for rule in RULES if find_breaches(rule, found) is None}
     assert unjudged == {
         *("W4-status", "W4-fractions", "W4-sums", "W4-most", "W4-interested", "W4-date", "W4-email", "W4-steps"),

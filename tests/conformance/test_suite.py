@@ -13,10 +13,10 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from support.calibration import BEARER, DRAFT, KEY, SPACE, Altered, document_changed, service
 
 from outreach_async.conformance import __main__ as command
-from outreach_async.conformance.interface_rules import CREATION_RULES, RULES
+from outreach_async.conformance._interface_rules import CREATION_RULES, RULES
 from outreach_async.fake import Behaviour, HeaderAuth
+from outreach_async.fake._fault_plan import Service
 from outreach_async.fake.behaviour import load_behaviour
-from outreach_async.fake.fault_plan import Service
 from outreach_async.fake.server import serve
 
 pytestmark = pytest.mark.covers

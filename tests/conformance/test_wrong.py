@@ -14,13 +14,13 @@ from support.fake import page
 from support.transports import LOOPS
 from support.wrong import Answered, Changed, Wrong, WrongTransport, document, put, refused
 
-from outreach_async.cli.serving import OWNER_KEY, WORKSPACES, create_demo_world
-from outreach_async.conformance import Site, check
-from outreach_async.conformance.interface_rules import RULES
-from outreach_async.conformance.read_probes import survey_workspace
-from outreach_async.conformance.shapes import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
+from outreach_async._cli.commands.serving import OWNER_KEY, WORKSPACES, create_demo_world
+from outreach_async.conformance import Access, check
+from outreach_async.conformance._interface_rules import RULES
+from outreach_async.conformance._read_probes import survey_workspace
+from outreach_async.conformance._shapes import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 DONE: Final = "camp_done"
 """The id of a finished campaign, the first in the list."""
@@ -463,5 +463,5 @@ async def test_in_a_list_by_activity_only_a_repeated_whole_page_is_a_breach(answ
 async def test_the_embedded_service_keeps_every_rule_as_time_passes(workspace: str, days: int) -> None:
     fake = create_demo_world()
     fake.advance(days=days)
-    site = Site(workspace, OWNER_KEY, writes=True, campaign="camp_partners" if workspace == WORKSPACES[0] else None)
-    assert await check(FakeTransport(fake), site) == []
+    access = Access(workspace, OWNER_KEY, writes=True, campaign="camp_partners" if workspace == WORKSPACES[0] else None)
+    assert await check(FakeTransport(fake), access) == []

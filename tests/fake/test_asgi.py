@@ -15,8 +15,8 @@ from starlette.routing import Mount
 from support.echo_service import CREATE, TinyService, answer_to
 
 from outreach_async.fake import faults as f
-from outreach_async.fake.asgi import MAX_REQUEST_BYTES, Message, Scope, asgi_app, join_headers, rebuild_target
-from outreach_async.transport.wire import Request, Response
+from outreach_async.fake._asgi import MAX_REQUEST_BYTES, Message, Scope, asgi_app, join_headers, rebuild_target
+from outreach_async.transport._wire import Request, Response
 
 ODD = "/campaigns/camp_%C3%A9%20%C3%BC%2F%3F%23/steps?a%26b=%C3%A7%2B%20%2f&empty="
 

@@ -11,7 +11,7 @@ from support.examples import scaled
 from support.fake import SPACE, START, create, document, get, page, refusal, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake.handlers import estimate_completion, format_percent
+from outreach_async.fake._handlers import estimate_completion, format_percent
 
 DAY_MS = 86_400_000
 

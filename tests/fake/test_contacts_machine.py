@@ -13,7 +13,7 @@ from support.examples import scaled
 from support.fake import KEY, OTHER, SPACE, creation, page, post, steps
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake.stored_records import CAMPAIGN_HEADERS
+from outreach_async.fake._stored_records import CAMPAIGN_HEADERS
 
 LOCALS = ["ada", "Ada", "bo", "bo+x", "b.o"]
 EMAILS = [f"{local}@{domain}" for local in LOCALS for domain in ("acme.example", "ACME.example", "gmail.com")] + [

@@ -13,9 +13,9 @@ from support.control import PlaneClient
 from support.fake import KEY, SPACE, create, creation, get, post, small_world
 
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, RateLimit, Recorded, faults
-from outreach_async.fake.control import schemas
-from outreach_async.fake.control.schemas import FAULT_FACTORIES
-from outreach_async.transport.wire import Request
+from outreach_async.fake.control import _schemas as schemas
+from outreach_async.fake.control._schemas import FAULT_FACTORIES
+from outreach_async.transport._wire import Request
 
 # Seeding.
 

@@ -29,8 +29,8 @@ from support.openapi import DOCUMENT
 
 from outreach_async.fake import Behaviour, FakeService, control
 from outreach_async.fake.control import ControlPlane, is_loopback
-from outreach_async.fake.control.control_plane import ROUTES
-from outreach_async.fake.control.schemas import FAULT_FACTORIES
+from outreach_async.fake.control._control_plane import ROUTES
+from outreach_async.fake.control._schemas import FAULT_FACTORIES
 
 
 @pytest.fixture

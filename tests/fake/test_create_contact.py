@@ -7,7 +7,7 @@ import pytest
 from support.fake import KEY, MISSING, OTHER, SPACE, create, creation, document, get, page, post, refusal, small_world, steps
 
 from outreach_async.fake import FakeService
-from outreach_async.fake.stored_records import STANDARD_FIELDS
+from outreach_async.fake._stored_records import STANDARD_FIELDS
 
 ADA = "ada@acme.example"
 

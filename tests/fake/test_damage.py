@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.fake import faults as f
-from outreach_async.fake.fault_plan import WireFault, WireFaultKind
-from outreach_async.fake.transport import (
+from outreach_async.fake._fault_plan import WireFault, WireFaultKind
+from outreach_async.fake._transport import (
     CLIENT_RESULTS,
     SERVER_STEPS,
     ConnectionEnd,
@@ -19,7 +19,7 @@ from outreach_async.fake.transport import (
     compute_client_result,
     plan_server_steps,
 )
-from outreach_async.transport.wire import Response
+from outreach_async.transport._wire import Response
 
 Broken = str
 SIZES = st.integers(0, 40)

@@ -10,7 +10,7 @@ from support.echo_service import CREATE, LIST
 
 from outreach_async.fake import faults as f
 from outreach_async.fake.faults import OPERATIONS, Exchange, Fault, Faults
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 SERVED = Response(200, {"content-type": "application/json"}, b'{"status": "ok", "data": [{"opens": 3}, {"opens": 4}]}')
 

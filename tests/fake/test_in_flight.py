@@ -12,8 +12,8 @@ from support.fake_transports import LEVELS, Connect, in_memory
 from outreach_async.errors import TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake import faults as f
-from outreach_async.fake.fault_plan import Exchange
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.fake._fault_plan import Exchange
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 over_every_level = pytest.mark.parametrize("connect", LEVELS)
 

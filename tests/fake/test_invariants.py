@@ -20,11 +20,11 @@ from support.fake import KEY, SPACE, creation_request, small_world
 from support.fake_transports import LEVELS, Connect
 
 from outreach_async import NewContact, Outcome, OutreachClient
-from outreach_async.codec import decode_model, encode, to_wire
-from outreach_async.contacts import CreateContactResponse
+from outreach_async._service.codec import decode_model, encode, to_wire
+from outreach_async._service.contacts import CreateContactResponse
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 conversations = st.lists(REQUESTS, min_size=1, max_size=12)
 

@@ -7,7 +7,7 @@ import pytest
 from support.fake import SPACE, START, document, page, small_world
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake.stored_records import MAILBOX_FIELDS
+from outreach_async.fake._stored_records import MAILBOX_FIELDS
 
 KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(["id", "status", "email", "sender_name", "age", "last_activity", "type", "created", "server_ip"], str),

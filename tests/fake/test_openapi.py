@@ -16,8 +16,8 @@ from support.openapi import DOCUMENT, OPERATIONS, check_response, resolve_refere
 from support.tables import check_rows
 
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
-from outreach_async.fake.request import ANY_SEGMENT, ROUTES
-from outreach_async.transport.wire import Request, Response
+from outreach_async.fake._request import ANY_SEGMENT, ROUTES
+from outreach_async.transport._wire import Request, Response
 
 BODY = Draft202012Validator({"components": DOCUMENT["components"], "$ref": "#/components/schemas/CreateContact"})
 

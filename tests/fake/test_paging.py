@@ -11,7 +11,7 @@ from support.fake import OTHER, SPACE, START, document, get, page, refusal, smal
 from support.tables import check_rows
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake.stored_records import CAMPAIGN_HEADERS, MAILBOX_HEADERS
+from outreach_async.fake._stored_records import CAMPAIGN_HEADERS, MAILBOX_HEADERS
 
 LISTS = ["/campaigns", "/mailboxes"]
 BAD_NUMBERS = ["-1", "+1", "1.0", "1e1", " 1", "1 ", "٣", "1_0", "0x1", "one", "1234567890", "1,000", "None"]

@@ -14,10 +14,10 @@ from support.fake_transports import Connect, in_memory, mounted, over_a_socket
 from outreach_async.errors import TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake import faults as f
-from outreach_async.fake.fault_plan import WireFaultKind
-from outreach_async.fake.transport import FakeTransport
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.fake._fault_plan import WireFaultKind
+from outreach_async.fake._transport import FakeTransport
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 
 @attrs.frozen

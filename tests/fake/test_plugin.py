@@ -11,9 +11,9 @@ import pytest
 import trio.testing
 
 import outreach_async
+import outreach_async.fake._transport
 import outreach_async.fake.server
-import outreach_async.fake.transport
-import outreach_async.testing.orders
+import outreach_async.testing._marker
 from outreach_async.fake import Behaviour
 
 pytest_plugins = ["pytester"]
@@ -23,7 +23,7 @@ pytest_plugins = ["pytester"]
 LOADED = [
     *(getattr(outreach_async, name) for name in outreach_async.__all__),
     outreach_async.fake.server,
-    outreach_async.fake.transport,
+    outreach_async.fake._transport,
     trio.testing,
 ]
 
@@ -257,8 +257,8 @@ def test_reads(outreach_fake):
     )
     number = rows.index(bad[0])
     assert f"test_reads[row{number:02}]" in output
-    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing.orders.format_settings(bad[0])}\n" in output
-    assert "past_end='clamp'" in outreach_async.testing.orders.format_settings(bad[0])
+    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing._marker.format_settings(bad[0])}\n" in output
+    assert "past_end='clamp'" in outreach_async.testing._marker.format_settings(bad[0])
     assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: it fails with past_end='clamp'\n" in output
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from outreach_async.fake import Behaviour, faults
 from outreach_async.testing import pairwise
-from outreach_async.testing.orders import FakeConfig, FakeConfigError, read_behaviours, read_config
+from outreach_async.testing._marker import FakeConfig, FakeConfigError, read_behaviours, read_config
 
 WORLD = {"workspaces": [{"id": "space_1"}], "owner_keys": {"key_1": ["space_1"]}}
 HERE = Path("/folder/of/the/test")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from outreach_async.fake import Behaviour
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.testing import differing, pairwise
-from outreach_async.testing.orders import cover_pairs, find_cause, has_cause, summarize_failures
+from outreach_async.testing._marker import cover_pairs, find_cause, has_cause, summarize_failures
 
 figures = st.lists(st.integers(1, 5), max_size=6)
 

@@ -29,8 +29,8 @@ from support.tables import check_rows
 
 import outreach_async.fake.behaviour
 from outreach_async.fake import FakeService
-from outreach_async.fake.stored_records import CAMPAIGN_HEADERS, MAILBOX_HEADERS, STANDARD_FIELDS
-from outreach_async.transport.wire import Request, Response
+from outreach_async.fake._stored_records import CAMPAIGN_HEADERS, MAILBOX_HEADERS, STANDARD_FIELDS
+from outreach_async.transport._wire import Request, Response
 
 Row = tuple[str, str, str]
 Tried = Callable[[FakeService], object]

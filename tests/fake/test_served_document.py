@@ -18,7 +18,7 @@ from support.examples import scaled
 from support.fake import JSON, KEY, OTHER, SPACE, creation, small_world
 from support.openapi import DOCUMENT, OPERATIONS, check_response, resolve_reference
 
-from outreach_async.transport.wire import Response
+from outreach_async.transport._wire import Response
 
 KNOWN = [
     "",

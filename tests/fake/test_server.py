@@ -19,7 +19,7 @@ from support.raw_http import CLOSED, connect_to, encode_request, exchange_bytes,
 from support.time import virtual_time
 
 from outreach_async.fake import faults as f
-from outreach_async.fake.asgi import MAX_REQUEST_BYTES
+from outreach_async.fake._asgi import MAX_REQUEST_BYTES
 from outreach_async.fake.server import (
     MAX_HEAD_BYTES,
     WRITE_TIMEOUT,
@@ -29,7 +29,7 @@ from outreach_async.fake.server import (
     serve,
     serve_forever,
 )
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 POST = encode_request("POST", "/contacts", CREATE.body)
 LAST = "connection: close"

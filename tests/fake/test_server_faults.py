@@ -8,8 +8,8 @@ from support.echo_service import CREATE, TinyService, answer_on_the_wire
 from support.raw_http import CLOSED, RESET, connect_to, encode_request, exchange_bytes, read_to_end
 
 from outreach_async.fake import faults as f
+from outreach_async.fake._transport import LONG_HEADER_BYTES
 from outreach_async.fake.server import serve
-from outreach_async.fake.transport import LONG_HEADER_BYTES
 
 POST = encode_request("POST", "/contacts", CREATE.body)
 LAST = "connection: close"

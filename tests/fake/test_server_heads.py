@@ -14,7 +14,7 @@ from support.raw_http import CLOSED, exchange_bytes
 from support.time import virtual_time
 
 from outreach_async.fake.server import BODY_TIMEOUT, HEAD_TIMEOUT, MAX_HEAD_BYTES, RawConnection, _read_request, serve
-from outreach_async.transport.wire import Request
+from outreach_async.transport._wire import Request
 
 CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
 WHOLE = CHUNKED + b"3\r\na\nb\r\n5;x=y\r\n\r\n\n\r\n\r\n0\r\nx-last: 1\r\n\r\n"

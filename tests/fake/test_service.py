@@ -18,9 +18,9 @@ from support.fake import KEY, OTHER, SPACE, START, create, creation, document, g
 
 import outreach_async.fake
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, JournalOverflow, faults
-from outreach_async.fake.clock import Clock
+from outreach_async.fake._clock import Clock
 from outreach_async.fake.request_log import CAPACITY, Recorded, RequestLog
-from outreach_async.transport.wire import Request
+from outreach_async.transport._wire import Request
 
 # Determinism.
 

@@ -13,7 +13,7 @@ from support.fake import SPACE, START, create, document, page, steps
 from support.simulation import DAY, HOUR_MS, NOTHING, SILENT, boxes_of, flow, listed, quiet_world, watched
 
 from outreach_async.fake import Behaviour, FakeService, WorldError
-from outreach_async.fake.simulation.simulator import span_to_microseconds
+from outreach_async.fake.simulation import span_to_microseconds
 
 Rows = list[dict[str, str | None]]
 ADA, BO, CY = ("ada@acme.example", "bo@acme.example", "cy@acme.example")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.fake import SPACE, create, creation, post, refusal, small_world
 from support.tables import check_rows
 
-from outreach_async.fake.arguments import read_table
-from outreach_async.fake.create_contact import FIELD_CHECKS, find_country_code, find_failures, is_date, is_email, load_timezones
-from outreach_async.fake.stored_records import STANDARD_FIELDS
+from outreach_async.fake._arguments import read_table
+from outreach_async.fake._create_contact import FIELD_CHECKS, find_country_code, find_failures, is_date, is_email, load_timezones
+from outreach_async.fake._stored_records import STANDARD_FIELDS
 
 PHONES = ["mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone"]
 WEBSITES = ["website", "website_2", "website_3"]

@@ -10,10 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Row, checks, map_columns
-from outreach_async.importer.checks import CHECKS, LINTS, CheckPolicy, Checks
-from outreach_async.importer.known_exports import fold_name
-from outreach_async.importer.table import Record, Remark, build_row
+from outreach_async.importer import Row, map_columns
+from outreach_async.importer import _checks as checks
+from outreach_async.importer._checks import CHECKS, LINTS, CheckPolicy, Checks
+from outreach_async.importer._known_exports import fold_name
+from outreach_async.importer._table import Record, Remark, build_row
 
 # Policy.
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outreach_async._service.validation import to_contact
+from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, parse_overrides
-from outreach_async.importer.columns import CODE, UnmappedColumns
+from outreach_async.importer._columns import CODE, UnmappedColumns
 from outreach_async.models import WorkspaceField
-from outreach_async.validation import to_contact
-from outreach_async.vocabulary import STANDARD_FIELDS
 
 CODES = ("email", *STANDARD_FIELDS)
 PLAN = WorkspaceField(label="Plan", code="custom_1", searchable=["tier"])

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
+from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, parse_overrides
-from outreach_async.importer.columns import CODE, ColumnMapper, UnmappedColumns
-from outreach_async.importer.known_exports import HeaderLanguage, fold_name, load_common_headers
+from outreach_async.importer._columns import CODE, ColumnMapper, UnmappedColumns
+from outreach_async.importer._known_exports import HeaderLanguage, fold_name, load_common_headers
 from outreach_async.models import WorkspaceField
-from outreach_async.vocabulary import STANDARD_FIELDS
 
 HEADERS = load_common_headers()
 CODES = {"email", *STANDARD_FIELDS}

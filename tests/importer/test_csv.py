@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.files import csv_text, pack, read
 
+from outreach_async._service.validation import to_contact
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import CsvFile, Row, map_columns, open_file
-from outreach_async.validation import to_contact
 
 HEADER = ("E-mail", "first_name", "City")
 cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)

@@ -20,11 +20,11 @@ from support.tables import check_rows
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import FORMATS, open_file
-from outreach_async.importer.csv_file import CsvFile
-from outreach_async.importer.jsonl import JsonLinesFile
-from outreach_async.importer.parquet import ParquetFile
-from outreach_async.importer.source import ByteSource, StreamCopy
-from outreach_async.importer.workbook import WorkbookFile
+from outreach_async.importer._csv_file import CsvFile
+from outreach_async.importer._jsonl import JsonLinesFile
+from outreach_async.importer._parquet import ParquetFile
+from outreach_async.importer._source import ByteSource, StreamCopy
+from outreach_async.importer._workbook import WorkbookFile
 
 CSV = b"email,city\na@b.example,x\n"
 JSONL = b'{"email": "a@b.example"}\n'

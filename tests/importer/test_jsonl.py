@@ -12,8 +12,8 @@ from support.files import pack, read
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.importer.jsonl import JsonLinesFile
-from outreach_async.importer.source import ByteSource
+from outreach_async.importer._jsonl import JsonLinesFile
+from outreach_async.importer._source import ByteSource
 
 KEYS = ("email", "first_name", "city")
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from support.exports import APOLLO, EXPORTS, HUBSPOT, OUTLOOK, SALESFORCE_REPORT, write_export
 
+from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns
-from outreach_async.importer.known_exports import ExportFormat, detect_export, load_exports
+from outreach_async.importer._known_exports import ExportFormat, detect_export, load_exports
 from outreach_async.models import WorkspaceField
-from outreach_async.vocabulary import STANDARD_FIELDS
 
 LINKEDIN = WorkspaceField(label="LinkedIn", code="linkedin", searchable=["linkedin"])
 

@@ -12,8 +12,8 @@ from support.exports import EXPORTS
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns
-from outreach_async.importer.columns import Columns
-from outreach_async.importer.mapping_file import apply_mapping, mapping_text, read_mapping
+from outreach_async.importer._columns import Columns
+from outreach_async.importer._mapping_file import apply_mapping, mapping_text, read_mapping
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=12)
 

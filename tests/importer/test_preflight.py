@@ -13,8 +13,8 @@ from outreach_async.bulk import Repeats
 from outreach_async.bulk.journal import JournalReport
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.importer.checks import CheckPolicy
-from outreach_async.importer.preflight import DurationEstimate, EmailIndex, Preflight, estimate_duration, run_preflight
+from outreach_async.importer._checks import CheckPolicy
+from outreach_async.importer._preflight import DurationEstimate, EmailIndex, Preflight, estimate_duration, run_preflight
 
 ADDRESSES = st.sampled_from(
     ["a@a.example", "A@a.example", "b@b.example", "", "a@@a.example", " ", "info@gamil.com", "ü@b.example"]

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async import Journal
+from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import ContactOutcome
-from outreach_async.bulk.outcomes import unsent_outcome
+from outreach_async.bulk._outcomes import unsent_outcome
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import RejectsFile, is_reject, open_file, reject, rejects_of, spooled_rejects
-from outreach_async.importer.rejects import export_rejects, find_field
-from outreach_async.importer.table import RowNumber
-from outreach_async.vocabulary import Outcome
+from outreach_async.importer._rejects import export_rejects, find_field
+from outreach_async.importer._table import RowNumber
 
 KEY = "key_1"
 

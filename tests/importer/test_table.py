@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.files import read
 
 from outreach_async.importer import Row, map_columns
-from outreach_async.importer.cells import find_issues
-from outreach_async.importer.table import Record, build_row
+from outreach_async.importer._cells import find_issues
+from outreach_async.importer._table import Record, build_row
 
 LATIN = st.text(st.characters(min_codepoint=0xC0, max_codepoint=0x17F, categories=["L"]), min_size=1, max_size=8)
 

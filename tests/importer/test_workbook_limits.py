@@ -37,10 +37,11 @@ from support.files import (
 from support.fuzz import mutated
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import open_file, workbook_reader
-from outreach_async.importer.source import ByteSource, StreamCopy
-from outreach_async.importer.workbook import READER_COMMAND, WorkbookFile, read_in_subprocess
-from outreach_async.importer.workbook_reader import (
+from outreach_async.importer import _workbook_reader as workbook_reader
+from outreach_async.importer import open_file
+from outreach_async.importer._source import ByteSource, StreamCopy
+from outreach_async.importer._workbook import READER_COMMAND, WorkbookFile, read_in_subprocess
+from outreach_async.importer._workbook_reader import (
     MAX_CELL_LENGTH,
     MAX_MEMORY,
     PARENT_ENDED,
@@ -71,8 +72,8 @@ print(json.dumps({"refusals": refusals, "kilobytes": own + children}))
 """
 INTERRUPTED = """
 import io, os, sys
-from outreach_async.importer.workbook import read_in_subprocess
-from outreach_async.importer.source import ByteSource
+from outreach_async.importer._workbook import read_in_subprocess
+from outreach_async.importer._source import ByteSource
 stuck = "import os, signal; os.kill(os.getppid(), signal.SIGINT); signal.pause()"
 try:
     read_in_subprocess(ByteSource.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
@@ -84,8 +85,8 @@ except KeyboardInterrupt:
 """
 TERMINATED = """
 import io, sys
-from outreach_async.importer.workbook import read_in_subprocess
-from outreach_async.importer.source import ByteSource
+from outreach_async.importer._workbook import read_in_subprocess
+from outreach_async.importer._source import ByteSource
 stuck = "import os, signal; os.kill(os.getppid(), signal.SIGTERM)"
 read_in_subprocess(ByteSource.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
 """
@@ -344,5 +345,5 @@ def read_or_refused(content: bytes) -> None:
 def test_peak_memory_is_that_of_the_process_and_not_of_its_parent() -> None:
     """On Linux, the peak that getrusage reports starts at the peak of the parent process."""
     grown = "import subprocess, sys; held = b'1' * 300_000_000; print(subprocess.check_output(sys.argv[1:], text=True))"
-    peak_code = "from outreach_async.importer.workbook_reader import peak_memory; print(peak_memory())"
+    peak_code = "from outreach_async.importer._workbook_reader import peak_memory; print(peak_memory())"
     assert int(python(grown, sys.executable, "-c", peak_code).stdout) < 150e6

@@ -33,7 +33,7 @@ from support.files import (
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File, Row, open_file
-from outreach_async.importer.workbook_reader import UnreadableWorkbook, read_marks
+from outreach_async.importer._workbook_reader import UnreadableWorkbook, read_marks
 
 HEADER = ("email", "City", "Zip")
 NAMES = [text(name) for name in HEADER]

@@ -23,7 +23,7 @@ from outreach_async import (
 )
 from outreach_async.errors import BulkStopped, Forbidden, NotFound, Unauthorized
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.mcp_server.answers import (
+from outreach_async.mcp_server._answers import (
     MAX_ERROR,
     MAX_TEXT,
     NOTICE,

@@ -14,7 +14,7 @@ from support.cli import small_service
 from outreach_async import InvalidRequest
 from outreach_async.audit import Report
 from outreach_async.fake import FakeService, faults
-from outreach_async.mcp_server.answers import NOTICE, PAGE_SIZE
+from outreach_async.mcp_server._answers import NOTICE, PAGE_SIZE
 
 LONGEST = 12_000
 """Maximum length of an answer in characters, however hostile its data."""

@@ -12,7 +12,7 @@ from support.cli import KEY, small_service
 from support.time import virtual_time
 
 from outreach_async.fake import FakeService, faults
-from outreach_async.mcp_server.answers import NOTICE
+from outreach_async.mcp_server._answers import NOTICE
 
 ANN = {"email": "ann@a.example", "first_name": "Ann", "custom_1": "gold"}
 MANY_CODES = [f"custom_{number}" for number in range(1, 52)]

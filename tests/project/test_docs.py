@@ -42,7 +42,7 @@ from outreach_async.fake import FakeService
 from outreach_async.fake.behaviour import load_behaviour
 from outreach_async.fake.request_log import RequestLog
 from outreach_async.fake.server import serve
-from outreach_async.fake.simulation.simulator import SimulationControl
+from outreach_async.fake.simulation import SimulationControl
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 
 NAMES = [named for package in PACKAGES for named in public(package)]

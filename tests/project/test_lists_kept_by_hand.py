@@ -10,13 +10,13 @@ from support.openapi import OPERATIONS as DESCRIBED
 from support.tables import check_rows
 from support.wire import KINDS, OF_EVERY_KIND
 
-import outreach_async.contacts
+import outreach_async._service.contacts
 import outreach_async.models
-from outreach_async.codec import DecodeError, structure, to_wire
-from outreach_async.contacts import CreateContactResponse
-from outreach_async.fake.control import schemas
+from outreach_async._service.codec import DecodeError, structure, to_wire
+from outreach_async._service.contacts import CreateContactResponse
+from outreach_async.fake._request import ANY_SEGMENT, ROUTES
+from outreach_async.fake.control import _schemas as schemas
 from outreach_async.fake.faults import OPERATIONS
-from outreach_async.fake.request import ANY_SEGMENT, ROUTES
 from outreach_async.models import LOCAL_FIELDS, ResponseModel, WorkspaceFields
 from outreach_async.otel import URL_TEMPLATES
 
@@ -28,7 +28,7 @@ INNER = {CreateContactResponse, WorkspaceFields}
 
 
 def models() -> set[type[ResponseModel]]:
-    values = [*vars(outreach_async.models).values(), *vars(outreach_async.contacts).values()]
+    values = [*vars(outreach_async.models).values(), *vars(outreach_async._service.contacts).values()]
     return {value for value in values if isinstance(value, type) and issubclass(value, ResponseModel)} - {ResponseModel}
 
 

@@ -11,7 +11,7 @@ import pytest
 from support.tables import check_rows
 
 import outreach_async
-from outreach_async.operations import RequestDefaults
+from outreach_async._service.operations import RequestDefaults
 
 NAMES = [
     "UNSET",

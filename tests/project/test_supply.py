@@ -26,7 +26,7 @@ from tools.supply import (
     vulnerable,
 )
 
-from outreach_async.transport.urls import SUPPORTED_VERSIONS
+from outreach_async._files.optional import SUPPORTED_VERSIONS
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCK = LOCKED.read_text(encoding="utf-8")

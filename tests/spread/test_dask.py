@@ -23,16 +23,16 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from support.spread import KEY, ROW, KillingService, QuotingConnection, write_people
 
 from outreach_async import OutreachClient
-from outreach_async.bulk.journal.objects import TakenOverError
+from outreach_async._engine.shared_rate import Rate, RateUsage
+from outreach_async.bulk.journal._objects import TakenOverError
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, TransportError
 from outreach_async.fake import faults
-from outreach_async.shared_rate import Rate, RateUsage
 from outreach_async.spread import Connection, ImportPlan, plan
 from outreach_async.spread.dask import DaskImport, LeasedRate, RatePlugin, create_many
 
 pytestmark = pytest.mark.covers
 
-USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, succeeded=10, refused=0)
+USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, completed=10, refused=0)
 
 
 @pytest.fixture(scope="module")

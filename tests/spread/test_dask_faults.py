@@ -18,10 +18,10 @@ from support.dask_cluster import (
 )
 from support.s3 import BUCKET, environment, serve_s3
 
+from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.errors import BulkSuspended
 from outreach_async.spread import Connection, ImportPlan
 from outreach_async.spread.dask import create_many
-from outreach_async.vocabulary import DuplicatePolicy
 
 pytestmark = [pytest.mark.thorough, pytest.mark.covers]
 

@@ -22,7 +22,7 @@ from support.dask_cluster import (
 from support.spread import numbers_of
 
 from outreach_async import ObjectJournal
-from outreach_async.shared_rate import LIFETIME
+from outreach_async._engine.shared_rate import LIFETIME
 from outreach_async.spread import Connection, ImportPlan
 from outreach_async.spread.dask import create_many
 
@@ -56,21 +56,7 @@ def made(tmp_path: Path) -> ImportPlan:
 
 
 class Standstill:
-    """A standstill of the worker that sends the 60th row. It ends after `seconds`, or when another worker has sent 20 rows.
-
-    Args:
-        service: The service.
-        journal: Reads the journal of the part.
-        begin: Begins the standstill of the process with this id.
-        end: Ends the standstill of the process with this id.
-        seconds: Its duration; `None` to wait for another worker.
-
-    Attributes:
-        marked: Rows that the journal had marked when the standstill began.
-        process: Id of the process that stands still.
-        begun: When the standstill began, in seconds.
-        ended: When it ended.
-    """
+    """A standstill of the worker that sends the 60th row. It ends after `seconds`, or when another worker has sent 20 rows."""
 
     AT, SUCCESSOR_ROWS = 60, 20
 

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from support.examples import scaled
 
-from outreach_async.bulk.rows import order_key
+from outreach_async.bulk._rows import order_key
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import open_file
 from outreach_async.models import WorkspaceField
 from outreach_async.spread import ImportPlan, Part, plan
-from outreach_async.spread.planning import KeyIndex
+from outreach_async.spread._planning import KeyIndex
 
 HEADERS = ["E-mail", "City", "Last Name"]
 EMAILS = st.sampled_from(
@@ -36,14 +36,7 @@ EMAILS = st.sampled_from(
 
 @attrs.frozen
 class Table:
-    """A file to write.
-
-    Attributes:
-        kind: Its format and suffix.
-        emails: The e-mail of each row.
-        group: Number of rows in a row group.
-        broken: Rows without their last cell, in CSV only.
-    """
+    """A file to write."""
 
     kind: str
     emails: Sequence[str]

@@ -21,7 +21,7 @@ from support.files import opendocument
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.spread import plan
-from outreach_async.spread.stored_files import StoredObject, open_store, parse_location, read_version
+from outreach_async.spread._stored_files import StoredObject, open_store, parse_location, read_version
 
 CSV = b"E-mail,City\nann@x.example,Lyon\nbo@x.example,Rome\n"
 

@@ -32,7 +32,7 @@ from outreach_async.spread import (
     merge_reports,
     plan,
 )
-from outreach_async.spread.task import run_part
+from outreach_async.spread._task import run_part
 
 CSV = "E-mail,City\nann@x.example,Lyon\n,Rome\nbo@x.example,Bern\nANN@x.example,Paris\n,Oslo\n"
 
@@ -138,6 +138,20 @@ def test_a_folder_with_the_journals_of_another_plan_is_refused(
         with pytest.raises(InvalidRequest, match=r'belongs to another plan: .* use a new folder with earlier="unknown"'):
             import_part(part, folder if "://" in folder else tmp_path / folder, connection)
     assert service.requests == requests
+
+
+@pytest.mark.parametrize("other", [{"base_url": "https://b.example"}, {"workspace": "space_other"}], ids=["address", "workspace"])
+def test_a_part_for_another_service_or_workspace_is_refused(
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, other: Any
+) -> None:
+    first, second, *_ = numbered(made).parts
+    import_part(first, tmp_path / "journals", connection)
+    requests, (name,) = service.requests, other
+    was, now = getattr(connection, name), other[name]
+    with pytest.raises(InvalidRequest, match=f"journals belongs to another run: {name} was '{was}' and is now '{now}'"):
+        import_part(second, tmp_path / "journals", attrs.evolve(connection, **other))
+    assert service.requests == requests
+    assert not (tmp_path / "journals" / f"{second.id}.db").exists()
 
 
 def test_after_a_lost_journal_no_label_is_certain_if_told_so(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from support.outcome_oracle import find_wrong_labels
 from support.spread import KEY, ROW, SPACE, KillingService, numbers_of, run_parts, served, write_people
 
+from outreach_async._vocabulary import DuplicatePolicy, Outcome
 from outreach_async.bulk.journal import Journal
 from outreach_async.spread import import_part, merge_reports, plan
-from outreach_async.vocabulary import DuplicatePolicy, Outcome
 
 pytestmark = pytest.mark.thorough
 

@@ -33,12 +33,7 @@ HOSTILE: Final = (
 
 
 class Person:
-    """A person who answers the forms that an assistant shows; the questions are recorded.
-
-    Args:
-        action: `accept`, `decline` or `cancel`; with `fail`, the form returns an error.
-        content: Values that the person enters into the form.
-    """
+    """A person who answers the forms that an assistant shows; the questions are recorded."""
 
     def __init__(self, action: str = "accept", **content: Any) -> None:
         self._action = action
@@ -54,12 +49,7 @@ class Person:
 
 
 class Assistant:
-    """An assistant that calls the tools of an MCP server.
-
-    Attributes:
-        client: The client of the MCP SDK.
-        bytes: All results of `call` and `read`, as JSON.
-    """
+    """An assistant that calls the tools of an MCP server."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

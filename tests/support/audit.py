@@ -13,14 +13,14 @@ import anyio
 import attrs
 from hypothesis import strategies as st
 
+from outreach_async._vocabulary import MailboxStatus, MailboxType
 from outreach_async.audit import Policy, Report
-from outreach_async.audit.evaluation import AuditState
-from outreach_async.audit.run import WorkspaceReadResult, build_report, finish_reading
-from outreach_async.audit.totals import MAX_KEPT
+from outreach_async.audit._evaluation import AuditState
+from outreach_async.audit._run import WorkspaceReadResult, build_report, finish_reading
+from outreach_async.audit._totals import MAX_KEPT
 from outreach_async.errors import StatusError
 from outreach_async.models import Mailbox, Undecodable
-from outreach_async.transport.wire import Progress, Request, Response
-from outreach_async.vocabulary import MailboxStatus, MailboxType
+from outreach_async.transport._wire import Progress, Request, Response
 
 HEALTHY: Final = Mailbox(
     id="mailbox_1",
@@ -100,10 +100,9 @@ class MailboxService:
 
 
 class ConductedService(MailboxService):
-    """A service whose responses wait until nothing else can run.
+    """A service whose responses wait until nothing else can run."""
 
-    With a seed, one random response is released at a time; without a seed, all waiting responses are released together.
-    """
+    # With a seed, one random response is released at a time; without a seed, all waiting responses are released together.
 
     def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int], *, seed: int | None) -> None:
         super().__init__(workspaces)

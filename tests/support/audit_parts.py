@@ -16,25 +16,17 @@ from anyio.from_thread import start_blocking_portal
 from outreach_async import OutreachClient
 from outreach_async.audit import AuditPart, Report, audit, audit_part
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.fake.fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange
 from outreach_async.fake.faults import reset
 from outreach_async.fake.server import serve
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 SPACES: Final = tuple(f"space_{number}" for number in range(6))
 DISPLAY: Final = 5
 
 
 class KillingFleet:
-    """A fake service that kills the client process at chosen requests. Its mailboxes share domains and servers across workspaces.
-
-    Args:
-        folder: Folder in which each process writes its process id to files named after its workspaces.
-        kills: Numbers of the requests, from 1, whose processes are killed.
-
-    Attributes:
-        killed: Numbers of the requests at which a process has been killed so far.
-    """
+    """Kills the client process at chosen requests. The mailboxes of the fake share domains and servers across workspaces."""
 
     def __init__(self, folder: Path, kills: set[int]) -> None:
         self.fake = FakeService()

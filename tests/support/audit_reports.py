@@ -10,11 +10,11 @@ from typing import Any, Final, get_args
 import attrs
 from hypothesis import strategies as st
 
-from outreach_async.audit.findings import GROUP_KINDS, Finding, Group, GroupKind, Row, Severity
+from outreach_async.audit._findings import GROUP_KINDS, Finding, Group, GroupKind, Row, Severity
+from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report, SubjectKind
+from outreach_async.audit._rules import CATALOGUE
+from outreach_async.audit._scoring import Score, Scores, mailbox_score
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.report import Delta, Diff, HistoryPoint, Report, SubjectKind
-from outreach_async.audit.rules import CATALOGUE
-from outreach_async.audit.scoring import Score, Scores, mailbox_score
 
 AT: Final = 1_772_438_400.0
 """2026-03-02 08:00 UTC."""

@@ -9,13 +9,13 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from outreach_async.conformance.calibration import Measurement, measure_knobs
-from outreach_async.conformance.target import Dialogue, KnobFinding, Site
+from outreach_async.conformance._calibration import Measurement, measure_knobs
+from outreach_async.conformance._target import Access, Dialogue, KnobFinding
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, Snapshot
+from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake._seeds import StepSeed
 from outreach_async.fake.behaviour import KNOB_VALUES
-from outreach_async.fake.fault_plan import Exchange
-from outreach_async.fake.seeds import StepSeed
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 T = TypeVar("T")
 
@@ -24,8 +24,8 @@ KEY: Final = "key_0123456789abcdef"
 DRAFT: Final = "camp_draft"
 MANY: Final = 2001
 
-READER: Final = Site(SPACE, nonce="0a1b2c")
-WRITER: Final = Site(SPACE, KEY, writes=True, campaign=DRAFT, gmail=True, nonce="0a1b2c")
+READER: Final = Access(SPACE, nonce="0a1b2c")
+WRITER: Final = Access(SPACE, KEY, writes=True, campaign=DRAFT, gmail=True, nonce="0a1b2c")
 BEARER: Final = {"authorization": f"Bearer {KEY}"}
 
 NEVER: Final = frozenset({"overwrite_unsent", "overwrite_blank", "rate_limit", "max_in_flight"})
@@ -58,12 +58,7 @@ def service(behaviour: Behaviour | None = None, snapshot: Snapshot | None = None
 
 @attrs.define
 class Altered:
-    """A service whose responses are changed.
-
-    Attributes:
-        fake: The service.
-        change: Function that returns the changed response to a request.
-    """
+    """A service whose responses are changed."""
 
     fake: FakeService
     change: Callable[[Request, Response], Response]
@@ -98,15 +93,15 @@ def run_directly(dialogue: Dialogue[T], handle: Callable[[Request], Response]) -
         go_on = partial(dialogue.send, handle(request))
 
 
-def writer(behaviour: Behaviour) -> Site:
-    """Return a site with all permissions, and with a credential if the behaviour requires one."""
+def writer(behaviour: Behaviour) -> Access:
+    """Return a access with all permissions, and with a credential if the behaviour requires one."""
     return WRITER if behaviour.auth is None else attrs.evolve(WRITER, headers=BEARER)
 
 
-def measure(behaviour: Behaviour | None = None, site: Site | None = None, snapshot: Snapshot | None = None) -> Measurement:
+def measure(behaviour: Behaviour | None = None, access: Access | None = None, snapshot: Snapshot | None = None) -> Measurement:
     """Measure the knobs of a fake with direct calls."""
     behaviour = behaviour or Behaviour()
-    return run_directly(measure_knobs(site or writer(behaviour)), service(behaviour, snapshot).handle)
+    return run_directly(measure_knobs(access or writer(behaviour)), service(behaviour, snapshot).handle)
 
 
 def single_readings() -> Iterator[tuple[str, Behaviour]]:
@@ -121,14 +116,7 @@ def single_readings() -> Iterator[tuple[str, Behaviour]]:
 
 
 def indistinguishable_values(behaviour: Behaviour, knob: str, boxes: int, campaigns: int) -> tuple[Any, ...]:
-    """Return the values of a knob that a client cannot distinguish, including the value of this behaviour.
-
-    Args:
-        behaviour: The behaviour of the service.
-        knob: The name of the knob.
-        boxes: Number of mailboxes in the workspace.
-        campaigns: Number of campaigns in the workspace.
-    """
+    """Return the values of a knob that a client cannot distinguish, including the value of this behaviour."""
     own = getattr(behaviour, knob)
     if knob in NEVER:
         return ()

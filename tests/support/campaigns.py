@@ -13,14 +13,14 @@ import attrs
 from hypothesis import strategies as st
 from support.audit import NOW
 
+from outreach_async._vocabulary import CampaignStatus, StepStatus, StepType, TemplateStatus
 from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity, StepComparison, Variant
-from outreach_async.audit.campaign_conditions import FieldNames
-from outreach_async.audit.campaign_evaluation import evaluate_campaign
+from outreach_async.audit._campaign_conditions import FieldNames
+from outreach_async.audit._campaign_evaluation import evaluate_campaign
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
 from outreach_async.models import Campaign, Step, Template, WorkspaceField
-from outreach_async.transport.wire import Progress, Request, Response
-from outreach_async.vocabulary import CampaignStatus, StepStatus, StepType, TemplateStatus
+from outreach_async.transport._wire import Progress, Request, Response
 
 DAY: Final = 86_400
 
@@ -125,12 +125,7 @@ class World:
 
 
 class CampaignService:
-    """A transport that serves the mailboxes, campaigns, steps and fields of workspaces.
-
-    Args:
-        worlds: Data of each workspace, by id.
-        steps: Steps of a campaign, by campaign id; all other campaigns have one healthy step.
-    """
+    """A transport that serves the mailboxes, campaigns, steps and fields of workspaces."""
 
     def __init__(
         self, worlds: Mapping[str, World], steps: Mapping[str, list[dict[str, Any]] | int] = MappingProxyType({})

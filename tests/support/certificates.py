@@ -11,14 +11,7 @@ import trustme
 
 @attrs.frozen
 class Certificates:
-    """A certificate authority, and TLS contexts for servers and clients.
-
-    Attributes:
-        authority: The certificate authority that issues the certificates.
-        server: Server context with a certificate for `localhost`.
-        stranger: Server context with a certificate for another host.
-        client: Client context that trusts only `authority`.
-    """
+    """A certificate authority, and TLS contexts for servers and clients."""
 
     authority: trustme.CA
     server: ssl.SSLContext

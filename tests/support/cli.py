@@ -17,11 +17,11 @@ import attrs
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from outreach_async.cli.app import run
+from outreach_async._cli.app import run
 from outreach_async.fake import FakeService
-from outreach_async.fake.fault_plan import Exchange, Service
+from outreach_async.fake._fault_plan import Exchange, Service
 from outreach_async.fake.server import serve
-from outreach_async.transport.wire import Request
+from outreach_async.transport._wire import Request
 
 KEY = "key_s3cr3t"
 ENVIRONMENT = ("OUTREACH_BASE_URL", "OUTREACH_WORKSPACE", "OUTREACH_OWNER_KEY", "OUTREACH_LOG")
@@ -53,10 +53,8 @@ class Shell:
         return wait_for_end.code, json.loads(wait_for_end.out.splitlines()[-1])
 
     def piped(self, text: str, *arguments: str) -> Ended:
-        """Run the command with a pipe as its standard input. The pipe contains `text` and is closed at its other end.
-
-        Nothing reads before all is written, so a text larger than a pipe is a `BlockingIOError`.
-        """
+        """Run the command with a pipe as its standard input. The pipe contains `text` and is closed at its other end."""
+        # Nothing reads before all is written, so a text larger than a pipe is a `BlockingIOError`.
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         with os.fdopen(reader, encoding="utf-8") as stdin:
@@ -136,13 +134,7 @@ def wait_for_end(process: subprocess.Popen[str]) -> Ended:
 
 
 def on_terminal(*arguments: str, piped_stdout: bool = False, interrupt_at: str = "") -> Ended:
-    """Run the command on a terminal. The `err` of the result is the output of the terminal.
-
-    Args:
-        arguments: Arguments of the command.
-        piped_stdout: Connect stdout to a pipe; only stdin and stderr are the terminal.
-        interrupt_at: Send Ctrl-C as soon as the terminal shows this string; never if empty.
-    """
+    """Run the command on a terminal. The `err` of the result is the output of the terminal."""
     ours, theirs = pty.openpty()
     env = {"TERM": "xterm-256color", "COLUMNS": "120", "NO_COLOR": ""}
     with start_command(

@@ -15,20 +15,16 @@ import pytest
 
 from outreach_async.errors import InvalidRequest, OutreachError, TransportError
 from outreach_async.fake.faults import Exchange
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 ODD_ID: Final = "camp_é ü/%2F?#"
 ODD_QUERY: Final = {"workspace": "a&b=ç+ /", "page": "", "~tilde": "%7E"}
 
 
 class Echo:
-    """A service that returns the body of each request.
+    """A service that returns the body of each request."""
 
-    The request header `x-status` sets the status of the response. `x-size` replaces the body by one of that size in bytes.
-
-    Attributes:
-        requests: Every request so far.
-    """
+    # The request header `x-status` sets the status of the response. `x-size` replaces the body by one of that size in bytes.
 
     def __init__(self) -> None:
         self.requests: list[Request] = []

@@ -7,18 +7,13 @@ from typing import Any
 
 from outreach_async.fake import FakeService
 from outreach_async.fake.control import ControlPlane
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 HOST = {"host": "127.0.0.1:80"}
 
 
 class PlaneClient:
-    """A client of a fake and its control plane.
-
-    Attributes:
-        fake: The fake.
-        controlled: The control plane in front of the fake.
-    """
+    """A client of a fake and its control plane."""
 
     def __init__(self, fake: FakeService | None = None, *hosts: str) -> None:
         self.fake = FakeService() if fake is None else fake

@@ -10,7 +10,7 @@ from support.fake import JSON, KEY, OTHER, SPACE, creation_request, small_world
 
 from outreach_async.fake import Behaviour, FakeService
 from outreach_async.fake.request_log import Recorded
-from outreach_async.transport.wire import Request
+from outreach_async.transport._wire import Request
 
 EMAILS = ["ada@acme.example", "ADA@acme.example", "bo@acme.example", "Zoë@acme.example", "no address"]
 

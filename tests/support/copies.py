@@ -23,17 +23,7 @@ TIMINGS: Final[tuple[Timing, ...]] = ("same write", "idle", "next response")
 
 
 class CopyingService:
-    """A listener's behaviour that creates contacts and sends some responses twice.
-
-    Args:
-        timing: Time at which a copy is sent.
-        seed: Seed for the choice of the responses that are sent twice.
-        share: Fraction of the responses that are sent twice, from 0 to 1.
-
-    Attributes:
-        copies: Number of responses that were chosen to be sent twice.
-        ledger: Status and contact id of the first creation, by e-mail.
-    """
+    """A listener's behaviour that creates contacts and sends some responses twice."""
 
     def __init__(self, timing: Timing, *, seed: int = 0, share: float = 0.2) -> None:
         self.copies = 0

@@ -31,9 +31,9 @@ from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient,
 from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.errors import JournalError
 from outreach_async.fake import FakeTransport, faults
-from outreach_async.fake.fault_plan import Exchange, Fault
+from outreach_async.fake._fault_plan import Exchange, Fault
 from outreach_async.testing import VirtualTime
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 INTERRUPTS: Final = frozenset({"Ctrl-C", "Ctrl-C twice"})
 MOST: Final = 500
@@ -88,22 +88,7 @@ class _Meeting:
 
 
 class Simulation:
-    """A bulk run that is executed by one process after another until it is finished.
-
-    Args:
-        scene: The scenario.
-        folder: Empty folder for the journals.
-        backend: `asyncio` or `trio`.
-        harmed: Function that replaces a journal writer by a defective one, to check that the defect is detected.
-
-    Attributes:
-        world: The service and its ledger, which outlive the processes.
-        processes: All processes so far.
-        delivered: Outcomes that reached the caller.
-        crashes: For each process that ended early, the number of rows that count as possibly sent.
-        broken: Invariants that were violated when a process ended.
-        path: Path of the journal that the next process opens.
-    """
+    """A bulk run that is executed by one process after another until it is finished."""
 
     def __init__(
         self, scene: Scenario, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
@@ -121,12 +106,7 @@ class Simulation:
         self.path = folder / "run0.db"
 
     def live(self, ending: Ending | int | None = None, rows: Sequence[Any] | None = None) -> Process:
-        """Start or resume the run in a new process, and return that process when it has ended.
-
-        Args:
-            ending: How the process ends early. A number is the point of a kill; `None` lets the process run to its end.
-            rows: The input; the rows of the scenario by default.
-        """
+        """Start or resume the run in a new process, and return that process when it has ended."""
         scene = self.scene
         process = Process(
             Ending("kill", ending) if isinstance(ending, int) else ending,
@@ -294,11 +274,9 @@ def memory() -> Iterator[Path]:
 def kill_everywhere(
     scene: Scenario, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
 ) -> Iterator[Simulation]:
-    """Yield finished runs that were killed at every point.
-
-    The first process of run `n` is killed at point `n`, and up to two later processes are killed at random points. The series
-    ends with a run whose first process reaches its end. In one additional run, process `n` is killed at point `n`.
-    """
+    """Yield finished runs that were killed at every point."""
+    # The first process of run `n` is killed at point `n`, and up to two later processes are killed at random points. The series
+    # ends with a run whose first process reaches its end. In one additional run, process `n` is killed at point `n`.
     for number in count(1):
         chance = random.Random(f"deaths {scene.seed} {number}")  # noqa: S311 - repeatable, not secret
         one = simulation(scene, folder / f"point{number}", backend, harmed)
@@ -344,10 +322,8 @@ def has_started(path: Path) -> bool:
 
 
 def _plain(contact: dict[str, Any] | None) -> Any:
-    """Return the e-mail and the non-blank fields of a contact.
-
-    Blank fields are ignored: creating a contact stores a blank value, but overwriting a contact removes it.
-    """
+    """Return the e-mail and the non-blank fields of a contact."""
+    # Blank fields are ignored: creating a contact stores a blank value, but overwriting a contact removes it.
     return contact and (contact["email"], {name: value for name, value in contact["fields"].items() if value})
 
 

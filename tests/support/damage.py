@@ -19,7 +19,7 @@ from outreach_async import ContactOutcome, Journal, Outcome, OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport, Snapshot
 from outreach_async.testing import VirtualTime
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._wire import Progress, Request, Response
 
 ROWS: Final = 90
 KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten")
@@ -33,17 +33,7 @@ _TIME: Final = VirtualTime()
 
 @attrs.frozen
 class Specimen:
-    """A journal as a process left it.
-
-    Attributes:
-        name: Name of the run.
-        path: Path of the journal.
-        service: State of the service at that moment.
-        arguments: Additional arguments of `create_many`.
-        outcomes: Outcomes in the journal.
-        report: Report of the journal.
-        events: Events in the journal.
-    """
+    """A journal as a process left it."""
 
     name: str
     path: Path
@@ -81,13 +71,7 @@ def fake() -> FakeService:
 
 
 class _Killing:
-    """A transport that saves the state that a kill at one request would leave.
-
-    Args:
-        service: The service.
-        keep: Called when request `number` has been executed, before its response is returned.
-        number: Number of the request, from 1; never reached if 0.
-    """
+    """A transport that saves the state that a kill at one request would leave."""
 
     def __init__(self, service: FakeService, keep: Callable[[], None], number: int) -> None:
         self._inner = FakeTransport(service)
@@ -202,15 +186,7 @@ def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str,
 
 @attrs.define
 class Figures:
-    """Results of reading and resuming damaged copies.
-
-    Attributes:
-        copies: Number of copies.
-        counts: Number of reads and resumes, by result.
-        labels: Copies whose resumed run has a false label, or does not have exactly one outcome per row.
-        reads: Reads that returned wrong data without an error, and reads of an undamaged file that returned an error.
-        errors: Unexpected exceptions, including those of runs that cannot be resumed with `earlier="unknown"`.
-    """
+    """Results of reading and resuming damaged copies."""
 
     copies: int = 0
     counts: Counter[str] = attrs.field(factory=Counter)

@@ -22,10 +22,10 @@ from support.outcome_oracle import find_wrong_labels
 from support.spread import KEY, ROW, SPACE, KillingService, numbers_of, served, write_people
 
 from outreach_async import ObjectJournal, Outcome
-from outreach_async.fake.fault_plan import Exchange
+from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async.fake._fault_plan import Exchange
 from outreach_async.spread import Connection, ImportPlan, Part, plan
-from outreach_async.transport.wire import Progress, Request, Response, Transport
-from outreach_async.vocabulary import DuplicatePolicy
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 WORKER_TTL: Final = "5s"
 """Time without a heartbeat after which a scheduler removes a worker. Dask uses at least ten heartbeats, which take 5 seconds."""
@@ -94,13 +94,7 @@ def write_parts(folder: Path, emails: Sequence[str], files: int, duplicates: Dup
 
 @attrs.frozen
 class SentRow:
-    """A request for a contact.
-
-    Attributes:
-        at: Time of arrival on the monotonic clock, in seconds.
-        process: Id of the process that sent the request.
-        row: Number of the row.
-    """
+    """A request for a contact."""
 
     at: float
     process: int
@@ -108,12 +102,7 @@ class SentRow:
 
 
 class ClusterService(KillingService):
-    """The service of `support.spread`, which kills the worker that sends a row.
-
-    Attributes:
-        sent: The requests, in order.
-        on_request: Called with each request before the request is executed.
-    """
+    """The service of `support.spread`, which kills the worker that sends a row."""
 
     def __init__(self, before: Sequence[str] = ()) -> None:
         super().__init__(before)
@@ -195,14 +184,7 @@ def _find_old_values(service: ClusterService, made: ImportPlan) -> Iterator[str]
 
 @attrs.frozen
 class CommandCluster:
-    """A scheduler and workers that run as separate commands. A killed worker is not replaced.
-
-    Attributes:
-        address: Address of the scheduler.
-        scheduler: Process of the scheduler.
-        workers: Processes of the workers.
-        links: For each worker, the link to the scheduler and the link from the scheduler.
-    """
+    """A scheduler and workers that run as separate commands. A killed worker is not replaced."""
 
     address: str
     scheduler: subprocess.Popen[bytes]

@@ -63,7 +63,7 @@ NOT_CALLED: Final = {
     "Fault": {"inject"},
     "FakeService": {"exchange"},
     "Calibration": {"of"},
-    "Site": {"get", "page", "fields", "steps", "address", "creation", "format_response"},
+    "Access": {"get", "page", "fields", "steps", "address", "creation", "format_response"},
     "VirtualTimeLoop": {"time"},
     "CsvFile": {"of", "fingerprint", "count", "rows", "records"},
     "Transport": {"send", "aclose"},

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from outreach_async import OutreachClient
 from outreach_async.bulk import ArrowStream
-from outreach_async.bulk.frames import read_frame
+from outreach_async.bulk._frames import read_frame
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.testing import VirtualTime
 

@@ -6,24 +6,16 @@ import json
 from collections.abc import Callable
 
 from outreach_async.fake.faults import Exchange, Faults
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 CREATE = Request("POST", "/contacts", {"content-type": "application/json"}, b'{"owner_key": "key_secret"}')
 LIST = Request("GET", "/campaigns?workspace=space_1&page=1&display=5")
 
 
 class TinyService:
-    """A service with configurable faults that records its requests.
+    """A service with configurable faults that records its requests."""
 
-    Faults see a request to `/contacts` as `create_contact` and every other request as `list_campaigns`.
-
-    Args:
-        heard: Called at every request, before any fault.
-
-    Attributes:
-        faults: The faults.
-        requests: Every request that was executed.
-    """
+    # Faults see a request to `/contacts` as `create_contact` and every other request as `list_campaigns`.
 
     def __init__(self, heard: Callable[[], object] = lambda: None) -> None:
         self.heard = heard

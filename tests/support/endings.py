@@ -12,23 +12,16 @@ from support.crashes import Simulation, memory
 from support.processes import WAYS, Ending
 from support.scenarios import Scenario, seeded
 
+from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import JournalWriter
-from outreach_async.bulk.rows import Repeats
-from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 LOOPS: Final = ("asyncio", "trio")
 
 
 @attrs.frozen
 class DrawnScenario:
-    """A scenario, its event loop, and the early endings of its processes.
-
-    Attributes:
-        seed: Seed of all random choices.
-        backend: `asyncio` or `trio`.
-        scene: The input, options and faults of the run.
-        endings: How the first processes end. Later processes run to their end.
-    """
+    """A scenario, its event loop, and the early endings of its processes."""
 
     seed: int
     backend: str
@@ -36,12 +29,7 @@ class DrawnScenario:
     endings: tuple[Ending, ...]
 
     def play(self, folder: Path, harmed: Callable[[JournalWriter], Any] = lambda writer: writer) -> Simulation:
-        """Run processes until the run is finished, and return the simulation.
-
-        Args:
-            folder: Empty folder for the journals.
-            harmed: Function that replaces a journal writer by a defective one.
-        """
+        """Run processes until the run is finished, and return the simulation."""
         one = Simulation(self.scene, folder, self.backend, harmed)
         one.finish(iter(self.endings))
         return one

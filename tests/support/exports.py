@@ -98,12 +98,7 @@ PERSON: Final = {
 
 
 def write_export(header: str, codes: tuple[str | None, ...]) -> str:
-    """Return a CSV export of `PERSON`.
-
-    Args:
-        header: The header line of the export.
-        codes: Field code of each column; `None` for a column without a field.
-    """
+    """Return a CSV export of `PERSON`."""
     columns = header.split(",")
     cells = [PERSON.get(code or "", "" if code else f"of {column}") for column, code in zip(columns, codes, strict=True)]
     file = io.StringIO()

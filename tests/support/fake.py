@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import attrs
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 SPACE = "space_1"
 OTHER = "space_2"
@@ -48,12 +48,7 @@ def post(fake: FakeService, body: Any, headers: dict[str, str] | None = None) ->
 
 
 def creation(email: Any = "ada@acme.example", **members: Any) -> dict[str, Any]:
-    """Return the body of a request that creates a contact.
-
-    Args:
-        email: The e-mail of the contact.
-        members: Upload options by name, and other members of the body. The value `MISSING` omits a member.
-    """
+    """Return the body of a request that creates a contact."""
     options = {name: members.pop(name, value) for name, value in OPTIONS.items()}
     body = {"owner_key": KEY, "workspace": SPACE, "email": email, "upload_options": options} | members
     return {name: _left(value) for name, value in body.items() if value is not MISSING}
@@ -90,12 +85,7 @@ def refusal(response: Response, status: int, code: str) -> dict[str, Any]:
 
 
 def small_world(behaviour: Behaviour | None = None, **readings: Any) -> FakeService:
-    """Return a fake with two workspaces. `SPACE` has two custom fields, five mailboxes, two campaigns and three contacts.
-
-    Args:
-        behaviour: The behaviour of the fake; the documented one by default.
-        readings: Knobs of the behaviour to change.
-    """
+    """Return a fake with two workspaces. `SPACE` has two custom fields, five mailboxes, two campaigns and three contacts."""
     fake = FakeService(behaviour=attrs.evolve(behaviour or Behaviour.documented(), **readings))
     fake.add_workspace(SPACE, custom_fields=["Plan", "Region"])
     fake.add_workspace(OTHER)

@@ -34,7 +34,7 @@ from support.listener import (
 )
 from support.transports import EVERY_LOOP, OWN, Make
 
-from outreach_async.transport.wire import Progress, Request, Transport
+from outreach_async.transport._wire import Progress, Request, Transport
 
 CHUNKED: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 ENCODED: Final = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\n"
@@ -78,22 +78,7 @@ _SAYS: Final = {
 
 @attrs.frozen
 class Fault:
-    """A fault of the first connection. Later connections work.
-
-    Attributes:
-        verdict: The allowed `maybe_sent` of the error.
-        meets: Behaviour of the listener for the first connection.
-        clock: Whether only a timeout ends the first attempt.
-        session: The verdict for an aiohttp session of the caller; `None` if it is the same.
-        absent: Whether the listener refuses connections until the first attempt has failed.
-        idle: How the first connection ends after one exchange, while it is idle: with the event loop `running` or `blocked`.
-            Empty if the connection does not end while idle.
-        then: Behaviour of the listener for later connections; `None` if no connection is possible.
-        url: URL of the service.
-        proxy: URL of the proxy; `None` without one.
-        forgotten: Combinations `{transport}-{loop}` that are not tested, because the underlying library leaves the connection
-            open until garbage collection.
-    """
+    """A fault of the first connection. Later connections work."""
 
     verdict: Verdict
     meets: Behaviour = attrs.field(kw_only=True, default=hang)

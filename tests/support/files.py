@@ -14,9 +14,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File, Row, map_columns, open_file
-from outreach_async.importer.source import ByteSource, StreamCopy
-from outreach_async.importer.workbook import ReaderResult, WorkbookFile
-from outreach_async.importer.workbook_reader import read_workbook, run_reporting_errors
+from outreach_async.importer._source import ByteSource, StreamCopy
+from outreach_async.importer._workbook import ReaderResult, WorkbookFile
+from outreach_async.importer._workbook_reader import read_workbook, run_reporting_errors
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -135,15 +135,7 @@ def workbook(
     root: str = "",
     styles: str = STYLES,
 ) -> bytes:
-    """Return an XLSX file.
-
-    Args:
-        sheets: XML of the rows of each sheet, by sheet name.
-        hidden: Names of hidden sheets.
-        leave_out: Paths of the parts to omit from the archive.
-        root: Prefix of the sheet paths in the relationships.
-        styles: XML of the cell styles.
-    """
+    """Return an XLSX file."""
     listed = "".join(
         f'<sheet name={quoteattr(name)} sheetId="{at}" r:id="r{at}"{" state=" + quoteattr("hidden") if name in hidden else ""}/>'
         for at, name in enumerate(sheets, 1)

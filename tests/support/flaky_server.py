@@ -13,7 +13,7 @@ from support.faults import ADDED, SKIPPED
 from support.listener import Listener, Peer
 
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.transport.wire import Progress, Request
+from outreach_async.transport._wire import Progress, Request
 
 PAGES: Final = 3
 _ID: Final = re.compile(rb"id-\d+(?:-\d+)?(?=[^\d-])")
@@ -21,15 +21,7 @@ _PAGE: Final = re.compile(rb"[?&]page=(\d+)")
 
 
 class FlakyBehaviour:
-    """A listener's behaviour with random faults. The faults of a connection depend only on the seed and the connection's number.
-
-    Args:
-        seed: Seed of the faults.
-        pages: Body of each page of a list.
-
-    Attributes:
-        calm: Whether faults are disabled.
-    """
+    """A listener with random faults. The faults of a connection depend only on the seed and the number of the connection."""
 
     def __init__(self, seed: int, pages: list[bytes]) -> None:
         self.calm = False

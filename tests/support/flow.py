@@ -27,12 +27,20 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async.bulk.breaker import MAX_PAUSE
-from outreach_async.bulk.throttle import RunThrottle
+from outreach_async._engine.breaker import MAX_PAUSE
+from outreach_async._engine.limiter import RateLimiter
+from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async._service.responses import parse_retry_after
+from outreach_async._service.retry import (
+    FailedAttempt,
+    FailureKind,
+    Idempotency,
+    RetryDecision,
+    backoff_delay,
+    classify,
+    retry_cost,
+)
 from outreach_async.errors import BulkStopped
-from outreach_async.limiter import RateLimiter
-from outreach_async.responses import parse_retry_after
-from outreach_async.retry import FailedAttempt, FailureKind, Idempotency, RetryDecision, backoff_delay, classify, retry_cost
 from outreach_async.testing import VirtualTime
 
 Trouble = Literal["refused", "503", "hanging", "429"]
@@ -48,19 +56,7 @@ RECOVERED: Final = 300
 
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """Limits and outages of a simulated service, and the workers that use it.
-
-    Attributes:
-        seconds: Duration of the run.
-        limits: Pairs of a start time in seconds and the number of requests per second allowed from then on.
-        burst: Capacity of the token bucket, in seconds of the limit; the capacity is at least one request.
-        latency: Average seconds until a response; each response takes 50 % to 150 % of them.
-        outages: Start, end and kind of each outage, in seconds.
-        asks: `Retry-After` of a 429 in seconds; `None` if the response has none.
-        reports_quota: Whether responses have quota headers.
-        workers: Number of workers.
-        seed: Seed of all random choices.
-    """
+    """Limits and outages of a simulated service, and the workers that use it."""
 
     seconds: float
     limits: Sequence[tuple[float, float]]
@@ -157,18 +153,7 @@ class Service:
 
 @attrs.define
 class Run:
-    """The results of a run.
-
-    Attributes:
-        scene: The scenario.
-        service: The simulated service.
-        flow: The throttle of the run.
-        repeats: Number of retries, by kind of failure.
-        fates: Number of rows that did not succeed, by final retry decision.
-        failed: Number of rows that did not succeed, in a run that creates contacts.
-        pauses: Number of observed pauses of the throttle.
-        ended: Duration of the run in seconds.
-    """
+    """The results of a run."""
 
     scene: Scenario
     service: Service
@@ -208,10 +193,8 @@ class Run:
         return max((times[RECOVERED - 1] if len(times) >= RECOVERED else math.inf for times in later), default=0.0)
 
     def busiest(self) -> float:
-        """Return the maximum rate of starts within five seconds, as a multiple of the limit and burst.
-
-        Measured from five seconds after the first 429, except during outages and within five seconds of a change of the limit.
-        """
+        """Return the maximum rate of starts within five seconds, as a multiple of the limit and burst."""
+        # Measured from five seconds after the first 429, except during outages and within five seconds of a change of the limit.
         starts, scene, most = self.service.started, self.scene, 0.0
         since = min((at for at, _ in self.service.refused), default=math.inf) + SPAN
         for number, at in enumerate(starts):
@@ -234,12 +217,7 @@ class Run:
         return spent - granted
 
     def shortfalls(self, *, good: float = 0.85, refusals: float = 0.01) -> list[str]:
-        """Return a description of every requirement that the run did not meet.
-
-        Args:
-            good: Minimum goodput.
-            refusals: Maximum fraction of 429 responses.
-        """
+        """Return a description of every requirement that the run did not meet."""
         wrong = {
             f"goodput {self.goodput():.3f}": self.goodput() < good,
             f"refusals {self.refusals:.4f}": self.refusals > refusals,

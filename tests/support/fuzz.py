@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from tools.journal_child import open_journal, steps
 
 from outreach_async import NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
-from outreach_async import operations as made
+from outreach_async._service import operations as made
+from outreach_async._service.operations import ContactRequests, CopyDetector, Operation, RequestDefaults
 from outreach_async.audit import Report, audit
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import dump_behaviour
-from outreach_async.operations import ContactRequests, CopyDetector, Operation, RequestDefaults
 
 KEY: Final = "key_4f9a8b7c6d5e"
 CONTACT: Final = NewContact("ann@company.example")
@@ -69,13 +69,7 @@ def client_of(transport: Any, **options: Any) -> OutreachClient:
 
 @attrs.frozen
 class Ending:
-    """The result of a call, reduced to what must not depend on the transport.
-
-    Attributes:
-        kind: Class name of the result or error.
-        message: Repr of the result, or message of the error.
-        facts: Attributes of the error.
-    """
+    """The result of a call, reduced to what must not depend on the transport."""
 
     kind: str
     message: str

@@ -16,10 +16,10 @@ import attrs
 from hypothesis import strategies as st
 from tools.journal_child import ROWS, WINDOW, open_journal, outcome_of, steps
 
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
-from outreach_async.vocabulary import Outcome
 
 ENDINGS = ("", "-wal", "-shm")
 
@@ -40,15 +40,7 @@ def states() -> set[tuple[int, int]]:
 
 
 def require_prefix(path: Path, at_least: tuple[int, int] = (0, 0)) -> tuple[int, int]:
-    """Check that a journal contains the state after a commit of the run, and return that state.
-
-    Args:
-        path: The journal.
-        at_least: Numbers of marked and recorded rows that were acknowledged.
-
-    Returns:
-        The numbers of marked and recorded rows.
-    """
+    """Check that a journal contains the state after a commit of the run, and return that state."""
     journal = Journal(path)
     report = journal.report()
     found = list(journal.outcomes())

@@ -18,11 +18,7 @@ _NUMBERS: Final = count()
 
 @attrs.frozen
 class Place:
-    """The location of a journal.
-
-    Attributes:
-        location: Path or URL of the journal.
-    """
+    """The location of a journal."""
 
     location: str | Path
 
@@ -35,10 +31,8 @@ class Place:
         return self.journal().writer(identity, resume=resume, **options)
 
     def kill(self, writer: JournalWriter) -> Place:
-        """Simulate a kill of the writer, and return the location of the journal that the kill leaves.
-
-        A journal file is copied before the writer is closed, because closing changes the file.
-        """
+        """Simulate a kill of the writer, and return the location of the journal that the kill leaves."""
+        # A journal file is copied before the writer is closed, because closing changes the file.
         place = self
         if isinstance(self.location, Path):
             place = Place(self.location.with_name(f"killed{next(_NUMBERS)}.db"))

@@ -12,26 +12,21 @@ from typing import Any, ClassVar, Final
 import attrs
 from support.kill_points import IN_FLIGHT, KILL, Point
 
+from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._rows import NO_ROWS, PossiblySent
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter, ObjectJournal
-from outreach_async.bulk.journal.identity import Earlier, MarkedWindow
-from outreach_async.bulk.journal.object_journal import ObjectWriter
-from outreach_async.bulk.journal.objects import Objects
-from outreach_async.bulk.journal.writer import DatabaseWriter, FileWriter
-from outreach_async.bulk.outcomes import ContactOutcome
-from outreach_async.bulk.rows import NO_ROWS, PossiblySent
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.bulk.journal._identity import Earlier, MarkedWindow
+from outreach_async.bulk.journal._object_journal import ObjectWriter
+from outreach_async.bulk.journal._objects import Objects
+from outreach_async.bulk.journal._writer import DatabaseWriter, FileWriter
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 _LINGER: Final = 0.05
 """The `linger` of object journals, in seconds. With the default of 1, most runs would end before their first record."""
 
 
 class Doom:
-    """The point at which this process is killed.
-
-    Args:
-        point: The point; `None` if the process is not killed.
-        passing: Number of the pass of this point at which the process is killed, from 1.
-    """
+    """The point at which this process is killed."""
 
     def __init__(self, point: Point | None, passing: int = 1) -> None:
         self._point = point
@@ -57,11 +52,10 @@ class Doom:
 
 
 class DoomedCalls(DatabaseWriter):
-    """A base class of journal writers that kill their process before, during or after a commit.
+    """A base class of journal writers that kill their process before, during or after a commit."""
 
-    During a commit means between the last statement of a transaction and its `COMMIT`. At that point, an object journal has just
-    created the object.
-    """
+    # During a commit means between the last statement of a transaction and its `COMMIT`. At that point, an object journal has
+    # just created the object.
 
     doom: ClassVar[Doom]
 
@@ -137,12 +131,7 @@ class DoomedObjectWriter(DoomedCalls, ObjectWriter):
 
 
 class DoomedObjects:
-    """A store of objects that kills its process before or after the creation of the first object.
-
-    Args:
-        inner: The objects.
-        doom: The point of the kill.
-    """
+    """A store of objects that kills its process before or after the creation of the first object."""
 
     def __init__(self, inner: Objects, doom: Doom) -> None:
         self.read, self.names = inner.read, inner.names
@@ -161,10 +150,9 @@ class DoomedObjects:
 
 
 class Pretender(DoomedWriter):
-    """A defective writer that marks a window only when an outcome of that window, or of a later window, is recorded.
+    """A defective writer that marks a window only when an outcome of that window, or of a later window, is recorded."""
 
-    Its journal treats sent rows without a recorded outcome as never sent, like a journal that contains only outcomes.
-    """
+    # Its journal treats sent rows without a recorded outcome as never sent, like a journal that contains only outcomes.
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -187,14 +175,7 @@ class Pretender(DoomedWriter):
 
 
 class DoomedJournal(Journal):
-    """A journal file whose writer kills the process at a point.
-
-    Args:
-        path: Path of the file.
-        doom: The point of the kill.
-        resumed: Whether an earlier process started the run.
-        pretend: Whether to use the defective writer `Pretender`.
-    """
+    """A journal file whose writer kills the process at a point."""
 
     def __init__(self, path: Path, doom: Doom, *, resumed: bool, pretend: bool) -> None:
         super().__init__(path)
@@ -211,13 +192,7 @@ class DoomedJournal(Journal):
 
 
 class DoomedObjectJournal(ObjectJournal):
-    """An object journal whose writer kills the process at a point.
-
-    Args:
-        url: URL of the journal.
-        doom: The point of the kill.
-        resumed: Whether an earlier process started the run.
-    """
+    """An object journal whose writer kills the process at a point."""
 
     def __init__(self, url: str, doom: Doom, *, resumed: bool) -> None:
         super().__init__(url, linger=_LINGER)
@@ -234,13 +209,7 @@ class DoomedObjectJournal(ObjectJournal):
 
 
 class DoomedTransport:
-    """A transport that kills its process when a response has arrived, or requests that the service kills the process.
-
-    Args:
-        inner: The transport that sends the requests.
-        doom: The point of the kill.
-        headers: Header fields to add to every request.
-    """
+    """A transport that kills its process when a response has arrived, or requests that the service kills the process."""
 
     def __init__(self, inner: Transport, doom: Doom, headers: Mapping[str, str]) -> None:
         self._inner = inner

@@ -7,10 +7,9 @@ from typing import Final
 
 
 class Point(StrEnum):
-    """A point of a run at which a process ends. The value is the name of the point in the kill loop's table.
+    """A point of a run at which a process ends. The value is the name of the point in the kill loop's table."""
 
-    At `LEFT`, the process is not killed: it leaves the loop over the outcomes early.
-    """
+    # At `LEFT`, the process is not killed: it leaves the loop over the outcomes early.
 
     CREATING = "creating the journal, before it exists"
     CREATED = "creating the journal, as soon as it exists"

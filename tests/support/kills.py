@@ -17,10 +17,10 @@ import attrs
 from support.kill_points import Point
 from tools.kill_importer import Job, Run, format_outcome
 
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import journal_at
-from outreach_async.bulk.outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest
-from outreach_async.vocabulary import Outcome
 
 NOTHING = frozenset({Outcome.NOT_APPLIED, Outcome.REJECTED})
 """True outcomes of a row for which the service did nothing."""
@@ -28,14 +28,7 @@ NOTHING = frozenset({Outcome.NOT_APPLIED, Outcome.REJECTED})
 
 @attrs.frozen
 class Entry:
-    """A request in the ledger of the service.
-
-    Attributes:
-        process: Number of the sending process in the run, from 0.
-        row: Index of the row.
-        effect: Effect of the request on the contact; empty if it had none.
-        fault: Name of the injected fault; `None` without a fault.
-    """
+    """A request in the ledger of the service."""
 
     process: int
     row: int
@@ -50,13 +43,7 @@ class Entry:
 
 @attrs.frozen
 class Left:
-    """The state of a run after one of its processes has ended.
-
-    Attributes:
-        marked: Number of rows that the journal marks as about to be sent.
-        recorded: Rows with an outcome in the journal.
-        delivered: Rows whose outcome was delivered, by this process or an earlier one.
-    """
+    """The state of a run after one of its processes has ended."""
 
     marked: int = 0
     recorded: frozenset[int] = frozenset()
@@ -70,17 +57,7 @@ class Left:
 
 @attrs.frozen
 class Story:
-    """The complete data of a run after its last process has ended.
-
-    Attributes:
-        run: Options of the run.
-        left: State of the run after each process.
-        state: Final state in the journal.
-        outcomes: Outcomes in the journal.
-        lines: Outcomes delivered by all processes, as lines.
-        entries: Requests in the ledger of the service.
-        contacts: E-mail and id of each contact in the workspace.
-    """
+    """The complete data of a run after its last process has ended."""
 
     run: Run
     left: Sequence[Left]
@@ -277,20 +254,7 @@ def find_leaks(folder: Path, run: Run, left: Left) -> Iterator[str]:
 
 @attrs.define
 class Figures:
-    """The totals of many runs.
-
-    Attributes:
-        kills: Number of ended processes, by point and duplicates option. Includes processes that were left in order.
-        missed: Number of processes that never reached the point of their kill.
-        runs: Number of runs.
-        rows: Number of rows.
-        requests: Number of requests that reached the service.
-        repeats: Number of requests that repeat a row of the same process, after a fault.
-        resent: Number of rows that a process sent although an earlier process had sent them.
-        suspects: Number of rows that counted as possibly sent after a process ended.
-        uncertain: Number of rows with more than one possible outcome.
-        violations: Descriptions of all violations.
-    """
+    """The totals of many runs."""
 
     kills: Counter[tuple[Point, str]] = attrs.field(factory=Counter)
     missed: int = 0

@@ -34,19 +34,19 @@ from support.outcome_oracle import (
     when_applied,
 )
 
-from outreach_async.bulk.journal.writer import merge
-from outreach_async.bulk.outcomes import ContactOutcome, affects_every_row, answered_outcome, failed_outcome, unfinished_outcome
-from outreach_async.bulk.pipeline import _Worker
-from outreach_async.bulk.rows import NO_ROWS, CreateResult, ParsedRow, PossiblySent
-from outreach_async.bulk.throttle import RunThrottle
-from outreach_async.call import Call, CallOptions
-from outreach_async.contacts import CreateContactResponse
+from outreach_async._engine.call import Call, CallOptions
+from outreach_async._engine.limiter import RateLimiter
+from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._service.operations import AttemptInfo, Operation
+from outreach_async._service.retry import Idempotency, RetryPolicy, classify, is_retryable
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES, DUPLICATE_POLICIES, Outcome
+from outreach_async.bulk._outcomes import ContactOutcome, affects_every_row, answered_outcome, failed_outcome, unfinished_outcome
+from outreach_async.bulk._pipeline import _Worker
+from outreach_async.bulk._rows import NO_ROWS, CreateResult, ParsedRow, PossiblySent
+from outreach_async.bulk.journal._writer import merge
 from outreach_async.errors import BulkSuspended, OutreachError
-from outreach_async.limiter import RateLimiter
-from outreach_async.operations import AttemptInfo, Operation
-from outreach_async.retry import Idempotency, RetryPolicy, classify, is_retryable
-from outreach_async.transport.wire import Request, Response
-from outreach_async.vocabulary import DUPLICATE_OUTCOMES, DUPLICATE_POLICIES, Outcome
+from outreach_async.transport._wire import Request, Response
 
 
 def _unread(_response: Response, _trail: AttemptInfo) -> CreateResult:
@@ -73,16 +73,7 @@ def left_by_a_kill(marked: int) -> PossiblySent:
 
 @attrs.frozen
 class Rules:
-    """The decisions of the library. Tests replace one of them to check that the model detects the defect.
-
-    Attributes:
-        call: Class of the call of a row.
-        answered: Returns the outcome of a response.
-        failed: Returns the outcome of a failure.
-        unfinished: Returns the outcome of an unfinished row when a run without a journal ends.
-        suspects: Returns the rows that a killed process may have sent, from the number of marked rows.
-        suspect: Returns the index of a worker's current row if that row may have been sent.
-    """
+    """The decisions of the library. Tests replace one of them to check that the model detects the defect."""
 
     call: type[Call[CreateResult]] = Call
     answered: Callable[..., ContactOutcome] = answered_outcome
@@ -94,15 +85,7 @@ class Rules:
 
 @attrs.frozen
 class Bounds:
-    """Limits of the paths that a model walks.
-
-    Attributes:
-        attempts: Maximum attempts of a row in one process.
-        faults: Maximum faults of a path, including crashes and stops.
-        crashes: Maximum early ends of processes on a path: kills and orderly stops. A resume follows each of them.
-        delays: Maximum requests of a path that reach the service with a delay.
-        ways: Ways in which an attempt can fail.
-    """
+    """Limits of the paths that a model walks."""
 
     attempts: int = 3
     faults: int = 6
@@ -113,25 +96,7 @@ class Bounds:
 
 @attrs.define(slots=False)
 class At:
-    """The state of the model at one point of a path.
-
-    Attributes:
-        service: State of the service.
-        call: Call of the current row.
-        faults: Number of faults still allowed.
-        crashes: Number of crashes still allowed.
-        delays: Number of delays still allowed.
-        row: Index of the current row.
-        outcomes: Outcomes of the rows before the current row.
-        suspects: Rows that an earlier process may have sent.
-        started_rows: First row whose outcome a kill can still remove.
-        marked: Minimum number of rows that the journal marks as about to be sent.
-        refused: Rows that the service rejected as invalid, and will always reject.
-        sent: Rows with an attempt that was sent and not certainly refused.
-        late: Whether a delayed request has arrived.
-        overtaken: Whether a kill removed the outcome of a failed row, so that the row is sent again after a later row.
-        path: Linked list of steps: the path before, and the last step.
-    """
+    """The state of the model at one point of a path."""
 
     service: Service
     call: Call[CreateResult]
@@ -151,22 +116,7 @@ class At:
 
 
 class Model:
-    """A walk of all paths for one duplicates option and one initial state of the service.
-
-    Args:
-        duplicates: The duplicates option.
-        before: The contact stored at first; `None` if there is none.
-        bounds: Limits of the paths.
-        rules: The decisions of the library.
-        coalesce: Whether the rows are merged into one row before they are sent.
-
-    Attributes:
-        leaves: Number of paths walked to their end.
-        violations: Number of violations, by kind.
-        known: Number of paths that violate the order of the rows in one of two known ways. Either a delayed overwrite arrives
-            after a later one, or a failed row is sent again after a later row because a kill removed its outcome.
-        examples: Steps of the first path with each kind of violation.
-    """
+    """A walk of all paths for one duplicates option and one initial state of the service."""
 
     def __init__(
         self, duplicates: str, before: Payload | None, bounds: Bounds, rules: Rules | None = None, *, coalesce: bool = False
@@ -299,12 +249,7 @@ class Model:
                 self._resume(changed(at, overtaken=forgotten or at.overtaken), pending_row, self.rules.suspects(marked), marked)
 
     def _stop(self, at: At, *, sent: bool | None) -> None:
-        """Stop the run in order and resume it.
-
-        Args:
-            at: The state.
-            sent: Whether the interrupted attempt may have been sent; `None` if the run stops between two attempts.
-        """
+        """Stop the run in order and resume it."""
         hand = _Worker()
         hand.row = ParsedRow(at.row, None, "", CREATE, at.row in at.suspects)
         hand.call = changed(at.call)

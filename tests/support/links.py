@@ -14,15 +14,7 @@ def free_port() -> int:
 
 
 class Link:
-    """A TCP proxy on loopback. While the link is cut, it neither forwards data nor closes connections, like a network partition.
-
-    Args:
-        target: The port that connections are forwarded to.
-
-    Attributes:
-        target: The port that connections are forwarded to.
-        port: The port that the link listens on.
-    """
+    """A TCP proxy on loopback. While the link is cut, it neither forwards data nor closes connections."""
 
     def __init__(self, target: int) -> None:
         self.target = target

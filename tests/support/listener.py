@@ -30,12 +30,7 @@ class Gone(Exception):
 
 
 class Peer:
-    """One accepted connection.
-
-    Attributes:
-        received: All bytes received so far.
-        address: Address of the client.
-    """
+    """One accepted connection."""
 
     def __init__(self, connection: socket.socket, listener: Listener) -> None:
         self.received = b""
@@ -56,11 +51,7 @@ class Peer:
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def read(self) -> None:
-        """Wait for data and add it to `received`.
-
-        Raises:
-            Gone: The peer has disconnected.
-        """
+        """Wait for data and add it to `received`."""
         try:
             piece = self._connection.recv(65536)
         except OSError:
@@ -133,19 +124,7 @@ Behaviour = Callable[[Peer], None]
 
 
 class Listener:
-    """A context manager that accepts connections on a port of `localhost`.
-
-    Args:
-        behaviours: Behaviours of the connections, in order; the last one also handles all further connections.
-        tls: Use TLS with this context.
-        listening: Listen from the start; otherwise, the port refuses connections until `listen()`.
-
-    Attributes:
-        listening: Whether the listener accepts connections.
-        peers: All connections so far.
-        requests: All complete requests so far.
-        stuck: Set when an exchange can only end by a timeout.
-    """
+    """A context manager that accepts connections on a port of `localhost`."""
 
     def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None, listening: bool = True) -> None:
         self.peers: list[Peer] = []

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.errors import OutreachError, RateLimited, StatusError, TransportError, UnexpectedResponse
-from outreach_async.vocabulary import DUPLICATE_OUTCOMES, Outcome
 
 Act = Literal["never", "now", "later"]
 """When the service carries out an attempt. `later` means once an intermediary such as a proxy releases it, or never."""
@@ -28,15 +28,7 @@ FINDINGS: Final = frozenset({Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKN
 
 @attrs.frozen
 class Way:
-    """How an attempt fails.
-
-    Attributes:
-        name: The name of the failure.
-        act: When the service carries out the attempt.
-        error: Returns the error that the client gets.
-        sent: Whether the request was sent, and not certainly refused.
-        invalid: Whether the row itself is invalid, so that every attempt fails.
-    """
+    """How an attempt fails."""
 
     name: str
     act: Act
@@ -79,13 +71,7 @@ CUTS: Final[tuple[tuple[bool, Act], ...]] = ((False, "never"), (True, "never"), 
 
 @attrs.define
 class Service:
-    """The state of the service on one path.
-
-    Attributes:
-        contact: The stored contact.
-        delayed: The rows whose requests may still arrive.
-        ledger: The row and the outcome of each creation that was carried out, in order.
-    """
+    """The state of the service on one path."""
 
     contact: Payload | None
     delayed: tuple[int, ...] = ()
@@ -116,24 +102,14 @@ def apply(duplicates: str, stored: Payload | None, sent: Payload) -> tuple[Paylo
 
 @attrs.frozen
 class Sent:
-    """A row that is sent.
-
-    Attributes:
-        payload: The values that are sent.
-        means: The input rows that it stands for, in order: several if rows are merged.
-    """
+    """A row that is sent."""
 
     payload: Payload
     means: tuple[Payload, ...]
 
 
 def turns(sure: Sequence[bool | None]) -> Iterator[tuple[int, ...]]:
-    """Yield every order in which rows may have been applied.
-
-    Args:
-        sure: For each row, `True` if the service answered it: it was applied, in its turn. `False` if the result is unknown: it
-            was applied once, at any time, or never. `None` if it was certainly never applied.
-    """
+    """Yield every order in which rows may have been applied."""
     fixed = [row for row, known in enumerate(sure) if known]
     loose = [row for row, known in enumerate(sure) if known is False]
     for choices in product((True, False), repeat=len(loose)):
@@ -142,14 +118,7 @@ def turns(sure: Sequence[bool | None]) -> Iterator[tuple[int, ...]]:
 
 
 def sequences(duplicates: str, before: Payload | None, rows: Sequence[Sent], sure: Sequence[bool | None]) -> frozenset[Any]:
-    """Return every contact that can result from the rows.
-
-    Args:
-        duplicates: The duplicates option.
-        before: The contact that is stored at first.
-        rows: The rows.
-        sure: For each row, the value that `turns` takes.
-    """
+    """Return every contact that can result from the rows."""
     stored_fields = set()
     for order in turns(sure):
         contact = before
@@ -160,13 +129,7 @@ def sequences(duplicates: str, before: Payload | None, rows: Sequence[Sent], sur
 
 
 def find_wrong_labels(outcome: ContactOutcome, truth: Outcome | None, *, sent: bool) -> Iterator[str]:
-    """Yield each violation in the outcome of a row.
-
-    Args:
-        outcome: The reported outcome.
-        truth: What the service did; `None` for nothing.
-        sent: Whether an attempt was sent that the service did not certainly refuse.
-    """
+    """Yield each violation in the outcome of a row."""
     status, possible = outcome.status, outcome.possible
     if truth is None and status not in FINDINGS:
         yield "reported as carried out although it was not"

@@ -48,17 +48,7 @@ def mailbox(name: str) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Reading:
-    """One interpretation of the paging rules, which the interface leaves open.
-
-    Attributes:
-        first_page: P3. The number of the first page. Lower numbers are refused.
-        past_end: P8. The answer to a page past the end: an empty page, the last page (with its own number or with the requested
-            one), or an error with this status. With 200, every refusal has this status.
-        most: P6, P7. The largest `display`, to which larger ones are reduced silently; `None` for no maximum.
-        pages_when_empty: P9. `total_pages` of an empty list.
-        newest_first: P10. Whether new items come first in the list; otherwise they come last.
-        miscounted: The error of `total_found`.
-    """
+    """One interpretation of the paging rules, which the interface leaves open."""
 
     first_page: int = 1
     past_end: PastEnd = "empty"
@@ -70,13 +60,7 @@ class Reading:
 
 @attrs.frozen
 class Change:
-    """A change of the list right before a request is answered.
-
-    Attributes:
-        before: The index of that request among the answered requests, from 0.
-        inserted: The number of inserted items.
-        deleted: The indices of the deleted items, in the order of the list.
-    """
+    """A change of the list right before a request is answered."""
 
     before: int
     inserted: int = 0
@@ -84,20 +68,7 @@ class Change:
 
 
 class PagingService:
-    """A transport that answers requests for both lists according to one interpretation.
-
-    Args:
-        size: The initial number of items.
-        reading: The interpretation of the rules.
-        changes: The changes of the list between requests.
-        patience: The number of extra turns of the event loop that each request waits, in the order of the requests. This
-            changes the order in which concurrent requests are answered. Further requests wait no extra turns.
-
-    Attributes:
-        ids: The ids of the items, oldest first.
-        answered: The requested pages, in the order in which they were answered.
-        displays: Every requested `display`.
-    """
+    """A transport that answers requests for both lists according to one interpretation."""
 
     def __init__(
         self, size: int, reading: Reading | None = None, changes: Sequence[Change] = (), patience: Sequence[int] = ()
@@ -172,11 +143,7 @@ class IgnoresThePage(PagingService):
 
 
 class ShortPages(PagingService):
-    """A service with short pages, as if it filtered the items after dividing them into pages.
-
-    Args:
-        lengths: The number of items of each page, from the first page on; at least one each.
-    """
+    """A service with short pages, as if it filtered the items after dividing them into pages."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         super().__init__(sum(lengths))

@@ -23,7 +23,7 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async import ContactOutcome
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter
-from outreach_async.bulk.journal.protocol import WriterThread
+from outreach_async.bulk.journal._protocol import WriterThread
 from outreach_async.errors import JournalError
 
 Point = tuple[str, Any]
@@ -46,14 +46,7 @@ class Left(Exception):
 
 @attrs.frozen
 class Ending:
-    """How and where a process ends.
-
-    Attributes:
-        way: How the process ends.
-        point: The number of the point, from 1.
-        gap: The seconds between the two interrupts of `Ctrl-C twice`.
-        fails_at: The number of a later point, from which the journal fails as well.
-    """
+    """How and where a process ends."""
 
     way: Way
     point: int
@@ -62,23 +55,7 @@ class Ending:
 
 
 class Process:
-    """A simulated process and the points that it passes.
-
-    Args:
-        ending: How and where the process ends early; `None` if it does not.
-        seed: The seed of all durations.
-        journal_seconds: The maximum duration of a journal call.
-        caller_seconds: The maximum time that the caller spends on an outcome.
-
-    Attributes:
-        dead: Whether the process was killed.
-        ended: Whether the process has reached its ending.
-        raised: Whether the caller's own code has raised an error.
-        trace: The points passed so far.
-        writers: The journal writers opened so far.
-        scope: The cancel scope around the whole run.
-        outcomes: The run, once it has started.
-    """
+    """A simulated process and the points that it passes."""
 
     outcomes: Any = None
     scope: anyio.CancelScope
@@ -106,11 +83,7 @@ class Process:
         return later or self.way == "journal fails"
 
     def at(self, name: str, row: Any) -> None:
-        """Pass a point.
-
-        Raises:
-            Killed: The process is killed here, or was killed before.
-        """
+        """Pass a point."""
         if not self.dead:
             self.trace.append((name, row))
             if self.ending is not None and len(self.trace) == self.ending.point:
@@ -145,11 +118,7 @@ class Process:
             yield members if isinstance(row, dict) else row
 
     async def consider(self) -> bool:
-        """Spend the caller's time on an outcome, and return whether the caller leaves the run.
-
-        Raises:
-            Left: The caller's code fails.
-        """
+        """Spend the caller's time on an outcome, and return whether the caller leaves the run."""
         if self._caller_seconds:
             await anyio.sleep(self._chance.uniform(0, self._caller_seconds))
         if self.way == "raise":

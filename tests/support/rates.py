@@ -21,12 +21,7 @@ _PAGE: Final = json.dumps({**_MEMBERS, "data": [wire(mailbox())]}).encode()
 
 
 class RateLimitedService(Service):
-    """The simulated service as a transport. It creates contacts, and lists one mailbox for every workspace.
-
-    Attributes:
-        broken: The workspaces whose pages are always answered with 503, each with the headers of that response.
-        sent: The times at which each target was requested, in seconds since the start.
-    """
+    """The simulated service as a transport. It creates contacts, and lists one mailbox for every workspace."""
 
     def __init__(self, scene: Scenario, broken: Mapping[str, Mapping[str, str]] | None = None) -> None:
         super().__init__(scene)
@@ -96,13 +91,7 @@ async def run_audit(
 
 @attrs.frozen
 class HostsResult:
-    """The combined results of several hosts, after the warm-up.
-
-    Attributes:
-        goodput: The successes as a fraction of the possible ones.
-        refusals: The 429 responses as a fraction of all 429 responses and successes.
-        fairness: The successes of the slowest host divided by those of the fastest.
-    """
+    """The combined results of several hosts, after the warm-up."""
 
     goodput: float
     refusals: float

@@ -14,7 +14,7 @@ import attrs
 import pytest
 from support.listener import PATIENCE, Behaviour, Peer
 
-from outreach_async.shared_rate import RateCoordinator, RateUsage
+from outreach_async._engine.shared_rate import RateCoordinator, RateUsage
 
 REDIS_SERVER: Final = which("redis-server")
 needs_redis: Final = pytest.mark.skipif(REDIS_SERVER is None, reason="needs a redis-server: apt-get install redis-server")
@@ -41,12 +41,7 @@ def read_command(peer: Peer, taken: int) -> tuple[list[str], int]:
 
 @attrs.define
 class StubServer:
-    """Answers and records the commands of `RedisRate`. A coordinator takes the place of the script.
-
-    Attributes:
-        commands: The names of the received commands.
-        password: The password that `AUTH` must contain.
-    """
+    """Answers and records the commands of `RedisRate`. A coordinator takes the place of the script."""
 
     password: str | None = None
     commands: list[str] = attrs.field(factory=list)
@@ -64,12 +59,12 @@ class StubServer:
         if self._script is None:
             return b"-NOSCRIPT No matching script.\r\n"
         _sha, _keys, _key, client, *numbers, _limit, _clock = arguments
-        seconds, wanted, succeeded, refused, retry_after = map(float, numbers)
+        seconds, wanted, completed, refused, retry_after = map(float, numbers)
         usage = RateUsage(
             client=client,
             seconds=seconds,
             wanted=int(wanted),
-            succeeded=int(succeeded),
+            completed=int(completed),
             refused=int(refused),
             retry_after=retry_after,
         )

@@ -50,15 +50,7 @@ def serve_s3() -> Iterator[int]:
 
 
 class Proxy:
-    """A proxy in front of an S3 server. Each PUT takes the next of `faults`; if there is none, it passes.
-
-    Attributes:
-        port: The port of the proxy.
-        faults: The faults of the next PUTs.
-        puts: The paths of the PUTs that arrived.
-        forbids_reads: Whether all requests other than PUT are refused.
-        ignores_conditions: Whether a PUT replaces an existing object despite `If-None-Match`.
-    """
+    """A proxy in front of an S3 server. Each PUT takes the next of `faults`; if there is none, it passes."""
 
     def __init__(self, upstream: int) -> None:
         self.faults: deque[Fault] = deque()

@@ -11,12 +11,12 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import Outcome
-from outreach_async.bulk.outcomes import Order
-from outreach_async.bulk.rows import WHOLE_INPUT, Repeats
+from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async.bulk._outcomes import Order
+from outreach_async.bulk._rows import WHOLE_INPUT, Repeats
 from outreach_async.fake import FakeService, faults
-from outreach_async.fake.fault_plan import Fault
-from outreach_async.transport.wire import Request, Response
-from outreach_async.vocabulary import DuplicatePolicy
+from outreach_async.fake._fault_plan import Fault
+from outreach_async.transport._wire import Request, Response
 
 SPACE: Final = "space_1"
 KEY: Final = "key_of_the_owner"
@@ -48,25 +48,7 @@ TROUBLE: Final[tuple[Fault, ...]] = (
 
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """The input, the options and the faults of a run.
-
-    Attributes:
-        rows: The input.
-        duplicates: The duplicates option.
-        repeats: The policy for repeated e-mails.
-        before: The e-mails of the contacts that exist at first.
-        trouble: The probability that a request meets a fault.
-        faults: The faults to choose from.
-        attempts: The maximum number of attempts per row and process.
-        concurrency: The maximum number of concurrent requests.
-        seed: The seed of faults and durations.
-        order: The order in which outcomes reach the caller.
-        spool: Whether the journal keeps the input.
-        journal_seconds: The maximum duration of a journal call.
-        caller_seconds: The maximum time that the caller spends on an outcome.
-        misdirected: The probability that a response is replaced by a copy of a response for another e-mail. Only responses that
-            name a contact are copied.
-    """
+    """The input, the options and the faults of a run."""
 
     rows: Sequence[Any]
     duplicates: DuplicatePolicy = "skip"
@@ -106,17 +88,7 @@ def valid(row: Any) -> bool:
 
 
 class World:
-    """The service, its faults, and the ledger of what it did. One world outlives all processes of a run.
-
-    Attributes:
-        fake: The service.
-        ledger: The row and the outcome of each creation that was carried out.
-        sends: How often each row was sent.
-        struck: The number of faults so far.
-        open: The number of requests in flight.
-        most_open: The highest number of requests in flight so far.
-        delivered: For each e-mail, the first response that named a contact and reached the current process.
-    """
+    """The service, its faults, and the ledger of what it did. One world outlives all processes of a run."""
 
     def __init__(self, scene: Scenario, clock: Callable[[], float]) -> None:
         self.scene = scene

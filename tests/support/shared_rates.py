@@ -22,13 +22,7 @@ MEASURED: Final = 100.0
 
 @attrs.frozen
 class Shares:
-    """The results of clients that shared a rate.
-
-    Attributes:
-        limit: The requests per second that the service allowed.
-        successes: The times of the successes of each client, in seconds since the start.
-        refusals: The times of the 429 responses.
-    """
+    """The results of clients that shared a rate."""
 
     limit: float
     successes: Sequence[Sequence[float]]

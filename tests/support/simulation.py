@@ -73,16 +73,7 @@ def same_number(shown: float, exact: Fraction) -> bool:
 
 @attrs.define
 class Reader:
-    """Compares the responses of the fake with the log.
-
-    Attributes:
-        fake: The service.
-        log: All activities since the start.
-        seeded: The responses at the start, by id: for each campaign, its entry in the list and its steps; for each mailbox, its
-            entry in the list.
-        start: The number of the first day.
-        limits: The highest daily limit of each mailbox on each day.
-    """
+    """Compares the responses of the fake with the log."""
 
     fake: FakeService
     log: list[Activity]

@@ -17,15 +17,15 @@ from typing import Any, Final
 from anyio.from_thread import start_blocking_portal
 
 from outreach_async import OutreachClient, Rate
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES
 from outreach_async.bulk.journal import Journal
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
-from outreach_async.fake.fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange
 from outreach_async.fake.faults import reset
 from outreach_async.fake.server import serve
 from outreach_async.spread import Connection, Part, PartReport, import_part
-from outreach_async.transport.wire import Request, Response
-from outreach_async.vocabulary import DUPLICATE_OUTCOMES
+from outreach_async.transport._wire import Request, Response
 
 SPACE: Final = "space_spread"
 KEY: Final = "key_spread_do_not_show"
@@ -45,19 +45,7 @@ def numbers_of(part: Part) -> list[int]:
 
 
 class KillingService:
-    """The fake with a ledger of what it did for each row. At some requests, it kills the process that sent them.
-
-    Args:
-        before: The e-mails of contacts that already exist.
-
-    Attributes:
-        effects: What the service did for each row, in order.
-        requests: The number of requests so far.
-        kills: The numbers of the requests whose processes are killed. Requests with odd numbers are carried out before the kill.
-        killed: The number of kills so far.
-        pids: For each row, the file with the id of the process that imports its part.
-        options: The upload options of the last request.
-    """
+    """The fake with a ledger of what it did for each row. At some requests, it kills the process that sent them."""
 
     def __init__(self, before: Sequence[str] = ()) -> None:
         self.fake = FakeService()
@@ -141,10 +129,8 @@ def possibly_sent(parts: Sequence[Part], folder: Path) -> dict[int, int]:
 def run_parts(
     service: KillingService, parts: Sequence[Part], folder: Path, connection: Connection
 ) -> tuple[dict[str, PartReport], int]:
-    """Run parts on processes, repeatedly, until all parts are finished.
-
-    Return the reports, and the number of rows that may have been sent without an outcome when processes died.
-    """
+    """Run parts on processes, repeatedly, until all parts are finished."""
+    # Return the reports, and the number of rows that may have been sent without an outcome when processes died.
     service.pids = {number: folder / f"{part.id}.pid" for part in parts for number in numbers_of(part)}
     reports: dict[str, PartReport] = {}
     uncertain = 0

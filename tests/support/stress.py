@@ -19,7 +19,7 @@ from support.transports import Make
 
 from outreach_async import ContactOutcome, NewContact, Outcome, OutreachClient, OutreachError, RetryPolicy
 from outreach_async.errors import TransportError
-from outreach_async.transport.wire import Progress, Request, Transport
+from outreach_async.transport._wire import Progress, Request, Transport
 
 POOL: Final = 4
 WORKERS: Final = 8
@@ -35,14 +35,7 @@ _PAUSE: Final = 1.0
 
 @attrs.define
 class Tally:
-    """The results of a run.
-
-    Attributes:
-        calls: The number of calls. Each has its own id.
-        denied: The number of calls reported as not sent or not carried out.
-        careful: The number of calls reported as possibly sent although nothing arrived.
-        faults: The number of violations of each kind.
-    """
+    """The results of a run."""
 
     calls: int = 0
     denied: int = 0

@@ -20,7 +20,7 @@ from support.scenarios import KEY, SPACE, Scenario, World
 from support.time import jump
 
 from outreach_async import BulkStopped, ContactOutcome, ObjectJournal, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk.journal.objects import Objects
+from outreach_async.bulk.journal._objects import Objects
 from outreach_async.errors import JournalError
 from outreach_async.testing import VirtualTime
 
@@ -63,12 +63,7 @@ class _PassingProcess(Process):
 
 
 class _PassingObjects:
-    """The object store of the first run. Each write has a point before it, and a point between the write and its reply.
-
-    Attributes:
-        last_write: When the last successful write started.
-        failed: Whether a write has failed.
-    """
+    """The object store of the first run. Each write has a point before it, and a point between the write and its reply."""
 
     def __init__(self, objects: Objects, takeover: Takeover) -> None:
         self.last_write = math.inf
@@ -102,29 +97,7 @@ class _PassingObjects:
 
 
 class Takeover:
-    """Two runs with one journal.
-
-    Args:
-        scene: The scenario of both runs.
-        backend: `asyncio` or `trio`.
-        point: The number of the point at which the first run pauses.
-        seconds: How long it pauses, on the clock of its event loop.
-        clock: The clock of the journals.
-        stalls: How long the first run pauses at other points, in seconds, by the number of the point.
-        puts: The results of the first run's writes that fail, by number: `lost reply` (the retry finds the object), `503`, `503
-            after the write`, or `unmounted` (from this write on, the run sees an empty folder).
-
-    Attributes:
-        happened: Whether the first run reached the point.
-        errors: The journal errors that ended runs.
-        marked: The number of rows that were marked when the first run reached the point.
-        sent_before: The rows that the first run started to send before the point.
-        sent_after: The rows that the first run started to send afterwards.
-        too_late: The rows that the first run started to send more than 5 seconds after the start of its last successful write, or
-            after a failed write.
-        delivered: The outcomes that the first run delivered.
-        objects: The object store of the journal.
-    """
+    """Two runs with one journal."""
 
     def __init__(
         self,

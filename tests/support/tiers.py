@@ -62,10 +62,8 @@ def is_long(item: pytest.Item) -> bool:
 
 
 def repeated_on_other_loops(nodeids: Iterable[str]) -> Iterator[str]:
-    """Yield the tests to leave out so that each function runs on every loop, and each of its parameter sets on one, in turn.
-
-    A function with fewer parameter sets than event loops runs each set on every loop.
-    """
+    """Yield the tests to leave out so that each function runs on every loop, and each of its parameter sets on one, in turn."""
+    # A function with fewer parameter sets than event loops runs each set on every loop.
     functions: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for nodeid in nodeids:
         function, _, parameters = nodeid.removesuffix("]").partition("[")
@@ -80,12 +78,11 @@ def repeated_on_other_loops(nodeids: Iterable[str]) -> Iterator[str]:
 
 
 class CpuLimit:
-    """Fails tests that use more CPU than the limit, which is scaled to the speed of the machine.
+    """Fails tests that use more CPU than the limit, which is scaled to the speed of the machine."""
 
-    The CPU of a test includes its fixtures and its child processes, but not fixtures of a wider scope. A test over the limit runs
-    again, and the lower figure counts: the first run may have paid for an import, for a child process that an earlier test left
-    behind, or for the slowest moment of a shared machine.
-    """
+    # The CPU of a test includes its fixtures and its child processes, but not fixtures of a wider scope. A test over the limit
+    # runs again, and the lower figure counts: the first run may have paid for an import, for a child process that an earlier test
+    # left behind, or for the slowest moment of a shared machine.
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -151,7 +148,7 @@ def used_cpu() -> float:
 
 def yardstick() -> float:
     """Return the CPU seconds of a fixed piece of work, which depend on the machine, its load and the coverage tracer."""
-    from outreach_async.bulk.rows import order_key
+    from outreach_async.bulk._rows import order_key
 
     before = used_cpu()
     for number in range(2_000):

@@ -55,16 +55,9 @@ STUCK = "stuck"
 
 
 class Script:
-    """Answers requests from a list; the last entry repeats.
+    """Answers requests from a list; the last entry repeats."""
 
-    An entry is a response, an exception to raise, `HANG`, `STUCK`, or a number of seconds to wait before the next entry.
-
-    Args:
-        entries: The entries, in order.
-        max_in_flight: The attribute `max_in_flight` of the transport; `None` for no such attribute.
-        together: The number of requests that must be in flight before any is answered, so that the order in which the event loop
-            starts tasks does not matter.
-    """
+    # An entry is a response, an exception to raise, `HANG`, `STUCK`, or a number of seconds to wait before the next entry.
 
     def __init__(self, *entries: Response | Exception | str | float, max_in_flight: int | None = None, together: int = 1) -> None:
         self.entries = list(entries)

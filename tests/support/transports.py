@@ -14,10 +14,10 @@ import httpx2
 import pytest
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.aiohttp import AiohttpTransport
-from outreach_async.transport.httptools import HttptoolsTransport
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.wire import Progress, Request, Transport
+from outreach_async.transport._aiohttp import AiohttpTransport
+from outreach_async.transport._httptools import HttptoolsTransport
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._wire import Progress, Request, Transport
 
 Make = Callable[..., Transport]
 

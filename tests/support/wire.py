@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 
-from outreach_async.contacts import CreateContactResponse
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, WorkspaceField, WorkspaceFields
-from outreach_async.vocabulary import (
+from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._vocabulary import (
     CampaignStatus,
     MailboxStatus,
     MailboxType,
@@ -24,6 +23,7 @@ from outreach_async.vocabulary import (
     StepType,
     TemplateStatus,
 )
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, WorkspaceField, WorkspaceFields
 
 Wire: TypeAlias = dict[str, Any]
 

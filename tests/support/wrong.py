@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.fake import FakeTransport
-from outreach_async.transport.wire import Progress, Request, Response, Transport
+from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 KINDS: Final = {
     "campaigns": "/campaigns?",
@@ -37,24 +37,14 @@ def _as_asked(_: Any) -> None:
 
 @attrs.frozen
 class Wrong:
-    """A defect of a service.
-
-    Attributes:
-        answered: Changes a response.
-        change_request: Changes the body of a creation before the service reads it.
-    """
+    """A defect of a service."""
 
     answered: Answered = _unchanged
     change_request: Asked = _as_asked
 
 
 class WrongTransport:
-    """A transport to the fake, with one defect.
-
-    Args:
-        transport: A transport to the fake.
-        wrong: The defect.
-    """
+    """A transport to the fake, with one defect."""
 
     def __init__(self, transport: FakeTransport, wrong: Wrong) -> None:
         self._transport: Transport = transport

@@ -46,7 +46,6 @@ CHAPTERS: Final = (
     "outreach_async.fake.behaviour",
     "outreach_async.fake.faults",
     "outreach_async.fake.simulation",
-    "outreach_async.fake.simulation.simulator",
     "outreach_async.fake.world_file",
     "outreach_async.fake.request_log",
     "outreach_async.fake.control",
@@ -59,7 +58,7 @@ CHAPTERS: Final = (
 SHOWN: Final = {
     "outreach_async.resources": ["Campaigns", "Mailboxes", "Contacts", "Workspaces"],
     "outreach_async.fake.behaviour": ["load_behaviour", "dump_behaviour"],
-    "outreach_async.fake.simulation.simulator": ["SimulationControl"],
+    "outreach_async.fake.simulation": ["SimulationControl"],
     "outreach_async.fake.request_log": ["RequestLog"],
     "outreach_async.fake.control": [],
 }

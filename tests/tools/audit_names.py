@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 from support.audit import NOW, mailbox
 
+from outreach_async._vocabulary import MailboxType
 from outreach_async.audit import Policy
-from outreach_async.audit.evaluation import AuditState
-from outreach_async.audit.totals import MAX_KEPT
+from outreach_async.audit._evaluation import AuditState
+from outreach_async.audit._totals import MAX_KEPT
 from outreach_async.models import Mailbox
-from outreach_async.vocabulary import MailboxType
 
 _PAGE = 2_000
 _LINES = 8

@@ -55,15 +55,7 @@ CASES: Final = (
 
 @attrs.frozen
 class Capacity:
-    """The requirements of an import.
-
-    Attributes:
-        workers: Number of concurrent worker processes.
-        hosts: Number of hosts with four CPUs and 16 GB of memory.
-        hours: Duration.
-        objects: Number of objects in all journals.
-        size: Bytes in all journals.
-    """
+    """The requirements of an import."""
 
     workers: int
     hosts: int

@@ -15,10 +15,10 @@ import anyio
 from support.calibration import MANY, find_misses, indistinguishable_values, service, single_readings, world, writer
 from support.fake_transports import over_a_socket
 
-from outreach_async.conformance.calibration import measure_service
-from outreach_async.conformance.target import KnobFinding, Patience
+from outreach_async.conformance._calibration import measure_service
+from outreach_async.conformance._target import KnobFinding, Patience
 from outreach_async.fake import Behaviour
-from outreach_async.testing.orders import pairwise
+from outreach_async.testing._marker import pairwise
 
 
 async def found(behaviour: Behaviour) -> Mapping[str, KnobFinding]:

@@ -37,10 +37,10 @@ def answer(data: bytes) -> None:
     """Parse a body as a response of each operation, as a success and as an error."""
     from support.fuzz import KEY, every_operation
 
+    from outreach_async._service.operations import AttemptInfo
+    from outreach_async._service.responses import build_status_error
     from outreach_async.errors import BODY_LIMIT, OutreachError
-    from outreach_async.operations import AttemptInfo
-    from outreach_async.responses import build_status_error
-    from outreach_async.transport.wire import Response
+    from outreach_async.transport._wire import Response
 
     chosen, body = (data[0], data[1:]) if data else (0, b"")
     response = Response(_STATUSES[chosen % len(_STATUSES)], {}, body)
@@ -58,8 +58,8 @@ def fields(data: bytes) -> None:
     """Decode header fields as a backend passes them on, parse `Retry-After`, and mask the key."""
     from support.fuzz import KEY
 
-    from outreach_async.responses import mask_headers, parse_retry_after
-    from outreach_async.transport.response_reader import decode_headers
+    from outreach_async._service.responses import mask_headers, parse_retry_after
+    from outreach_async.transport._response_reader import decode_headers
 
     lines = [line.partition(b":") for line in data.split(b"\n")]
     headers = decode_headers((name, value) for name, _, value in lines)
@@ -73,7 +73,7 @@ def fields(data: bytes) -> None:
 def intake(data: bytes) -> None:
     """Read a body in pieces, with one of the content encodings."""
     from outreach_async.errors import TransportError
-    from outreach_async.transport.response_reader import BodyReader
+    from outreach_async.transport._response_reader import BodyReader
 
     coding, size, body = (data[0] % 3, data[1] + 1, data[2:]) if len(data) > 1 else (0, 1, data)
     with suppress(TransportError):
@@ -85,12 +85,12 @@ def intake(data: bytes) -> None:
 
 def request(data: bytes) -> None:
     """Build a request from the input. If the client accepts it, a transport must send it unchanged."""
-    from outreach_async import operations
+    from outreach_async._service import operations
+    from outreach_async._service.operations import RequestDefaults
+    from outreach_async._service.validation import require_headers
     from outreach_async.errors import InvalidRequest
-    from outreach_async.operations import RequestDefaults
-    from outreach_async.transport.sending import merge_headers as fields_to_send
-    from outreach_async.transport.sending import require_origin_form
-    from outreach_async.validation import require_headers
+    from outreach_async.transport._sending import merge_headers as fields_to_send
+    from outreach_async.transport._sending import require_origin_form
 
     parts = data.decode(errors="surrogateescape").split("\n", 3)
     method, target, name, value = [*parts, "", "", "", ""][:4]
@@ -109,10 +109,10 @@ def request(data: bytes) -> None:
 def base_url(data: bytes) -> None:
     """Parse a base URL, and open the connection pools for it."""
     from outreach_async.errors import InvalidRequest
-    from outreach_async.transport.aiohttp_session import resolve_destination
-    from outreach_async.transport.httpx_pool import PoolSender
-    from outreach_async.transport.tls import TrustSettings
-    from outreach_async.transport.urls import parse_base_url
+    from outreach_async.transport._aiohttp_session import resolve_destination
+    from outreach_async.transport._httpx_pool import PoolSender
+    from outreach_async.transport._tls import TrustSettings
+    from outreach_async.transport._urls import parse_base_url
 
     with suppress(InvalidRequest):
         base = parse_base_url(data.decode(errors="replace"))
@@ -141,8 +141,8 @@ def audit(data: bytes) -> None:
     import click
     from support.fuzz import an_audit
 
+    from outreach_async._cli.commands.auditing import load_report
     from outreach_async.audit.reports import WRITERS, write
-    from outreach_async.cli.auditing import load_report
     from outreach_async.errors import InvalidRequest
 
     with suppress(InvalidRequest, click.ClickException):
@@ -156,7 +156,7 @@ def world(data: bytes) -> None:
     """Load a world file."""
     import click
 
-    from outreach_async.cli.serving import find_entry_ids, load_world
+    from outreach_async._cli.commands.serving import find_entry_ids, load_world
 
     with suppress(click.ClickException):
         find_entry_ids(load_world(scratch("world.json", data)))

@@ -15,8 +15,8 @@ from time import perf_counter, process_time
 import anyio
 
 from outreach_async.importer import map_columns, open_file
-from outreach_async.importer.checks import CheckPolicy
-from outreach_async.importer.preflight import run_preflight
+from outreach_async.importer._checks import CheckPolicy
+from outreach_async.importer._preflight import run_preflight
 
 HEADER = (
     "Email", "First Name", "Last Name", "Title", "Company Name", "Work Phone", "Mobile Phone", "Website", "City", "State",

@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import Identity, JournalWriter, ObjectJournal
-from outreach_async.bulk.journal.identity import MarkedWindow
-from outreach_async.bulk.journal.objects import is_url
-from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.outcomes import ContactOutcome
+from outreach_async.bulk.journal._identity import MarkedWindow
+from outreach_async.bulk.journal._objects import is_url
+from outreach_async.bulk.journal._writer import FileWriter
 from outreach_async.errors import JournalError, StatusError
-from outreach_async.vocabulary import Outcome
 
 WINDOW = 20
 WINDOWS = 30

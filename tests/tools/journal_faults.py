@@ -51,10 +51,8 @@ def cuts(folder: Path, count: int) -> list[tuple[int, int]]:
 
 
 def kills(folder: Path, count: int, seed: int) -> int:
-    """Kill runs at random instants, each several times before it finishes; return the number of kills.
-
-    After half of the kills, another program opens the journal, and thereby removes its log.
-    """
+    """Kill runs at random instants, each several times before it finishes; return the number of kills."""
+    # After half of the kills, another program opens the journal, and thereby removes its log.
     chance, done = random.Random(seed), 0  # noqa: S311 - reproducible, not secret
     path = folder / "kill0.db"
     while done < count:

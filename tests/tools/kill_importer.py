@@ -30,10 +30,10 @@ from support.kill_doomed import Doom, DoomedJournal, DoomedObjectJournal, Doomed
 from support.kill_points import INDEX, PROCESS, RESUMABLE, Point
 
 from outreach_async import OutreachClient, RetryPolicy
+from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.bulk import ContactOutcome, Order, Repeats
 from outreach_async.bulk.journal import Journal, ObjectJournal
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.vocabulary import DuplicatePolicy
+from outreach_async.transport._httpx import HttpxTransport
 
 PATIENCE: Final = 60.0
 """Seconds after which a process counts as hung."""
@@ -42,7 +42,7 @@ Source = Literal["list", "stream", "spool"]
 
 JournalKind = Literal["file", "folder", "s3"]
 
-_EARLY: Final = ("httpx", "obstore.store", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk.bulk_run")
+_EARLY: Final = ("httpx", "obstore.store", "anyio._backends._asyncio", "anyio._backends._trio", "outreach_async.bulk._bulk_run")
 """Modules that a run imports only when it needs them. They are imported before the fork, so that no process has to."""
 
 _UNREADABLE, _REFUSED, _REPEATED = 0.02, 0.02, 0.02
@@ -50,19 +50,7 @@ _UNREADABLE, _REFUSED, _REPEATED = 0.02, 0.02, 0.02
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """The settings of a run, which all its processes share.
-
-    Attributes:
-        number: Number of the run, from which its rows and the id of its workspace are derived.
-        seed: Seed of the kill loop.
-        rows: Number of rows.
-        duplicates: The duplicates option.
-        source: How the rows arrive: as a list, as an async iterator, or through the journal's spool.
-        repeats: The policy for repeated e-mails.
-        order: The order of the outcomes.
-        calm: Whether the service injects no faults.
-        journal: The kind of journal: a file, or objects in a folder or on S3.
-    """
+    """The settings of a run, which all its processes share."""
 
     number: int
     seed: int
@@ -117,18 +105,7 @@ class Run:
 
 @attrs.frozen(kw_only=True)
 class Job:
-    """One process of a run.
-
-    Attributes:
-        run: The run.
-        url: URL of the service.
-        folder: Folder of the run, with its journal, the delivered outcomes and the error output.
-        process: Number of the process in the run, from 0.
-        backend: The event loop.
-        point: The point at which the process ends; `None` to let it finish.
-        passing: How often the process reaches the point until it ends there; for a random instant, milliseconds until the kill.
-        pretend: Whether to skip the window marks.
-    """
+    """One process of a run."""
 
     run: Run
     url: str

@@ -33,9 +33,9 @@ from support.kills import Figures, Importers, Left, Service, Story, find_leaks, 
 from support.s3 import environment, serve_s3
 from tools.kill_importer import Job, JournalKind, Run, Source
 
+from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.bulk.journal import journal_at
 from outreach_async.errors import JournalError
-from outreach_async.vocabulary import DUPLICATE_POLICIES
 
 _WORKERS: Final = 2
 _EACH: Final = 7
@@ -61,11 +61,9 @@ Death = tuple[Point, int] | None
 
 
 def wanted_kills(kills: int, points: Sequence[Point], seed: int) -> Wanted:
-    """Return the number of kills for each point and duplicates option.
-
-    Every combination gets the same number of kills, and the remaining kills come at random instants. In addition, as many
-    processes as are killed at one point leave their loop early.
-    """
+    """Return the number of kills for each point and duplicates option."""
+    # Every combination gets the same number of kills, and the remaining kills come at random instants. In addition, as many
+    # processes as are killed at one point leave their loop early.
     exact: list[tuple[Point, str]] = [
         (point, option) for point in points for option in DUPLICATE_POLICIES if point not in {Point.ANYWHERE, Point.LEFT}
     ]
@@ -96,15 +94,7 @@ def run_of(seed: int, number: int, rows: int, journal: JournalKind = "file") -> 
 
 
 def doom(open_: Wanted, run: Run, process: int, left: Left, chance: random.Random) -> Death:
-    """Return where the next process of a run ends.
-
-    Args:
-        open_: Kills that are still needed.
-        run: The run.
-        process: Number of the process.
-        left: State of the run after the previous process.
-        chance: The random generator.
-    """
+    """Return where the next process of a run ends."""
     points = {point for point, option in open_ if option == run.duplicates}
     if run.source != "spool" or left.marked or process > 3:
         points -= _SPOOLING
@@ -129,16 +119,7 @@ def _passing(point: Point, rows: int, chance: random.Random) -> int:
 
 @attrs.frozen
 class Worker:
-    """Carries out runs.
-
-    Attributes:
-        service: The service.
-        importers: Starts the processes of the runs.
-        folder: Folder for the files of the runs.
-        seed: Seed of the kill loop.
-        pretend: Whether to skip the window marks.
-        figures: Results of the runs.
-    """
+    """Carries out runs."""
 
     service: Service
     importers: Importers
@@ -158,12 +139,7 @@ class Worker:
         return doom(kills - self.figures.kills, run, process, left, chance)
 
     def carry_out(self, run: Run, death: Callable[[int, Left], Death]) -> None:
-        """Run processes, with their kills, until the run is finished.
-
-        Args:
-            run: The run.
-            death: Returns where a process ends, given its number and the state after the previous process.
-        """
+        """Run processes, with their kills, until the run is finished."""
         folder = self.folder / run.workspace
         folder.mkdir()
         self.service.begin(run)
@@ -216,15 +192,7 @@ class Worker:
 
 
 def loop(kills: int, seed: int, *, rows: int = 80, journal: JournalKind = "file", pretend: bool = False) -> Figures:
-    """Carry out runs until every wanted kill was made, and a few runs without kills and faults.
-
-    Args:
-        kills: Number of kills.
-        seed: Seed of all random choices. The timing of the processes still varies.
-        rows: Number of rows per run.
-        journal: The kind of journal.
-        pretend: Whether to skip the window marks.
-    """
+    """Carry out runs until every wanted kill was made, and a few runs without kills and faults."""
     missing = {Point.IN_MARK} if pretend else set()
     if pretend or journal != "file":
         missing.add(Point.MOVING)

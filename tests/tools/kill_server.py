@@ -21,10 +21,10 @@ import anyio
 from support.kill_points import INDEX, KILL, PROCESS, Point
 
 from outreach_async.fake import FakeService
-from outreach_async.fake.fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange
 from outreach_async.fake.faults import Faults, commit_then, latency, reset, status
 from outreach_async.fake.server import serve_forever
-from outreach_async.transport.wire import Request, Response
+from outreach_async.transport._wire import Request, Response
 
 RUNS: Final = "/runs/"
 
@@ -52,10 +52,9 @@ def inject_faults(faults: Faults) -> None:
 
 
 class Ledger:
-    """The fake, and a record of what it did for each row.
+    """The fake, and a record of what it did for each row."""
 
-    An entry consists of the process that sent the request, the row, the effect ("" for none), and the injected fault, if any.
-    """
+    # An entry consists of the process that sent the request, the row, the effect ("" for none), and the injected fault, if any.
 
     def __init__(self, fake: FakeService) -> None:
         self._fake = fake

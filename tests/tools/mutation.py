@@ -43,13 +43,7 @@ PACKAGE: Final = ROOT / "outreach_async"
 
 @attrs.frozen
 class Tests:
-    """The tests that execute the package.
-
-    Attributes:
-        default: The tests of the default tier.
-        by_line: Maps a module to the tests that execute each of its lines. An empty name stands for code that runs outside
-            tests: imports, and programs that tests start.
-    """
+    """The tests that execute the package."""
 
     default: frozenset[str]
     by_line: dict[str, dict[int, list[str]]]
@@ -57,14 +51,7 @@ class Tests:
 
 @attrs.frozen
 class Mutant:
-    """One change of a module.
-
-    Attributes:
-        module: Path of the module in the package, without its suffix.
-        operator: Name of the operator that makes the change.
-        occurrence: Index of the place among those that the operator can change, from 0.
-        line: Line of the place, from 1.
-    """
+    """One change of a module."""
 
     module: str
     operator: str
@@ -99,10 +86,8 @@ def find_mutants(module: str) -> Iterator[Mutant]:
 
 
 def is_valid(mutant: Mutant) -> bool:
-    """Return whether the operator can make its change, and the result is valid Python.
-
-    Some operators mistake the star of `*args` for multiplication, or fail on a dotted name in an `except` clause.
-    """
+    """Return whether the operator can make its change, and the result is valid Python."""
+    # Some operators mistake the star of `*args` for multiplication, or fail on a dotted name in an `except` clause.
     source = (ROOT / mutant.path).read_text(encoding="utf-8")
     try:
         compile(mutant.change(source), mutant.path.name, "exec")

@@ -29,8 +29,8 @@ from support.crashes import kill_everywhere, memory, simulation
 from support.endings import draw_scenario
 from support.scenarios import Scenario, seeded
 
-from outreach_async.bulk.rows import Repeats
-from outreach_async.vocabulary import DUPLICATE_POLICIES
+from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async.bulk._rows import Repeats
 
 HEADING: Final = (
     f"{'seed':>4} {'duplicates':22} {'repeats':9} {'loop':8}{'points':>7}{'runs':>6}{'processes':>11}{'seconds':>9}  violations"
@@ -39,15 +39,7 @@ HEADING: Final = (
 
 @attrs.frozen
 class Walked:
-    """The result of a scenario.
-
-    Attributes:
-        points: Number of points at which the first process could die.
-        runs: Number of runs.
-        processes: Number of processes in all runs.
-        broken: Number of violations of each invariant.
-        seconds: Duration.
-    """
+    """The result of a scenario."""
 
     points: int
     runs: int

@@ -59,11 +59,7 @@ _OURS: Final = ("all", "bench", "dev", "docs")
 
 
 def floors(project: Mapping[str, Any]) -> dict[str, str]:
-    """Return the lowest version that the package and its users' extras allow, by name.
-
-    Raises:
-        ValueError: A requirement has no lowest version.
-    """
+    """Return the lowest version that the package and its users' extras allow, by name."""
     extras = project["optional-dependencies"]
     listed = [*project["dependencies"], *(one for extra, every in extras.items() if extra not in _OURS for one in every)]
     lowest = {}
@@ -178,14 +174,7 @@ def sources(directory: Path) -> Path:
 
 @dataclass(frozen=True)
 class Way:
-    """The conditions of a build.
-
-    Attributes:
-        place: Folder of the build.
-        moment: Modification time of every file.
-        umask: The umask of the build.
-        of_tree: Whether to build the wheel from the source tree rather than from the sdist.
-    """
+    """The conditions of a build."""
 
     place: Path
     moment: int

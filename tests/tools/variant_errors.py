@@ -27,18 +27,7 @@ Counts = npt.NDArray[np.int64]
 
 @attrs.frozen(kw_only=True)
 class Experiment:
-    """A test of two variants.
-
-    Attributes:
-        rate: Reply rate of the first variant.
-        other_rate: Reply rate of the second variant.
-        late: Day on which the second variant starts.
-        days: Length of the test in days.
-        sends: E-mails that each variant sends per day.
-        delay: Mean number of days until a reply.
-        boost: Factor on both reply rates in the first two weeks, as if the best contacts came first.
-        cluster: Number of recipients who get the same variant, and of whom all or none reply.
-    """
+    """A test of two variants."""
 
     rate: float = 0.05
     other_rate: float = 0.05
@@ -52,13 +41,7 @@ class Experiment:
 
 @attrs.frozen(kw_only=True)
 class VerdictCounts:
-    """Numbers of runs with a verdict on any day.
-
-    Attributes:
-        verdicts: Runs with a verdict of the audit.
-        naive: Runs in which the z-test was significant.
-        median_sends: Median number of e-mails of the second variant at the audit's first verdict; 0 without verdicts.
-    """
+    """Numbers of runs with a verdict on any day."""
 
     verdicts: int
     naive: int

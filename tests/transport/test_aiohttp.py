@@ -19,8 +19,8 @@ from support.listener import OK, Behaviour, Listener, Peer, answer_once, close_a
 from support.transports import GET, POST, over
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.aiohttp import AiohttpTransport
-from outreach_async.transport.wire import Progress, Request
+from outreach_async.transport._aiohttp import AiohttpTransport
+from outreach_async.transport._wire import Progress, Request
 
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 
@@ -31,7 +31,7 @@ def run(code: str) -> None:
 
 def test_neither_importing_nor_creating_one_imports_aiohttp() -> None:
     run(
-        "import sys; from outreach_async.transport.aiohttp import AiohttpTransport; AiohttpTransport('https://api.example');"
+        "import sys; from outreach_async.transport._aiohttp import AiohttpTransport; AiohttpTransport('https://api.example');"
         "assert not {'aiohttp', 'yarl', 'httpx'} & set(sys.modules)"
     )
 

@@ -20,7 +20,7 @@ from support.listener import (
 from support.stress import bursts, points, storm
 from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
 
-from outreach_async.transport.wire import Progress, Request
+from outreach_async.transport._wire import Progress, Request
 
 HANGS: dict[str, Behaviour] = {
     "before the answer": hang,

@@ -20,14 +20,14 @@ from support.transports import LOOPS, OWN, Make, fail, over
 
 from outreach_async.errors import TransportError
 from outreach_async.fake import FakeService, faults
-from outreach_async.fake.asgi import asgi_app
-from outreach_async.fake.fault_plan import Exchange, WireFault, WireFaultKind
+from outreach_async.fake._asgi import asgi_app
+from outreach_async.fake._fault_plan import Exchange, WireFault, WireFaultKind
+from outreach_async.fake._transport import FakeTransport
 from outreach_async.fake.server import serve
-from outreach_async.fake.transport import FakeTransport
-from outreach_async.transport.aiohttp import AiohttpTransport
-from outreach_async.transport.httptools import HttptoolsTransport
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.wire import Progress, Request, Transport
+from outreach_async.transport._aiohttp import AiohttpTransport
+from outreach_async.transport._httptools import HttptoolsTransport
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._wire import Progress, Request, Transport
 
 NOWHERE: Final = "http://service.example"
 

@@ -19,7 +19,7 @@ from support.time import MOVABLE, jump
 from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, fail, over, pairs, runs_on
 
 from outreach_async import NewContact, Outcome, OutreachClient, RetryPolicy, TransportError
-from outreach_async.transport.wire import Progress, Response
+from outreach_async.transport._wire import Progress, Response
 
 TIMEOUT: Final = 30.0
 """Timeout of an attempt in seconds: enough on any machine. Tests of faults that only a timeout ends advance the clock."""
@@ -71,14 +71,7 @@ async def test_a_fault_is_a_response_or_an_error_that_never_denies_what_arrived(
 
 @attrs.frozen
 class Stage:
-    """The environment of a call.
-
-    Attributes:
-        client: Makes the call.
-        fault: The fault of the first attempt.
-        says: Possible values of `maybe_sent` in the error of the first attempt; empty if the attempt gets a response.
-        listener: The service.
-    """
+    """The environment of a call."""
 
     client: OutreachClient
     fault: Fault
@@ -148,10 +141,8 @@ async def through_the_client(name: str, fault: Fault, check: Callable[[Stage], A
 
 
 def in_turn() -> Iterator[Cell]:
-    """Yield each fault with each transport on one event loop: our own transports rotate through all loops, others use asyncio.
-
-    The client's handling of an error does not depend on the event loop.
-    """
+    """Yield each fault with each transport on one event loop: our own transports rotate through all loops, others use asyncio."""
+    # The client's handling of an error does not depend on the event loop.
     for turn, fault in enumerate(fault for fault in FAULTS if FAULTS[fault].then and not FAULTS[fault].clock):
         for name in ALL:
             loops = [loop for _, loop in pairs(name, loops=EVERY_LOOP)] if name in OWN else ["asyncio"]

@@ -19,8 +19,8 @@ from support.transports import ALL, GET, LOOPS, MAKERS, OWN, POST, Make, pairs
 from support.wire import unhurried
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.response_reader import BodyReader
-from outreach_async.transport.wire import Progress, Response
+from outreach_async.transport._response_reader import BodyReader
+from outreach_async.transport._wire import Progress, Response
 
 LIMIT: Final = 500_000
 """Maximum size of a response, in bytes."""

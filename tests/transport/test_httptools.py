@@ -16,10 +16,10 @@ from support.listener import OK, PATIENCE, Listener, Peer, answer_once, hang, se
 from support.transports import EVERY_LOOP, GET, POST, Make, fail, over
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.httptools import HttptoolsTransport
-from outreach_async.transport.httptools_pool import ProtocolPool, StreamPool
-from outreach_async.transport.lifecycle import KEEPALIVE_EXPIRY
-from outreach_async.transport.wire import Progress, Request, Transport
+from outreach_async.transport._httptools import HttptoolsTransport
+from outreach_async.transport._httptools_pool import ProtocolPool, StreamPool
+from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY
+from outreach_async.transport._wire import Progress, Request, Transport
 
 everywhere = over("httptools", loops=EVERY_LOOP)
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)

@@ -15,8 +15,8 @@ from support.transports import POST
 
 from outreach_async.errors import TransportError
 from outreach_async.testing import VirtualTime
-from outreach_async.transport.httptools import HttptoolsTransport
-from outreach_async.transport.httptools_pool import (
+from outreach_async.transport._httptools import HttptoolsTransport
+from outreach_async.transport._httptools_pool import (
     CONNECTION_ATTEMPT_DELAY,
     Origin,
     ProtocolConnection,
@@ -24,8 +24,8 @@ from outreach_async.transport.httptools_pool import (
     connect_first,
     interleave_families,
 )
-from outreach_async.transport.lifecycle import KEEPALIVE_EXPIRY
-from outreach_async.transport.wire import Progress, Response
+from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY
+from outreach_async.transport._wire import Progress, Response
 
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

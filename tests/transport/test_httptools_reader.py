@@ -15,8 +15,8 @@ from support.fuzz import grows_by_at_most, mutated
 from support.tables import check_rows
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.httptools_reader import MAX_HEAD, ResponseReader
-from outreach_async.transport.response_reader import decode_headers
+from outreach_async.transport._httptools_reader import MAX_HEAD, ResponseReader
+from outreach_async.transport._response_reader import decode_headers
 
 LIMIT: Final = 10_000
 OK: Final = b"HTTP/1.1 200 OK\r\n"

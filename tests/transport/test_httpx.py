@@ -17,8 +17,8 @@ from support.listener import OK, Listener, Peer, refused_port, serve
 from support.transports import GET, NOWHERE, POST, Make, over
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.wire import Progress, Request
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._wire import Progress, Request
 
 BOTH = ("httpx", "httpx2")
 LIBRARIES: dict[str, Any] = {"httpx": httpx, "httpx2": httpx2}
@@ -34,7 +34,7 @@ def run(code: str) -> None:
 
 def test_neither_importing_nor_creating_one_imports_a_library() -> None:
     run(
-        "import sys; from outreach_async.transport.httpx import HttpxTransport; HttpxTransport('https://api.example');"
+        "import sys; from outreach_async.transport._httpx import HttpxTransport; HttpxTransport('https://api.example');"
         "HttpxTransport('https://api.example', family='httpx2'); assert not {'httpx', 'httpx2', 'httpcore'} & set(sys.modules)"
     )
 
@@ -43,8 +43,8 @@ def test_neither_importing_nor_creating_one_imports_a_library() -> None:
 @pytest.mark.parametrize(("family", "other"), [("httpx", "httpx2"), ("httpx2", "httpx")])
 def test_the_other_library_is_never_imported(family: str, other: str) -> None:
     run(
-        f"import anyio, sys; from outreach_async.transport.httpx import HttpxTransport\n"
-        f"from outreach_async.transport.wire import Progress, Request\n"
+        f"import anyio, sys; from outreach_async.transport._httpx import HttpxTransport\n"
+        f"from outreach_async.transport._wire import Progress, Request\n"
         f"transport = HttpxTransport('http://localhost:{refused_port()}', family='{family}')\n"
         f"try: anyio.run(transport.send, Request('GET', '/'), Progress())\n"
         f"except Exception as error: assert not error.maybe_sent\n"

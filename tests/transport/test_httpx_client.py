@@ -16,8 +16,8 @@ from support.listener import Listener, Peer, serve
 from support.transports import GET, NOWHERE, POST, fail
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.wire import Progress
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._wire import Progress
 
 BOTH = ("httpx", "httpx2")
 LIBRARIES: dict[str, Any] = {"httpx": httpx, "httpx2": httpx2}

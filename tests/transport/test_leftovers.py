@@ -17,9 +17,9 @@ from support.listener import PATIENCE, Listener, Peer
 from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.aiohttp import AiohttpTransport
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.wire import Progress, Request, Transport
+from outreach_async.transport._aiohttp import AiohttpTransport
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._wire import Progress, Request, Transport
 
 CLIENTS: Final = ("httpx_client", "httpx2_client")
 everywhere = over(*ALL, loops=EVERY_LOOP)

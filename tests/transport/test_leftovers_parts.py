@@ -22,10 +22,10 @@ from support.listener import Listener, Peer
 from support.transports import LOOPS, NOWHERE
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.httpx_pool import PoolSender, _HttpxConnection, read_response, warn_of_unknown_state
-from outreach_async.transport.leftovers import ConnectionMonitor, SocketProbe, http11_state
-from outreach_async.transport.wire import Progress, Request
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._httpx_pool import PoolSender, _HttpxConnection, read_response, warn_of_unknown_state
+from outreach_async.transport._leftovers import ConnectionMonitor, SocketProbe, http11_state
+from outreach_async.transport._wire import Progress, Request
 
 LIBRARIES: Final = {"httpx": httpx, "httpx2": httpx2}
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

@@ -14,8 +14,8 @@ import pytest
 from support.time import virtual_time
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.lifecycle import KEEPALIVE_EXPIRY, ConnectionPool, InFlight, LoopLocal, discard_all_after_fork
-from outreach_async.transport.wire import Progress, Response
+from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY, ConnectionPool, InFlight, LoopLocal, discard_all_after_fork
+from outreach_async.transport._wire import Progress, Response
 
 pytestmark = pytest.mark.anyio
 

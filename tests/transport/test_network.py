@@ -7,7 +7,7 @@ from support.listener import Listener, answer_once, refused_port, serve
 from support.transports import GET, NOWHERE, POST, PROXYING, Make, fail, over
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.wire import Progress
+from outreach_async.transport._wire import Progress
 
 
 @over(*PROXYING)

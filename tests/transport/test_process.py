@@ -20,10 +20,10 @@ import gc, os, signal, ssl, sys, traceback
 import anyio
 import anyio.to_thread
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.aiohttp import AiohttpTransport
-from outreach_async.transport.httptools import HttptoolsTransport
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.wire import Progress, Request
+from outreach_async.transport._aiohttp import AiohttpTransport
+from outreach_async.transport._httptools import HttptoolsTransport
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._wire import Progress, Request
 
 POST = Request("POST", "/contacts", {}, b"{}")
 HANG = Request("POST", "/hang", {}, b"{}")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.errors import TransportError
-from outreach_async.transport.response_reader import MAX_ANSWER, BodyReader, decode_headers
+from outreach_async.transport._response_reader import MAX_ANSWER, BodyReader, decode_headers
 
 
 def raw_deflate(body: bytes) -> bytes:

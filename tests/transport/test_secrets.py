@@ -13,9 +13,9 @@ from support.listener import Listener, Peer, refused_port
 from support.transports import OWN, PROXYING, Make, over
 
 from outreach_async import OutreachClient, OutreachError, RetryPolicy, Transport
-from outreach_async.transport.aiohttp import AiohttpTransport
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.urls import header_secrets, url_secrets
+from outreach_async.transport._aiohttp import AiohttpTransport
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._urls import header_secrets, url_secrets
 
 WORD = "hunter2é"
 PAIR = "dXNlcjpodW50ZXIyw6k="

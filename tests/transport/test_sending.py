@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from outreach_async._files.optional import require_module
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport.sending import build_transport_error, describe_cause, mark_handed_over, mark_unsent, merge_headers
-from outreach_async.transport.urls import find_library, reject_options, require_module, require_positive
-from outreach_async.transport.wire import Progress, Request, Response
+from outreach_async.transport._sending import build_transport_error, describe_cause, mark_handed_over, mark_unsent, merge_headers
+from outreach_async.transport._urls import find_library, reject_options, require_positive
+from outreach_async.transport._wire import Progress, Request, Response
 
 POST = Request("POST", "/contacts", {"Content-Type": "application/json"}, b"{}")
 

@@ -16,8 +16,8 @@ from support.listener import Listener, serve
 from support.transports import MAKERS, OWN, POST
 
 from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport
-from outreach_async.transport.lifecycle import LoopLocal
-from outreach_async.transport.wire import Progress, Transport
+from outreach_async.transport._lifecycle import LoopLocal
+from outreach_async.transport._wire import Progress, Transport
 
 ROUNDS: Final = 5
 PATIENCE: Final = 10

@@ -18,11 +18,11 @@ from support.listener import Listener, over_tls, serve, tunnel
 from support.transports import ALL, LOOPS, OWN, POST, PROXYING, Make, fail, over, runs_on
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.aiohttp import AiohttpTransport
-from outreach_async.transport.httptools import HttptoolsTransport
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.tls import TrustSettings
-from outreach_async.transport.wire import Progress, Transport
+from outreach_async.transport._aiohttp import AiohttpTransport
+from outreach_async.transport._httptools import HttptoolsTransport
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._tls import TrustSettings
+from outreach_async.transport._wire import Progress, Transport
 
 LIBRARIES = ("httpx", "httpx2", "aiohttp", "httptools")
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from outreach_async._files.optional import require_library
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport.aiohttp import AiohttpTransport
-from outreach_async.transport.httptools import HttptoolsTransport
-from outreach_async.transport.httpx import HttpxTransport
-from outreach_async.transport.urls import choose_environment_proxy, choose_proxy, parse_base_url, require_library
+from outreach_async.transport._aiohttp import AiohttpTransport
+from outreach_async.transport._httptools import HttptoolsTransport
+from outreach_async.transport._httpx import HttpxTransport
+from outreach_async.transport._urls import choose_environment_proxy, choose_proxy, parse_base_url
 
 NOWHERE = "http://service.example"
 PROXY = "http://proxy.example:3128"

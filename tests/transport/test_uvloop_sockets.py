@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from outreach_async.transport.aiohttp_session import SocketFactory
+from outreach_async.transport._aiohttp_session import SocketFactory
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a socket is no file there, and there is no uvloop")
 

@@ -35,23 +35,21 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from outreach_async.audit.findings import Finding
-from outreach_async.audit.prometheus import render_prometheus
-from outreach_async.audit.report import Report
+from outreach_async._files.spreadsheets import escape_formula
+from outreach_async.audit._findings import Finding
+from outreach_async.audit._prometheus import render_prometheus
+from outreach_async.audit._report import Report
+from outreach_async.audit._rules import rule_title
+from outreach_async.audit.reports._html_page import render_brief_html, render_html
+from outreach_async.audit.reports._text import render_brief_markdown, render_brief_text, render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief
-from outreach_async.audit.reports.html_page import render_brief_html, render_html
-from outreach_async.audit.reports.text import render_brief_markdown, render_brief_text, render_markdown, render_text
-from outreach_async.audit.rules import rule_title
 from outreach_async.errors import InvalidRequest
-from outreach_async.spreadsheets import escape_formula
 
 
 def render_csv(report: Report) -> str:
-    r"""Render the findings as CSV (RFC 4180), in the order of the report. The last column is the title of the rule.
-
-    Strings that a spreadsheet would evaluate as a formula get a leading apostrophe. Control characters become escapes such as
-    `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
-    """
+    r"""Render the findings as CSV (RFC 4180), in the order of the report. The last column is the title of the rule."""
+    # Strings that a spreadsheet would evaluate as a formula get a leading apostrophe. Control characters become escapes such as
+    # `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
     page = io.StringIO()
     writer = csv.writer(page)
     writer.writerow([*(field.name for field in attrs.fields(Finding)), "title"])
@@ -152,20 +150,12 @@ _HEAD_SIZE: Final = 4096
 
 
 def has_format(form: str, path: Path) -> bool:
-    """Return whether a file starts like a report in the format `form`.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """Return whether a file starts like a report in the format `form`."""
     return _starts_with(_FIRST_BYTES[form], path)
 
 
 def has_brief_format(form: str, path: Path) -> bool:
-    """Return whether a file starts like a brief in the format `form`.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """Return whether a file starts like a brief in the format `form`."""
     return _starts_with(_FIRST_BRIEF_BYTES[form], path)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 from outreach_async import OutreachClient
-from outreach_async.atomic import atomic_write
+from outreach_async._files.atomic import atomic_write
 from outreach_async.audit import Report, audit
 from outreach_async.audit.reports.brief import build_baseline, build_brief
 from outreach_async.audit.reports import write_brief
@@ -58,13 +58,13 @@ from typing import Any, Final
 
 import attrs
 
+from outreach_async.audit._findings import Finding, Severity
+from outreach_async.audit._report import Delta, Diff, Report
+from outreach_async.audit._rules import INCOMPLETE
+from outreach_async.audit._values import to_json_values
 from outreach_async.audit.campaigns import MAX_CAMPAIGN_ROWS, CampaignResults, CampaignRow
-from outreach_async.audit.findings import Finding, Severity
-from outreach_async.audit.report import Delta, Diff, Report
-from outreach_async.audit.reports.summary import Action, build_actions
-from outreach_async.audit.reports.view import format_verdict
-from outreach_async.audit.rules import INCOMPLETE
-from outreach_async.audit.values import to_json_values
+from outreach_async.audit.reports._summary import Action, build_actions
+from outreach_async.audit.reports._view import format_verdict
 from outreach_async.models import Number
 
 __all__ = ["Brief", "CampaignBrief", "Task", "WorkspaceBrief", "build_baseline", "build_brief"]

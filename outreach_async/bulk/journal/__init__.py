@@ -84,13 +84,13 @@ from typing import Any, ClassVar
 
 import attrs
 
-from outreach_async.bulk.journal.identity import Earlier, Identity, JournalReport
-from outreach_async.bulk.journal.object_journal import ObjectJournal, translate_errors
-from outreach_async.bulk.journal.objects import is_url, list_folders
-from outreach_async.bulk.journal.protocol import JournalStore, JournalWriter, WriterThread
-from outreach_async.bulk.journal.reader import JournalReader, RunQuery, read_snapshot
-from outreach_async.bulk.journal.writer import FileWriter
-from outreach_async.bulk.rows import Repeats
+from outreach_async.bulk._rows import Repeats
+from outreach_async.bulk.journal._identity import Earlier, Identity, JournalReport
+from outreach_async.bulk.journal._object_journal import ObjectJournal, translate_errors
+from outreach_async.bulk.journal._objects import is_url, list_folders
+from outreach_async.bulk.journal._protocol import JournalStore, JournalWriter, WriterThread
+from outreach_async.bulk.journal._reader import JournalReader, RunQuery, read_snapshot
+from outreach_async.bulk.journal._writer import FileWriter
 from outreach_async.errors import InvalidRequest
 
 __all__ = [
@@ -169,23 +169,14 @@ class Journal(JournalReader):
 
 
 def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | ObjectJournal:
-    """Return the journal at a path or URL. The arguments `source`, `fingerprint` and `mapping` are passed to it.
-
-    Raises:
-        InvalidRequest: The URL is invalid, or the extra `lake` is missing.
-    """
+    """Return the journal at a path or URL. The arguments `source`, `fingerprint` and `mapping` are passed to it."""
     return ObjectJournal(str(location), **identity) if is_url(location) else Journal(location, **identity)
 
 
 def journals_in(location: str | os.PathLike[str]) -> dict[str, Journal | ObjectJournal]:
-    """Return the journals in a folder or under a URL, by name. For example, an import in parts has one journal for each part.
-
-    The journals are sorted by name. The result is empty if `location` contains no journals, or if `location` is itself a journal.
-
-    Raises:
-        InvalidRequest: The URL is invalid, or the extra `lake` is missing.
-        JournalError: The folder cannot be read.
-    """
+    """Return the journals in a folder or under a URL, by name. For example, an import in parts has one journal for each part."""
+    # The journals are sorted by name. The result is empty if `location` contains no journals, or if `location` is itself a
+    # journal.
     path_or_url = os.fspath(location)
     with translate_errors(path_or_url):
         if is_url(path_or_url):

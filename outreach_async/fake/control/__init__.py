@@ -76,6 +76,6 @@ from web pages.
 
 from __future__ import annotations
 
-from outreach_async.fake.control.control_plane import ControlPlane, is_loopback
+from outreach_async.fake.control._control_plane import ControlPlane, is_loopback
 
 __all__ = ["ControlPlane", "is_loopback"]

@@ -19,7 +19,7 @@ from outreach_async import (
     OutreachError,
     Transport,
 )
-from outreach_async.vocabulary import DuplicatePolicy
+from outreach_async._vocabulary import DuplicatePolicy
 
 from crm_sync.metrics import Metrics
 from crm_sync.people import code_of, count, people

@@ -1,0 +1,86 @@
+"""The command `mcp`: an MCP server that offers tools to assistants over stdin and stdout."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+
+import click
+
+from outreach_async._cli import files
+from outreach_async._cli.commands.auditing import clock_of, load_report
+from outreach_async._cli.connection import open_client, workspaces_of
+from outreach_async._cli.options import CONNECTION, FAKE, IdType, Options, shared_options
+from outreach_async._cli.process import OK, run_async
+from outreach_async._files.optional import require_module
+from outreach_async._service.validation import require_id
+from outreach_async.audit import Report
+from outreach_async.errors import InvalidRequest
+
+
+@click.command()
+@click.option(
+    "--allow-writes",
+    metavar="ID",
+    multiple=True,
+    type=IdType("workspace"),
+    help="Workspace in which contacts may be created, after a person has confirmed; repeatable.  [default: none]",
+)
+@click.option(
+    "--deadline",
+    type=float,
+    metavar="SECONDS",
+    help="Time limit of a call.  [default: 50, because many assistants give up after a minute]",
+)
+@click.option(
+    "--since",
+    type=files.PATH,
+    metavar="FILE",
+    help="JSON file of the command 'brief'. The tool 'brief' shows changes since the last brief, but does not update the file.",
+)
+@shared_options(*CONNECTION, "workspaces", "owner_key")
+def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:
+    """Run an MCP server for assistants over stdin and stdout.
+
+    Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
+    list campaigns, steps, mailboxes and fields, run audits and briefs, explain rules, and check rows before an import. They read
+    only the workspaces of --workspace and --allow-writes, but the steps of any campaign.
+
+    With --allow-writes ID, an assistant can also create contacts in that workspace, at most 50 per call. A person must confirm
+    every call, and fields are never overwritten. The option requires an owner key, and an assistant that supports elicitation.
+    """
+    require_module("mcp", "outreach_async[mcp]")
+    from outreach_async.mcp_server._tool_server import DEADLINE, create_server, serve_stdio
+
+    if allow_writes and options.base_url != FAKE:
+        remedy = "pass --owner-key or set OUTREACH_OWNER_KEY, because --allow-writes needs an owner key"
+        require_id("--owner-key", options.owner_key, "owner_key", remedy)
+    workspaces = list(dict.fromkeys([*(options.workspaces or allow_writes or workspaces_of(options)), *allow_writes]))
+    _read_report(since)  # report an invalid file at the start, not during a conversation
+    # stdout is reserved for the protocol. If logging were not configured, the SDK would log with rich, which wraps lines.
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+
+    async def serve_assistant() -> None:
+        async with open_client(options, workspace=workspaces[0]) as client:
+            server = create_server(
+                client,
+                workspaces,
+                allow_writes=allow_writes,
+                deadline=DEADLINE if deadline is None else deadline,
+                clock=clock_of(options),
+                read_earlier=partial(_read_report, since),
+            )
+            await serve_stdio(server)
+
+    return run_async(serve_assistant, terminated=OK)
+
+
+def _read_report(path: Path | None) -> Report | None:
+    """Read the report of the last brief; return `None` if `path` is `None` or the file does not exist yet."""
+    if path is None or not path.exists():
+        return None
+    try:
+        return load_report("--since", path)
+    except click.ClickException as error:
+        raise InvalidRequest(error.format_message()) from None

@@ -1,0 +1,446 @@
+"""The commands `audit` and `brief`: audit workspaces, and print a full report or the changes since the last brief."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from difflib import get_close_matches
+from functools import partial
+from operator import ne
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import click
+
+from outreach_async import audit as auditing
+from outreach_async._cli import files
+from outreach_async._cli.app import create_completer
+from outreach_async._cli.connection import open_client, workspaces_of
+from outreach_async._cli.options import FAKE, READING, Options, shared_options
+from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
+from outreach_async._cli.process import OK, run_async
+from outreach_async._files.atomic import atomic_write
+from outreach_async.audit._prometheus import require_client, write_prometheus
+from outreach_async.audit.reports import (
+    BRIEF_WRITERS,
+    SUFFIXES,
+    WRITERS,
+    brief_schema,
+    format_of,
+    has_brief_format,
+    has_format,
+    schema,
+    write,
+    write_brief,
+)
+from outreach_async.audit.reports._brief_view import format_brief_changes, format_brief_headline
+from outreach_async.audit.reports._text import StyledReport
+from outreach_async.audit.reports._view import format_counts, format_headline, format_verdict
+from outreach_async.audit.reports.brief import Brief, build_baseline, build_brief
+from outreach_async.errors import InvalidRequest
+
+_MAX_DIGITS: Final = 19
+_MAX_SUGGESTED: Final = 3
+_ALL_RULES: Final = "all"
+"""Value of `--explain` if no rule is given."""
+
+# Options of both commands.
+_fail_on_option: Final = click.option(
+    "--fail-on",
+    type=click.Choice([severity.value for severity in auditing.Severity]),
+    default="error",
+    help="Lowest severity that makes the exit code 1.",
+)
+_policy_option: Final = click.option(
+    "--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds."
+)
+_deadline_option: Final = click.option(
+    "--deadline",
+    type=float,
+    metavar="SECONDS",
+    help="Time limit of the audit, which waits this long for a service that is down; workspaces not read by then are reported as "
+    "unreadable.  [default: none]",
+)
+
+
+@click.command()
+@_fail_on_option
+@click.option(
+    "--campaigns",
+    is_flag=True,
+    help="Also check campaigns, their steps and A/B variants. This costs one more request for each campaign.",
+)
+@_policy_option
+@click.option(
+    "--compare",
+    "earlier",
+    type=files.PATH,
+    metavar="EARLIER.json",
+    multiple=True,
+    help="JSON report of an earlier audit; repeatable. Show the changes since the latest of these reports, and trends over all "
+    "reports.",
+)
+@click.option(
+    "--output",
+    "outputs",
+    type=files.OutputPath(),
+    metavar="FILE",
+    multiple=True,
+    help=f"Write the report to a file, in the format of its suffix ({', '.join(SUFFIXES)}); repeatable.",
+)
+@click.option(
+    "--prometheus",
+    type=files.OutputPath(),
+    metavar="FILE",
+    help="Also write gauges to a *.prom file for the textfile collector of node_exporter.",
+)
+@files.force_option
+@_deadline_option
+@click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of the printed report.")
+@click.option(
+    "--explain",
+    is_flag=False,
+    flag_value=_ALL_RULES,
+    metavar="[RULE]",
+    shell_complete=create_completer(lambda: {name: rule.title for name, rule in auditing.CATALOGUE.items()}),
+    help="Explain a rule, such as OA120, and exit; without RULE, list all rules.",
+)
+@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON report, and exit.")
+@shared_options(*READING)
+def audit(
+    *,
+    options: Options,
+    fail_on: str,
+    campaigns: bool,
+    policy: Path | None,
+    earlier: tuple[Path, ...],
+    outputs: tuple[Path, ...],
+    prometheus: Path | None,
+    force: bool,
+    deadline: float | None,
+    form: str | None,
+    explain: str | None,
+    as_schema: bool,
+) -> int:
+    """Check every mailbox of the workspaces for problems. The report lists each problem with its cause and remedy.
+
+    Pass --workspace several times to audit several workspaces, or set OUTREACH_WORKSPACE to ids separated by spaces.
+
+    For a daily audit, run the following command. On the first run, it warns that there is no earlier report:
+
+    \b
+    outreach-async audit --compare audit.json \\
+      --output audit.json --output audit.html
+    """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
+    screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
+    if as_schema:
+        return _print_result(screen, json.dumps(schema(), indent=2), schema())
+    chosen = _load_policy(policy)
+    if explain is not None:
+        return _explain(screen, explain, chosen)
+    formats = _choose_formats(outputs, form, WRITERS)
+    existing = [path for path in earlier if path.exists()]
+    files.require_writable(
+        files.FileUse.for_reading("--policy", policy),
+        *(files.FileUse.for_reading("--compare", path) for path in existing),
+        *(files.FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in formats),
+        files.FileUse.for_writing("--prometheus", prometheus, partial(has_format, "prometheus")),
+        force=force,
+    )
+    if prometheus or "prometheus" in {form, *dict(formats).values()}:
+        require_client()
+    reports = [load_report("--compare", path) for path in existing]
+    for path in earlier:
+        if path not in existing:
+            screen.warn(f"--compare: {path} does not exist; skipping it (expected on the first run of a daily audit)")
+    print_format = None if outputs else _choose_print_format(form, screen)
+
+    async def run_audit() -> int:
+        workspaces = workspaces_of(options)
+        async with open_client(options, workspace=workspaces[0]) as client:
+            run = auditing.stream(
+                client, workspaces, policy=chosen, campaigns=campaigns, deadline=deadline, clock=clock_of(options)
+            )
+            report = await _run_with_progress(run, len(workspaces), screen)
+        if reports:
+            report = report.since(*reports)
+        if prometheus:
+            with files.explain_write_errors("--prometheus", prometheus):
+                write_prometheus(report, prometheus)
+        _output_report(screen, report, dict(formats), print_format)
+        return report.exit_code(fail_on)
+
+    return run_async(run_audit)
+
+
+def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
+    """Write a report to files, or print the report if there are no files."""
+    for path, form in formats.items():
+        with files.explain_write_errors("--output", path):
+            atomic_write(path, write(report, form))
+    if formats:
+        screen.print_line(format_headline(report), "bold")
+        screen.print_line(format_verdict(report))
+        screen.print_line(f"Findings: {format_counts(report.counts)}.")
+        for path in formats:
+            screen.print_line(f"Written: {path}")
+    elif print_format is not None:
+        sys.stdout.write(write(report, print_format))
+    else:
+        show_audit(screen, report)
+    screen.print_result(report.to_dict())
+
+
+def show_audit(screen: Screen, report: auditing.Report) -> None:
+    """Print a report in human-readable form; with `--json`, print nothing."""
+    if screen.console:
+        screen.console.print(StyledReport(report))
+    elif not screen.as_json:
+        screen.print_lines(write(report, "terminal"))
+
+
+def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
+    """Print the description of a rule, or a table of all rules."""
+    if name == _ALL_RULES:
+        return _list_rules(screen, policy)
+    rule = name.strip().upper()
+    if rule not in auditing.CATALOGUE:
+        near = get_close_matches(rule, auditing.CATALOGUE, n=len(auditing.CATALOGUE))
+        near.sort(key=lambda id_: ([*map(ne, rule, id_)], id_))  # ids that differ only in the last digit are about the same topic
+        meant = f"did you mean {', '.join(near[:_MAX_SUGGESTED])}? " if near else ""
+        raise InvalidRequest(f"--explain: unknown rule {name!r}; {meant}'audit --explain' lists all rules")
+    text = auditing.explain(rule, policy)
+    return _print_result(screen, text, {"rule": rule, "explanation": text})
+
+
+def _list_rules(screen: Screen, policy: auditing.Policy) -> int:
+    rules = [policy.rule(name) for name in sorted(auditing.CATALOGUE)]
+    off = set(policy.used.off)
+    screen.print_table(
+        ("rule", "severity", "title"),
+        [(rule.id, "off" if rule.id in off else rule.severity_range, rule.title) for rule in rules],
+    )
+    screen.print_footer("audit --explain RULE describes a rule.")
+    screen.print_result(
+        {
+            "rules": [
+                {
+                    "rule": rule.id,
+                    "severities": [each.value for each in rule.severities],
+                    "title": rule.title,
+                    "off": rule.id in off,
+                }
+                for rule in rules
+            ]
+        }
+    )
+    return OK
+
+
+def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:
+    screen.print_lines(text)
+    screen.print_result(value)
+    return OK
+
+
+def _load_policy(path: Path | None) -> auditing.Policy:
+    """Read the policy of `--policy`, or return the default policy if `path` is `None`."""
+    if path is None:
+        return auditing.Policy.default()
+    with files.explain_read_errors("--policy", path):
+        return auditing.Policy.load(path)
+
+
+def load_report(flag: str, path: Path) -> auditing.Report:
+    """Read the JSON report of an earlier audit."""
+    with files.explain_read_errors(flag, path):
+        text = path.read_bytes()
+    try:
+        return auditing.Report.from_dict(
+            json.loads(text, parse_constant=_parse_number, parse_float=_parse_number, parse_int=_parse_integer)
+        )
+    except InvalidRequest as error:
+        raise click.UsageError(f"{flag} {path}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        at = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise click.UsageError(f"{flag} {path}: not a JSON report{at}; pass one written by 'audit --json'.") from error
+
+
+def _parse_integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"expected a number of at most {_MAX_DIGITS} digits, got {len(text)}")
+    return int(text)
+
+
+def _parse_number(text: str) -> float:
+    """Parse a finite number."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"expected a finite number, got {text[:_MAX_DIGITS]}")
+    return number
+
+
+def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[str]) -> list[tuple[Path, str]]:
+    """Return each `--output` file with its format, which `--format` or the suffix of the file determines."""
+    if form and len(paths) > 1:
+        raise click.UsageError("--format: expected one --output, got several; omit --format, because each suffix sets a format.")
+    for path in paths:
+        files.require_folder("--output", path)
+        suffix = path.suffix.lower()
+        if form and suffix in SUFFIXES and form != format_of(path.name):
+            text = f"--output {path} and --format {form} name different formats"
+            raise click.UsageError(f"{text}; omit --format, or pass another --output.")
+        if form is None and SUFFIXES.get(suffix) not in known:
+            suffixes = _list_suffixes(known)
+            raise click.UsageError(f"--output {path}: expected a name ending in one of {suffixes}; rename it, or pass --format.")
+    return [(path, form or format_of(path.name)) for path in paths]
+
+
+def _list_suffixes(known: Collection[str]) -> str:
+    """Return the file suffixes of the given formats, separated by commas."""
+    return ", ".join(suffix for suffix, form in SUFFIXES.items() if form in known)
+
+
+def _choose_print_format(form: str | None, screen: Screen) -> str | None:
+    """Return the requested format for stdout; `None` for the default format."""
+    if form in {None, "json"}:
+        return None
+    if screen.as_json:
+        raise click.UsageError(f"--format {form}: conflicts with --json; remove one of them, or add --output FILE.")
+    return form
+
+
+async def _run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
+    """Run an audit, show its progress on stderr, and return its report."""
+    with show_progress("Auditing", workspaces, "workspaces") as show:
+        # Reading errors become findings, so the iteration raises no error that the group could wrap.
+        async with anyio.create_task_group() as group, run as findings:
+            group.start_soon(follow_progress, lambda: findings.progress, show, screen.warn)
+            async for _ in findings:
+                pass
+            show_current(findings.progress, show)
+            group.cancel_scope.cancel()
+    return findings.report
+
+
+def clock_of(options: Options) -> Callable[[], float]:
+    """Return the function that provides the time of an audit, in Unix seconds. The embedded service has a fixed time."""
+    if options.base_url != FAKE:
+        return time.time
+    from outreach_async._cli.commands.serving import create_demo_world
+
+    return lambda: create_demo_world().now
+
+
+@click.command()
+@click.option(
+    "--since",
+    type=files.OutputPath(),
+    metavar="FILE",
+    help="JSON file that stores the audit of the last brief. Show the changes since that audit, and replace the file.",
+)
+@click.option(
+    "--no-replace", is_flag=True, help="Do not replace the --since file, so that the next brief shows the same changes."
+)
+@_fail_on_option
+@_policy_option
+@click.option(
+    "--output",
+    "outputs",
+    type=files.OutputPath(),
+    metavar="FILE",
+    multiple=True,
+    help=f"Write the brief to a file, in the format of its suffix ({_list_suffixes(BRIEF_WRITERS)}); repeatable.",
+)
+@files.force_option
+@_deadline_option
+@click.option(
+    "--format", "form", type=click.Choice(list(BRIEF_WRITERS)), help="Format of the --output file, or of the printed brief."
+)
+@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON brief, and exit.")
+@shared_options(*READING)
+def brief(
+    *,
+    options: Options,
+    since: Path | None,
+    no_replace: bool,
+    fail_on: str,
+    policy: Path | None,
+    outputs: tuple[Path, ...],
+    force: bool,
+    deadline: float | None,
+    form: str | None,
+    as_schema: bool,
+) -> int:
+    """Show open tasks and the changes since the last brief.
+
+    The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning:
+
+    \b
+    outreach-async brief --since last.json
+
+    The first run creates the --since file. Later runs replace it, but only after the brief has been written. If a workspace
+    cannot be read, the file keeps the earlier data about the workspace.
+
+    The command reads mailboxes and campaigns, with one request for each campaign. The exit codes are the same as those of the
+    command 'audit'.
+    """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
+    screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
+    if as_schema:
+        return _print_result(screen, json.dumps(brief_schema(), indent=2), brief_schema())
+    chosen = _load_policy(policy)
+    formats = _choose_formats(outputs, form, BRIEF_WRITERS)
+    files.require_writable(
+        files.FileUse.for_reading("--policy", policy),
+        files.FileUse.for_reading("--since", since)
+        if no_replace
+        else files.FileUse.for_writing("--since", since, partial(has_format, "json")),
+        *(files.FileUse.for_writing("--output", path, partial(has_brief_format, chosen_form)) for path, chosen_form in formats),
+        force=force,
+    )
+    earlier = load_report("--since", since) if since and since.exists() else None
+    print_format = None if outputs else _choose_print_format(form, screen)
+
+    async def run_brief() -> int:
+        workspaces = workspaces_of(options)
+        async with open_client(options, workspace=workspaces[0]) as client:
+            run = auditing.stream(client, workspaces, policy=chosen, campaigns=True, deadline=deadline, clock=clock_of(options))
+            report = await _run_with_progress(run, len(workspaces), screen)
+        _output_brief(screen, build_brief(report, earlier), dict(formats), print_format)
+        baseline = build_baseline(report, earlier)
+        if since and baseline and not no_replace:
+            # The file is replaced last: if the brief could not be printed, the next brief must show these changes again.
+            with files.explain_write_errors("--since", since):
+                atomic_write(since, write(baseline, "json"))
+        return (report.since(earlier) if earlier else report).exit_code(fail_on)
+
+    return run_async(run_brief)
+
+
+def _output_brief(screen: Screen, brief: Brief, formats: dict[Path, str], print_format: str | None) -> None:
+    """Write a brief to files, or print the brief if there are no files."""
+    for path, form in formats.items():
+        with files.explain_write_errors("--output", path):
+            atomic_write(path, write_brief(brief, form))
+    if formats:
+        for line in (format_brief_headline(brief), brief.verdict, format_brief_changes(brief)):
+            screen.print_line(line)
+        for path in formats:
+            screen.print_line(f"Written: {path}")
+    elif print_format is not None:
+        sys.stdout.write(write_brief(brief, print_format))
+    else:
+        show_brief(screen, brief)
+    screen.print_result(brief.to_dict())
+    sys.stdout.flush()  # raises an error for a broken pipe before the --since file is replaced
+
+
+def show_brief(screen: Screen, brief: Brief) -> None:
+    """Print a brief in human-readable form; with `--json`, print nothing."""
+    if screen.console:
+        screen.console.print(StyledReport(brief))
+    elif not screen.as_json:
+        screen.print_lines(write_brief(brief, "terminal"))

@@ -1,0 +1,148 @@
+"""The command `contacts create`: create one contact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, Final
+
+import click
+
+from outreach_async._cli.app import SuggestingGroup
+from outreach_async._cli.connection import open_client
+from outreach_async._cli.options import WRITING, IdType, Options, shared_options
+from outreach_async._cli.output import Screen
+from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message, run_async
+from outreach_async._vocabulary import CUSTOM_CODE, DUPLICATE_POLICIES, FAILED_OUTCOMES, STANDARD_FIELDS, DuplicatePolicy
+from outreach_async.bulk import ContactOutcome
+from outreach_async.bulk._outcomes import failed_outcome
+from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.models import WorkspaceField
+
+_KNOWN: Final = frozenset({*STANDARD_FIELDS})
+
+
+@click.group(cls=SuggestingGroup, no_args_is_help=False)
+def contacts() -> None:
+    """Create a contact."""
+
+
+@contacts.command("create")
+@click.option("--email", required=True, metavar="ADDRESS", help="E-mail address, by which the service detects duplicates.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="FIELD=VALUE",
+    multiple=True,
+    help="Set a field by its code or label, such as first_name=Ann, custom_1=Gold or Plan=Gold; repeatable. "
+    "The command 'fields' lists codes and labels.",
+)
+@click.option(
+    "--duplicates",
+    type=click.Choice(DUPLICATE_POLICIES),
+    default="skip",
+    help="Policy if the workspace already has a contact with this e-mail.",
+)
+@click.option("--campaign", metavar="ID", type=IdType("campaign"), help="Add the contact to this campaign.")
+@click.option("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
+@shared_options(*WRITING)
+def create(
+    *, options: Options, email: str, settings: tuple[str, ...], duplicates: DuplicatePolicy, campaign: str | None, strict: bool
+) -> int:
+    """Create one contact, and print its outcome and id.
+
+    \b
+    outreach-async contacts create --email ann@x.example --set first_name=Ann
+
+    Exit codes: 0 added, skipped, overwriten or updated_missing_fields; 2 wrong usage; 3 rejected, not_applied or unknown; 77 not
+    allowed (the service answered 401 or 403).
+    """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
+    values = parse_settings(settings)
+    policies = {"duplicates": duplicates, "campaign": campaign, "strict_validation": strict}
+    return run_async(partial(_create, options, email, values, policies))
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, str]:
+    """Parse the values of `--set`, and return a mapping of field names to values."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise click.UsageError(f"--set: expected FIELD=VALUE, got {text!r}; pass, for example, --set first_name=Ann.")
+        if name == "email":
+            raise click.UsageError("--set: cannot set the e-mail address; pass it with --email.")
+        if name in values:
+            raise click.UsageError(f"--set: the field {name!r} is set twice; remove one of the settings.")
+        values[name] = value
+    return values
+
+
+def build_contact(email: str, values: Mapping[str, str], fields: Sequence[WorkspaceField]) -> dict[str, Any]:
+    """Return a contact as a mapping of field codes to values."""
+    contact: dict[str, Any] = {"email": email}
+    extra: dict[str, str] = {}
+    for name, value in values.items():
+        code = _find_code(name, fields)
+        if code in contact or code in extra:
+            raise click.UsageError(f"--set: the field {code!r} is set twice, once as {name!r}; remove one of the settings.")
+        (contact if _is_code(code) else extra)[code] = value
+    return {**contact, "extra": extra} if extra else contact
+
+
+def _is_code(name: str) -> bool:
+    return name in _KNOWN or CUSTOM_CODE.fullmatch(name) is not None
+
+
+def _find_code(name: str, fields: Sequence[WorkspaceField]) -> str:
+    codes = [field.code for field in fields]
+    if _is_code(name) or name in codes:
+        return name
+    found = [field.code for field in fields if field.label.casefold() == name.casefold()]
+    if len(found) > 1:
+        raise click.UsageError(f"--set: several fields have the label {name!r}; pass one of their codes: {', '.join(found)}.")
+    if not found:
+        labels = {label.casefold(): label for label in (*_KNOWN, *codes, *(field.label for field in fields))}
+        near = [labels[label] for label in get_close_matches(name.casefold(), labels, n=1)]
+        meant = f"did you mean {near[0]!r}?" if near else "the command 'fields' lists the codes and labels."
+        raise click.UsageError(f"--set: the workspace has no field {name!r}; {meant}")
+    return found[0]
+
+
+async def _create(options: Options, email: str, values: Mapping[str, str], policies: Mapping[str, Any]) -> int:
+    screen = Screen.of(as_json=options.as_json)
+    async with open_client(options) as client:
+        fields = () if all(map(_is_code, values)) else await client.workspaces.fields()
+        contact = build_contact(email, values, fields)
+        try:
+            created = await client.contacts.create(contact, **policies)
+        except InvalidRequest:  # nothing was sent
+            raise
+        except OutreachError as error:
+            if exit_code(error) == NOT_ALLOWED:
+                raise
+            screen.warn(format_message(error))
+            return _print_outcome(screen, failed_outcome(0, contact, error, policies["duplicates"]), email)
+    members = {name: getattr(created, name) for name in ("status", "id", "possible", "attempts")}
+    return _print_outcome(screen, ContactOutcome(index=0, contact=contact, **members), email, created.details)
+
+
+def _print_outcome(screen: Screen, outcome: ContactOutcome, email: str, details: str | None = None) -> int:
+    """Print the outcome of a contact, and return the exit code of the command."""
+    possible = sorted(outcome.possible)
+    uncertain = "" if outcome.certain else f" (uncertain: {' or '.join(possible)})"
+    screen.print_line(" ".join(filter(None, (outcome.status, outcome.id))) + uncertain + (f": {details}" if details else ""))
+    screen.print_result(
+        {
+            "email": email,
+            "status": outcome.status,
+            "id": outcome.id,
+            "details": details,
+            "possible": possible,
+            "certain": outcome.certain,
+            "attempts": outcome.attempts,
+            "error": None if outcome.error is None else format_message(outcome.error),
+        }
+    )
+    return INCOMPLETE if outcome.status in FAILED_OUTCOMES else OK

@@ -1,0 +1,133 @@
+"""Print the findings and results of an import in human-readable form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+from outreach_async._cli.messages import count_noun, format_seconds
+from outreach_async._cli.output import Screen, format_duration
+from outreach_async.bulk import BulkReport, ContactOutcome
+from outreach_async.bulk._outcomes import affects_every_row
+from outreach_async.errors import BulkStopped, OutreachError, StatusError
+from outreach_async.importer import Columns, Row, is_reject
+from outreach_async.importer._preflight import DurationEstimate, Preflight
+from outreach_async.importer._rejects import FindNumber, number_record, reject_message
+from outreach_async.importer._table import RowNumber
+
+_MAX_LISTED: Final = 10
+_MAX_FAILURES: Final = 100
+
+
+class FailedRows:
+    """Prints the failed rows of an import, each with its number, its e-mail if known, and the reason."""
+
+    def __init__(self, screen: Screen, few: int | None, find_number: FindNumber = lambda _index: None) -> None:
+        self.failures: list[dict[str, Any]] = []
+        self._screen = screen
+        self._max_listed = few
+        self._find_number = find_number
+        self._lines: list[str] = []
+        self._unlisted = 0
+
+    def add(self, outcome: ContactOutcome) -> None:
+        """Add a row to the list of failed rows if its outcome is a failure."""
+        # An error that affects every row is not listed, because it is printed once, after the run.
+        if not is_reject(outcome) or _is_run_error(outcome.error):
+            return
+        number, email, message = self._number(outcome), find_email(outcome), reject_message(outcome, self._find_number)
+        if len(self.failures) < _MAX_FAILURES:
+            named = {"email": email} if email else {}
+            self.failures.append({number.unit: number.value, **named, "status": outcome.status.value, "message": message})
+        text = ": ".join(filter(None, (str(number), email, outcome.status.value, message)))
+        if self._max_listed is None:
+            (self._screen.warn if self._screen.as_json else self._screen.print_line)(text)
+        elif len(self._lines) < self._max_listed:
+            self._lines.append(text)
+        else:
+            self._unlisted += 1
+
+    def _number(self, outcome: ContactOutcome) -> RowNumber:
+        row = outcome.contact
+        return (
+            RowNumber("line", row.line)
+            if isinstance(row, Row)
+            else self._find_number(outcome.index) or number_record(outcome.index)
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Print the first failed rows, and the number of further failed rows."""
+        for text in self._lines:
+            self._screen.print_line(text)
+        if self._unlisted:
+            self._screen.print_line(f"... and {self._unlisted:,} more", "dim")
+
+
+def find_email(outcome: ContactOutcome) -> str:
+    """Return the e-mail of an outcome's row; an empty string if the e-mail is unknown."""
+    row = outcome.contact
+    members = row.members if isinstance(row, Row) else row if isinstance(row, Mapping) else {}
+    return str(members.get("email", "")).strip()
+
+
+def _is_run_error(error: OutreachError | None) -> bool:
+    """Return whether an error affects the whole run rather than a single row."""
+    return isinstance(error, BulkStopped) or (isinstance(error, StatusError) and affects_every_row(error))
+
+
+def max_listed_rows(screen: Screen) -> int | None:
+    """Return the maximum number of failed rows to list: 10 on a terminal, otherwise `None` (all rows)."""
+    return _MAX_LISTED if screen.console else None
+
+
+def print_columns(screen: Screen, columns: Columns) -> None:
+    """Print a table of the columns. It shows each column's name and field code, and why this code was chosen."""
+    # Omit the table if the output is not a terminal and every column name equals its code.
+    if columns.export:
+        screen.print_line(f"recognised as an export from {columns.export}")
+    decisions = columns.decisions()
+    if screen.console or any(column != code for column, code, _ in decisions):
+        screen.print_table(("column", "code", "why"), decisions)
+
+
+def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstimate | None) -> None:
+    """Print the findings of a file check: the number and first examples of each kind."""
+    # Then print the estimated duration of the import, if known.
+    for kind in preflight.kinds.values():
+        screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {count_noun(kind.count, 'finding')}")
+        for number, message in kind.first:
+            screen.print_line(f"  {preflight.unit} {number}: {message}")
+        if kind.count > len(kind.first):
+            screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
+    if preflight.kinds:
+        screen.print_footer("--check NAME=error rejects rows with this finding; --check NAME=off turns the check off.")
+    if preflight.refused:
+        screen.print_line(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")
+    if estimate is not None:
+        pace = f"{estimate.rows:,} rows at {estimate.rate:,.4g} rows/s ({estimate.rate_source})"
+        screen.print_line(f"estimated time: {format_duration(estimate.seconds)} for {pace}")
+
+
+def print_report(
+    screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None, source: Path | None = None
+) -> None:
+    """Print the number of rows by outcome, and instructions for resuming a run that is incomplete."""
+    screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
+    rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
+    of = "" if total is None else f" of {total:,}"
+    screen.print_line(f"{report.rows:,}{of} rows in {format_seconds(report.seconds)}{rate}")
+    if report.repeats:
+        screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail was sent")
+    if report.uncertain:
+        screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
+        command = f"outreach-async report {journal} --uncertain" + (f" --input {source}" if source else "")
+        screen.print_line(f"list these rows with: {command}" if journal else "to list them, import with --journal", wrap=False)
+    if total is not None and report.rows < total and journal:
+        screen.print_line(f"Some rows remain. Resume with the same command and --journal {journal} --resume.")
+    elif total is not None and report.rows < total:
+        hint = "Importing the file again is safe: the service detects duplicates."
+        screen.print_line(f"The remaining rows were not sent, except perhaps a few that were in flight. {hint}")

@@ -1,0 +1,357 @@
+"""The command `report`: the progress and results of a run, from its journal."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import click
+
+from outreach_async._cli import files
+from outreach_async._cli.commands.import_report import find_email
+from outreach_async._cli.messages import format_seconds
+from outreach_async._cli.options import Options, shared_options
+from outreach_async._cli.output import Screen
+from outreach_async._cli.process import SUSPENDED, exit_code_of_rows
+from outreach_async._files.atomic import atomic_file
+from outreach_async._files.spreadsheets import escape_formula
+from outreach_async.bulk import ContactOutcome
+from outreach_async.bulk.journal import JournalReader, JournalReport, journal_at, journals_in
+from outreach_async.bulk.journal._objects import is_url
+from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.importer import File
+from outreach_async.importer._rejects import export_rejects, is_rejects_file, number_record, write_rejects
+from outreach_async.importer._table import RowNumber
+from outreach_async.spread._folder import locate, read_part, rejects_of_parts
+from outreach_async.spread._planning import Part
+
+
+@click.command()
+@click.argument("journal", type=files.JournalType(), metavar="JOURNAL")
+@click.option("--uncertain", is_flag=True, help="List the rows whose outcome is uncertain.")
+@click.option(
+    "--input",
+    "input_",
+    metavar="FILE",
+    type=files.PATH,
+    help="Input file of the run. With --uncertain, it provides line numbers and e-mails. Default for --rejects and --results: "
+    "the path in the journal. An import in parts records its files.",
+)
+@files.rejects_option
+@click.option(
+    "--results",
+    metavar="PATH",
+    type=files.OutputPath(),
+    help="CSV file with the outcome of every row: its line, e-mail, status, possible outcomes, attempts, contact id and error.",
+)
+@files.force_option
+@files.file_options
+@shared_options("as_json")
+def report(
+    options: Options,
+    journal: files.JournalLocation,
+    *,
+    open_input: files.OpenInput,
+    uncertain: bool,
+    input_: Path | None,
+    rejects: Path | None,
+    results: Path | None,
+    force: bool,
+) -> int:
+    """Show the progress and results of the run in JOURNAL. The run may still be in progress. Nothing is sent or changed.
+
+    JOURNAL is the path of a file, or the URL of an object journal, such as s3://bucket/prefix. For an import in parts, pass the
+    folder of the journals: the report adds up all parts that have started. --uncertain, --rejects and --results then read the
+    files of the plan.
+
+    Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
+    resumed.
+    """
+    screen = Screen.of(as_json=options.as_json)
+    outputs = _Outputs(uncertain, rejects, results, force)
+    if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
+        journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
+    if journals := _find_parts(journal):
+        if input_ is not None:
+            raise click.UsageError("--input: JOURNAL is a folder of journals, which record their files; omit --input.")
+        return _report_parts(screen, journal, journals, outputs)
+    run = _read_run(journal)
+    figures, source = run.figures, run.source
+    if input_ is not None and not outputs.wanted:
+        raise click.UsageError("--input: requires --uncertain, --rejects or --results; pass one of them.")
+    if input_ is not None and source is None:
+        what = "is a part of an import, which records its files" if run.part else "records no input file"
+        raise InvalidRequest(f"--input: the journal {what}; omit --input")
+    outputs.require_writable(
+        files.FileUse.for_journal("JOURNAL", journal, written=False),
+        files.FileUse.for_reading("--input", input_),
+        _inputs_of([run]),
+    )
+    if outputs.rejects is not None and figures.source is None:
+        raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import' run")
+    if path := input_ or (source if outputs.flag else None):
+        flag = "--input" if input_ else str(outputs.flag)
+        run = attrs.evolve(run, file=_open_input_file(open_input, path, figures, flag))
+    details = outputs.write(screen, {"": run})
+    _print_report(screen, figures, source)
+    screen.print_result({**figures.to_dict(), **details})
+    return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
+
+
+@attrs.frozen
+class _Run:
+    """A journal, and what is known about the rows of its run."""
+
+    journal: JournalReader
+    figures: JournalReport
+    part: Part | None
+    file: File | None = None
+
+    @property
+    def source(self) -> Path | None:
+        """The path of the input file; `None` if there is none, or if the run imported a part."""
+        if self.part or self.figures.source is None or self.figures.fingerprint is None:
+            return None
+        return Path(self.figures.source)
+
+    def describe(self, wanted: Callable[[ContactOutcome], bool]) -> Iterator[dict[str, Any]]:
+        """Yield a JSON object for each wanted outcome, with the line and the e-mail of its row if the file is known."""
+        outcomes = filter(wanted, self.journal.outcomes())
+        return self._locate(self.part, outcomes) if self.part else self._describe(outcomes)
+
+    def _locate(self, part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[dict[str, Any]]:
+        for found in locate(part, outcomes):
+            place = {"file": found.file.location, "line": found.row.line, "email": found.email}
+            yield {**place, **_describe_outcome(found.outcome), "error": found.message or None}
+
+    def _describe(self, outcomes: Iterable[ContactOutcome]) -> Iterator[dict[str, Any]]:
+        file = self.file
+        records = enumerate(file.records() if file else ())
+        email = _find_email_column(file, self.figures.mapping or {}) if file else None
+        for outcome in outcomes:
+            number, address = number_record(outcome.index), find_email(outcome)
+            if file is not None:
+                line, cells, _ = next(record for index, record in records if index == outcome.index)
+                number = RowNumber("line", line)
+                address = cells[email].strip() if email is not None and email < len(cells) else ""
+            yield {number.unit: number.value, "email": address, **_describe_outcome(outcome)}
+
+
+@contextmanager
+def _name_argument() -> Iterator[None]:
+    """In the message of an `InvalidRequest` error, replace the Python parameter `journal` with the command's `JOURNAL`."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise InvalidRequest(str(error).replace("journal: ", "JOURNAL: ", 1)) from error
+
+
+def _read_run(location: files.JournalLocation) -> _Run:
+    with _name_argument():
+        journal = journal_at(location)
+        figures = journal.report()
+    folder, _, name = str(location).rstrip("/").removesuffix(".db").rpartition("/")
+    part = None
+    with suppress(InvalidRequest, JournalError):  # the folder need not be readable
+        part = read_part(folder or ".", name, figures.fingerprint)
+    return _Run(journal, figures, part)
+
+
+def _find_parts(location: files.JournalLocation) -> Mapping[str, JournalReader]:
+    with _name_argument():
+        return journals_in(location)
+
+
+def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mapping[str, JournalReader], outputs: _Outputs) -> int:
+    reports = {name: journal.report() for name, journal in journals.items()}
+    details: dict[str, Any] = {}
+    if outputs.wanted:
+        with _name_argument():
+            parts = {name: read_part(folder, name, figures.fingerprint) for name, figures in reports.items()}
+        runs = {name: _Run(journal, reports[name], parts[name]) for name, journal in journals.items()}
+        if outputs.flag:
+            _require_parts(folder, runs, outputs.flag)
+        outputs.require_writable(_inputs_of(runs.values()))
+        details = outputs.write(screen, runs)
+    states = Counter(report.state for report in reports.values())
+    whole = _add_up(list(reports.values()))
+    _print_report(screen, whole)
+    screen.print_line("started parts: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())))
+    screen.print_result({**whole.to_dict(), "parts": {name: report.state for name, report in reports.items()}, **details})
+    return exit_code_of_rows(whole.outcomes, whole.repeats) if whole.state == "finished" else SUSPENDED
+
+
+def _require_parts(folder: files.JournalLocation, runs: Mapping[str, _Run], flag: str) -> None:
+    """Check that every journal in a folder belongs to an import in parts, which records where its rows are."""
+    if others := [name for name, run in runs.items() if run.part is None]:
+        location = f"{str(folder).rstrip('/')}/{others[0]}{'' if is_url(folder) else '.db'}"
+        raise InvalidRequest(f"{flag}: {location} is not a part of an import; pass this location instead of the folder")
+
+
+def _inputs_of(runs: Iterable[_Run]) -> Iterator[files.FileUse]:
+    """Yield a `FileUse` for each local input file of the runs."""
+    locations: dict[Path, None] = {}
+    for run in runs:
+        planned = run.part.files if run.part else ()
+        locations |= dict.fromkeys(Path(file.location) for file in planned if not is_url(file.location))
+        locations |= {run.source: None} if run.source else {}
+    for location in locations:
+        yield from files.FileUse.for_reading("the input of JOURNAL", location)
+
+
+@attrs.frozen
+class _Outputs:
+    """The rows to list or to write."""
+
+    uncertain: bool
+    rejects: Path | None
+    results: Path | None
+    force: bool
+
+    @property
+    def flag(self) -> str | None:
+        """The first option that names a file; `None` if there is none."""
+        return "--rejects" if self.rejects is not None else "--results" if self.results is not None else None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any rows are to be listed or written."""
+        return self.uncertain or self.flag is not None
+
+    def require_writable(self, *uses: Iterable[files.FileUse]) -> None:
+        files.require_writable(
+            *uses,
+            files.FileUse.for_writing("--rejects", self.rejects, is_rejects_file),
+            files.FileUse.for_writing("--results", self.results, _is_results_file),
+            force=self.force,
+        )
+
+    def write(self, screen: Screen, runs: Mapping[str, _Run]) -> dict[str, Any]:
+        """List and write the rows of a run, or of the parts of an import by name. Return the details for the JSON result."""
+        details = {}
+        if self.uncertain:
+            rows = [
+                {**({"part": name} if name else {}), **row}
+                for name, run in runs.items()
+                for row in run.describe(lambda outcome: not outcome.certain)
+            ]
+            details["uncertain_rows"] = _print_uncertain_rows(screen, rows)
+        if self.rejects is not None:
+            with files.explain_write_errors("--rejects", self.rejects):
+                count = _write_rejects(self.rejects, list(runs.values()))
+            screen.print_line(f"{count:,} rows written to {self.rejects}")
+        if self.results is not None:
+            with files.explain_write_errors("--results", self.results):
+                count = _write_results(self.results, runs.values())
+            screen.print_line(f"{count:,} rows written to {self.results}")
+        return details
+
+
+def _write_rejects(path: Path, runs: Sequence[_Run]) -> int:
+    if parts := [(run.part, run.journal) for run in runs if run.part]:
+        return write_rejects(path, *rejects_of_parts(parts))
+    return export_rejects(path, runs[0].file, runs[0].journal)
+
+
+def _write_results(path: Path, runs: Iterable[_Run]) -> int:
+    """Write the outcome of every row of the runs to a CSV file, and return the number of rows."""
+    count = 0
+    with atomic_file(path, private=True) as draft:
+        # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
+        text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
+        writer = csv.writer(text)
+        writer.writerow(_RESULT_COLUMNS)
+        for run in runs:
+            file = {"file": run.file.path} if run.file else {}
+            for row in run.describe(lambda _: True):
+                cells = {**file, **row}
+                writer.writerow(escape_formula(str(_format_cell(cells.get(column)))) for column in _RESULT_COLUMNS)
+                count += 1
+        text.detach()
+    return count
+
+
+def _is_results_file(path: Path) -> bool:
+    header = ",".join(_RESULT_COLUMNS)
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        return file.read(len(header)) == header
+
+
+_SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_sent", "windows")
+
+
+def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
+    """Add up the reports of all parts."""
+    # The total has the state of the first unfinished part. If all parts are finished, the total is `finished`.
+    states = sorted((report.state for report in reports), key=lambda state: state == "finished")
+    sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
+    return attrs.evolve(
+        reports[0],
+        **sums,
+        state=states[0],
+        outcomes={outcome: sum(report.outcomes[outcome] for report in reports) for outcome in reports[0].outcomes},
+        events=dict(sum((Counter(report.events) for report in reports), Counter())),
+        source=None,
+        fingerprint=None,
+        mapping=None,
+    )
+
+
+_OUTCOME_COLUMNS: Final = ("status", "possible", "attempts", "id", "error")
+_RESULT_COLUMNS: Final = ("file", "line", "record", "email", *_OUTCOME_COLUMNS)
+"""Columns of a results file. A row from standard input has a record number instead of a file and a line."""
+
+
+def _describe_outcome(outcome: ContactOutcome) -> dict[str, Any]:
+    error = str(outcome.error) if outcome.error else None
+    values = (outcome.status.value, sorted(outcome.possible), outcome.attempts, outcome.id, error)
+    return dict(zip(_OUTCOME_COLUMNS, values, strict=True))
+
+
+def _find_email_column(file: File, mapping: Mapping[str, str]) -> int | None:
+    return next((at for at, header in enumerate(file.headers) if mapping.get(header.strip()) == "email"), None)
+
+
+def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Print the rows as a table, and return the rows. If there are no rows and the output is a terminal, print a message."""
+    if screen.console and not rows:
+        screen.print_line("No outcome is uncertain.")
+        return rows
+    columns = list(dict.fromkeys(column for row in rows for column in row)) or ["record", "email", *_OUTCOME_COLUMNS]
+    if not any(row["email"] for row in rows):
+        columns.remove("email")
+    screen.print_table(columns, ([_format_cell(row.get(column)) for column in columns] for row in rows))
+    return rows
+
+
+def _format_cell(value: object) -> object:
+    return ", ".join(value) if isinstance(value, list) else "" if value is None else value
+
+
+def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalReport, flag: str) -> File:
+    """Open the input file of a run, and check its fingerprint."""
+    file = open_input(path)
+    if figures.fingerprint != file.fingerprint():
+        text = f"{flag}: {path} has changed since the run began, or is not the input of the run"
+        raise InvalidRequest(f"{text}; restore or pass the original file")
+    return file
+
+
+def _print_report(screen: Screen, figures: JournalReport, source: Path | None = None) -> None:
+    screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in figures.outcomes.items()])
+    screen.print_line(
+        f"{figures.state}: {figures.rows:,} rows in {format_seconds(figures.seconds)}, workspace {figures.workspace}"
+    )
+    if figures.source:
+        screen.print_line(f"input: {figures.source}")
+    if figures.uncertain:
+        option = "" if source is None else f" --input {source}"
+        screen.print_line(f"uncertain outcomes: {figures.uncertain:,}; list these rows with --uncertain{option}")
+    if figures.possibly_sent:
+        screen.print_line(f"possibly sent, without an outcome: {figures.possibly_sent:,}; resume the import with --resume")

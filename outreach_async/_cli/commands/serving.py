@@ -1,0 +1,171 @@
+"""The command `serve`: serve the embedded service over HTTP, with the same sample data after every start."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+from shlex import quote
+from typing import Any, Final
+
+import click
+
+from outreach_async._cli.app import create_completer
+from outreach_async._cli.files import PATH, explain_os_errors, explain_read_errors
+from outreach_async._cli.options import Options, shared_options
+from outreach_async._cli.process import OK, run_async
+from outreach_async.fake import Behaviour, FakeService, WorldError
+from outreach_async.fake.behaviour import BehaviourFileError, load_behaviour
+from outreach_async.fake.server import serve_forever
+
+WORKSPACES: Final = ("space_demo", "space_demo_eu")
+OWNER_KEY: Final = "key_demo"
+CAMPAIGN: Final = "camp_spring"
+
+SEED: Final = 7
+_NOW: Final = "2026-03-02T09:00:00Z"
+_WEBSITE_IP: Final = "198.51.100.20"
+
+
+def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
+    """Return the embedded service with sample data."""
+    service = FakeService(seed, behaviour, _NOW)
+    world = tomllib.loads((files("outreach_async._cli") / "data" / "world.toml").read_text(encoding="utf-8"))
+    for workspace in world["workspaces"]:
+        service.add_workspace(workspace["id"], custom_fields=["Plan", "Account manager"])
+        boxes = [id_ for group in workspace["mailboxes"] for id_ in _add_mailboxes(service, workspace["id"], **group)]
+        for campaign in workspace["campaigns"]:
+            service.add_campaign(workspace["id"], mailboxes=boxes, **{name: _to_json(value) for name, value in campaign.items()})
+    service.add_owner_key(*WORKSPACES, key=OWNER_KEY)
+    service.add_contacts(WORKSPACES[0], 120, campaign="camp_renewals")
+    return service
+
+
+def _add_mailboxes(
+    service: FakeService, workspace: str, *, domain: str, count: int, per_domain: int = 4, **fields: Any
+) -> Iterator[str]:
+    """Add a group of similar mailboxes, at most `per_domain` for each domain, and yield their ids."""
+    fields = {"domain_ip": _WEBSITE_IP, **{name: _to_json(value) for name, value in fields.items()}}
+    for number, first in enumerate(range(0, count, per_domain), 1):
+        fields["domain"] = f"{domain}{number if number > 1 else ''}.example"
+        yield from service.add_mailboxes(workspace, min(per_domain, count - first), **fields)
+
+
+def _to_json(value: Any) -> Any:
+    """Convert a TOML value to JSON: a time becomes Unix seconds, and an empty string becomes `None`, because TOML has no null."""
+    if isinstance(value, datetime):
+        return int(value.timestamp())
+    return None if value == "" else value
+
+
+def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
+    """Return a service with the data of a world file."""
+    service = FakeService(seed, behaviour, _NOW)
+    try:
+        with explain_read_errors("--world", path):
+            service.load(path)
+    except WorldError as error:
+        raise click.UsageError(f"--world {path}: {error}") from error
+    return service
+
+
+def find_entry_ids(service: FakeService) -> dict[str, str | None]:
+    """Return the id of the first workspace, an owner key and a campaign id of this workspace. A missing value is `None`."""
+    document = json.loads(service.dump())
+    space: dict[str, Any] = next(iter(document["workspaces"]), {"id": None, "campaigns": []})
+    keys = (key for key, spaces in document["owner_keys"].items() if space["id"] in spaces)
+    campaigns = (campaign["id"] for campaign in space["campaigns"])
+    return {"workspace": space["id"], "owner_key": next(keys, None), "campaign": next(campaigns, None)}
+
+
+def format_exports(values: Mapping[str, str | None]) -> str:
+    """Return shell commands that set the environment variables, and a comment with a command to try."""
+    names = ("base_url", "workspace", "owner_key")
+    lines = [f"export OUTREACH_{name.upper()}={quote(value)}" for name in names if (value := values[name])]
+    if values["campaign"]:
+        lines.append(f"# try: outreach-async steps {values['campaign']}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+PRESETS: Final = ("documented", "strict", "lenient")
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Port to listen on; 0 picks a free port.")
+@click.option(
+    "--world",
+    type=PATH,
+    metavar="FILE",
+    help="JSON file with the initial data; by default, the sample data of the command 'demo'.",
+)
+@click.option("--seed", type=int, default=SEED, metavar="N", help="Seed for generated data.")
+@click.option(
+    "--behaviour",
+    default=PRESETS[0],
+    metavar="PRESET|FILE",
+    shell_complete=create_completer(lambda: PRESETS, or_file=True),
+    help=f"Preset ({', '.join(PRESETS)}) or TOML file for behaviour that the API documentation does not specify.",
+)
+@click.option(
+    "--control-host",
+    "control_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Host name to accept in requests to the control plane, besides localhost and IP addresses; repeatable. "
+    "If --host is not a loopback address, the control plane is available only with this option.",
+)
+@shared_options("as_json")
+def serve(
+    *,
+    options: Options,
+    host: str,
+    port: int,
+    world: Path | None,
+    seed: int,
+    behaviour: str,
+    control_hosts: tuple[str, ...],
+) -> int:
+    """Serve the embedded service over HTTP until interrupted.
+
+    The command prints shell commands that export the base URL, a workspace and an owner key as environment variables. Paste
+    these commands into another shell to use the service. With --json, the command prints the values and a campaign id as one
+    JSON object.
+
+    The control plane under /_fake/ is an HTTP API that resets the service, seeds data, injects faults, changes the behaviour and
+    moves the clock. Its OpenAPI 3.1 document is at /_fake/control.json; the document of the service is at /_fake/openapi.json.
+    """
+    from outreach_async.fake.control import ControlPlane, is_loopback  # slow to import, and no other command needs it
+
+    choices = _load_behaviour(behaviour)
+    service = create_demo_world(seed, choices) if world is None else load_world(world, seed, choices)
+    served = ControlPlane(service, control_hosts) if control_hosts or is_loopback(host) else service
+
+    def print_address(base_url: str) -> None:
+        values = {"base_url": base_url, **find_entry_ids(service)}
+        sys.stdout.write(f"{json.dumps(values)}\n" if options.as_json else format_exports(values))
+        sys.stdout.flush()
+
+    async def serve_until_interrupted() -> None:
+        with explain_os_errors("--host", f"{host} --port {port}", "pass a local address and a free port, such as --port 0"):
+            await serve_forever(served, host, port, print_address)
+
+    return run_async(serve_until_interrupted, terminated=OK)
+
+
+def _load_behaviour(name: str) -> Behaviour:
+    """Return the preset of this name, or read the behaviour from the file of this name."""
+    if name in PRESETS:
+        preset: Behaviour = getattr(Behaviour, name)()
+        return preset
+    if not Path(name).exists():
+        raise click.UsageError(f"--behaviour: expected a file or one of {', '.join(PRESETS)}, got {name}; pass one of them.")
+    try:
+        with explain_read_errors("--behaviour", Path(name)):
+            return load_behaviour(name)
+    except BehaviourFileError as error:
+        raise click.UsageError(f"--behaviour {error}") from error

@@ -1,0 +1,126 @@
+"""The command `import --dask`: import files in parts on a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from outreach_async._cli.commands.import_report import max_listed_rows, print_report
+from outreach_async._cli.connection import open_sync_client
+from outreach_async._cli.messages import count_noun
+from outreach_async._cli.options import FAKE, Options
+from outreach_async._cli.output import Screen, show_progress
+from outreach_async._cli.process import exit_code_of_rows
+from outreach_async._files.optional import require_module
+from outreach_async.bulk.journal._objects import is_url
+from outreach_async.importer import parse_overrides
+from outreach_async.models import WorkspaceField
+from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
+from outreach_async.spread._stored_files import expand_pattern
+
+_LOCAL: Final = "local"
+_UNAVAILABLE: Final = ("rejects", "dry_run", "mapping", "save_mapping", "checks")
+
+
+def import_in_parts(
+    options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: Mapping[str, Any]
+) -> int:
+    """Import files on a Dask cluster in parts, print the results, and return the exit code."""
+    require_module("distributed", "outreach_async[dask]")
+    connection = _create_connection(options, settings)
+    journal = settings["journal"]
+    if not is_url(journal):
+        raise click.UsageError(
+            "--journal: with --dask, expected a URL that all workers can reach; pass s3://bucket/prefix or file:///folder."
+        )
+    if scheduler == _LOCAL:
+        if not options.owner_key:
+            raise click.UsageError("--owner-key: missing; pass --owner-key KEY, or set OUTREACH_OWNER_KEY.")
+        os.environ["OUTREACH_OWNER_KEY"] = options.owner_key
+    made = _plan_import(options, files, file_options, settings)
+    screen = Screen.of(as_json=options.as_json)
+    screen.print_line(f"{count_noun(made.rows, 'row')} in {count_noun(len(made.parts), 'part')}")
+    with _open_cluster(scheduler) as cluster:
+        report = _run(cluster, made, connection, options.rate, settings)
+    print_report(screen, report, made.rows, journal)
+    for row in report.failures[: max_listed_rows(screen)]:
+        screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")
+    screen.print_result(report.to_dict())
+    return exit_code_of_rows(report.outcomes, report.repeats)
+
+
+def _plan_import(options: Options, files: Path | str, file_options: Mapping[str, Any], settings: Mapping[str, Any]) -> ImportPlan:
+    return plan(
+        expand_pattern(str(files)),
+        overrides=parse_overrides(settings["maps"]),
+        fields=_read_fields(options) if options.owner_key else (),
+        ignore_unknown=settings["ignore_unknown"],
+        duplicates=settings["duplicates"],
+        strict_validation=settings["strict"],
+        campaign=settings["campaign"],
+        repeats=settings["repeats"],
+        **file_options,
+    )
+
+
+def _run(cluster: Any, made: ImportPlan, connection: Connection, rate: float | None, settings: Mapping[str, Any]) -> SpreadReport:
+    from outreach_async.spread.dask import create_many  # imported on demand: the extra may be missing
+
+    run = create_many(cluster, made, connection, journal=settings["journal"], rate=rate, earlier=settings["earlier"])
+    with show_progress("Importing", made.rows) as show, run:
+        for _ in run:
+            progress = run.progress
+            show(progress.finished_rows, f"{progress.finished_parts:,} of {progress.parts:,} parts")
+    return run.report
+
+
+def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:
+    for name in _UNAVAILABLE:
+        if settings[name]:
+            flag = {"checks": "check"}.get(name, name).replace("_", "-")
+            after = f", and run outreach-async report {settings['journal']} --rejects {settings[name]} after the import"
+            remedy = f"remove --rejects{after}" if name == "rejects" else "remove one of the options"
+            raise click.UsageError(f"--{flag}: conflicts with --dask; {remedy}.")
+    if options.headers:
+        text = "--header: conflicts with --dask, because Dask tasks must not contain secrets; remove one of the options."
+        raise click.UsageError(text)
+    if options.base_url is None or options.base_url == FAKE:
+        raise click.UsageError("--base-url: with --dask, expected a URL that all workers can reach; pass --base-url URL.")
+    if options.workspace is None:
+        raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
+    return Connection(
+        base_url=options.base_url,
+        workspace=options.workspace,
+        backend=options.backend,
+        concurrency=settings["concurrency"],
+        timeout=options.timeout,
+    )
+
+
+def _read_fields(options: Options) -> list[WorkspaceField]:
+    with open_sync_client(options) as client:
+        return client.workspaces.fields()
+
+
+@contextmanager
+def _open_cluster(scheduler: str) -> Iterator[Any]:
+    """Yield the Dask cluster to use: a new one if `scheduler` is `local`, otherwise the address `scheduler`."""
+    # A new cluster has one worker per CPU. Its workers inherit the environment variable with the owner key.
+    if scheduler != _LOCAL:
+        yield scheduler
+        return
+    import dask
+    from distributed import LocalCluster
+
+    with (
+        # By default, a cluster permanently drops a worker that needs more than 15 seconds to restart. The profiler would use CPU
+        # time that the import needs.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h", "distributed.worker.profile.enabled": False}),
+        LocalCluster(threads_per_worker=1, n_workers=os.cpu_count(), dashboard_address="127.0.0.1:0") as cluster,
+    ):
+        yield cluster

@@ -1,0 +1,98 @@
+"""Create a client from the options of the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from outreach_async._cli.options import FAKE, Options
+from outreach_async._service.validation import require_id
+from outreach_async.client import OutreachClient
+from outreach_async.transport._wire import Transport
+
+if TYPE_CHECKING:
+    from outreach_async.sync import SyncClient
+
+MAX_IN_FLIGHT: Final = 64
+"""Default for the maximum number of concurrent requests."""
+
+
+def open_client(options: Options, *, workspace: str | None = None, max_in_flight: int = MAX_IN_FLIGHT) -> OutreachClient:
+    """Create a client from the options of the command line. No request is sent."""
+    return OutreachClient(**_client_arguments(options, workspace, max_in_flight))
+
+
+def open_sync_client(options: Options) -> SyncClient:
+    """Create a synchronous client from the options of the command line. No request is sent."""
+    from outreach_async.sync import SyncClient  # imported on demand: few commands need it
+
+    return SyncClient(**_client_arguments(options, None, MAX_IN_FLIGHT))
+
+
+def _client_arguments(options: Options, workspace: str | None, max_in_flight: int) -> dict[str, Any]:
+    if not options.timeout > 0:
+        raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass, for example, 30.")
+    transport, owner_key = _create_embedded() if options.base_url == FAKE else (_create_transport(options, max_in_flight), None)
+    return {
+        "transport": transport,
+        "owner_key": options.owner_key or owner_key,
+        "workspace": workspace or options.workspace or next(iter(_embedded_workspaces(options)), None),
+        "headers": options.headers,
+        "timeout": options.timeout,
+        "rate": options.rate,
+        "max_in_flight": max_in_flight,
+    }
+
+
+def require_credentials(options: Options) -> None:
+    """Check that a base URL, an owner key and one workspace are given. For the embedded service, the base URL suffices."""
+    if options.base_url != FAKE:
+        _require_base_url(options)
+        require_id("--owner-key", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
+        require_id("--workspace", options.workspace, "workspace", "pass --workspace or set OUTREACH_WORKSPACE")
+
+
+def workspaces_of(options: Options) -> list[str]:
+    """Return the ids of the workspaces to work in. For the embedded service, the default is every workspace of that service."""
+    workspaces = options.workspaces or _embedded_workspaces(options)
+    if not workspaces:
+        raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
+    return list(workspaces)
+
+
+def _embedded_workspaces(options: Options) -> tuple[str, ...]:
+    if options.base_url != FAKE:
+        return ()
+    from outreach_async._cli.commands.serving import WORKSPACES  # imported on demand: the embedded service takes time to load
+
+    return WORKSPACES
+
+
+def _create_embedded() -> tuple[Transport, str]:
+    from outreach_async._cli.commands.serving import OWNER_KEY, create_demo_world
+    from outreach_async.fake._transport import FakeTransport
+
+    return FakeTransport(create_demo_world()), OWNER_KEY
+
+
+def _require_base_url(options: Options) -> str:
+    if options.base_url is None:
+        remedy = f"pass --base-url URL (or --base-url {FAKE} for an embedded service), or set OUTREACH_BASE_URL."
+        raise click.UsageError(f"--base-url: missing; {remedy}")
+    return options.base_url
+
+
+def _create_transport(options: Options, max_in_flight: int) -> Transport:
+    base_url = _require_base_url(options)
+    if options.backend == "aiohttp":
+        from outreach_async.transport._aiohttp import AiohttpTransport
+
+        return AiohttpTransport(base_url, max_in_flight=max_in_flight)
+    if options.backend == "httptools":
+        from outreach_async.transport._httptools import HttptoolsTransport
+
+        return HttptoolsTransport(base_url, max_in_flight=max_in_flight)
+    from outreach_async.transport._httpx import HttpxTransport
+
+    return HttpxTransport(base_url, family=options.backend, max_in_flight=max_in_flight)

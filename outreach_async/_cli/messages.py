@@ -1,0 +1,178 @@
+"""Format values and library messages for the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from outreach_async.errors import BulkStopped, DeadlineExceeded, OutreachError, TransportError
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+_FLAGS: Final = {
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in (
+            *("base_url", "campaign", "check", "concurrency", "deadline", "duplicates", "earlier", "encoding", "format"),
+            "header_row",
+            *("ignore_unknown", "journal", "map", "mapping", "owner_key", "policy", "rate", "repeats", "resume", "sheet"),
+            *("timeout", "workspace"),
+        )
+    },
+    "headers": "--header",
+    "max_in_flight": "--concurrency",
+    "rows": "FILE",
+    "strict_validation": "--strict",
+    "workspaces": "--workspace",
+}
+"""Maps each argument of the library to the corresponding option or argument of the command."""
+
+_LEADING_FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
+_CHANGED: Final = re.compile(rf"\b({'|'.join(_FLAGS)}) (?=was .* and is now )")
+_ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b)?(?=[\s;,.)]|\Z)")
+_REPLACEMENTS: Final = (
+    # A remedy for library and command, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
+    (re.compile(r"\b(?:pass|resume with) [^;()]*\([^();]*: (--resume[^();]*)\)"), r"run the import with \1"),
+    (re.compile(r"\buse [^;()]*\(on the command line: (--backend [^()]*)\)"), r"pass \1"),
+    # Remedies for which the command has no option.
+    (re.compile(r",? or (?:pass|turn off) stop_after_rejects[^;]*"), ""),
+    (re.compile(r"; encode it with urllib\.parse\.quote"), "; percent-encode it"),
+    # Workbooks are read in another process, so only the text of a python-calamine exception is known.
+    (re.compile(r"\b(workbook(?: that can be read)?) \([A-Z][^()]*\)(?=[,:])"), r"\1"),
+    (
+        re.compile(r"\bresume without rows \(rows=\[\]\)"),
+        "run the import with --resume and an empty standard input (</dev/null)",
+    ),
+    # The command stores the rows in the journal if, and only if, it reads them from a stream.
+    (re.compile(r"\bspool was true and is now false\b"), "FILE was standard input or a pipe, and is now a file"),
+    (re.compile(r"\bspool was false and is now true\b"), "FILE was a file, and is now standard input or a pipe"),
+    # Remedies that name an argument in plain words.
+    (re.compile(r"\bpass a (workspace|campaign) id\b"), r"pass --\1"),
+    (re.compile(r"\bpass an owner key\b"), "pass --owner-key"),
+    (re.compile(r"\bpass a journal\b"), "pass --journal"),
+    (re.compile(r"\bresume (?:its|the) run\b"), "run the import with --resume"),
+    (re.compile(r"\bgot None\b"), "got nothing"),
+    (re.compile(r"\bstrict_validation\b"), "--strict"),
+)
+"""Patterns of Python-specific text in library messages, with their replacements."""
+
+_USUAL_WIDTH: Final = 80
+"""Assumed width of a terminal whose width is unknown, in characters."""
+
+
+_NO_CONNECTION: Final = 0
+_REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
+    (_NO_CONNECTION, None): "check --base-url or OUTREACH_BASE_URL, and check that the service is running",
+    (401, None): "if the service needs an authorization header, pass --header 'Authorization: ...'",
+    (401, "create_contact"): "check --owner-key or OUTREACH_OWNER_KEY",
+    (403, None): "check --workspace or OUTREACH_WORKSPACE; if the service needs an authorization header, check --header",
+    (403, "create_contact"): "check --owner-key or OUTREACH_OWNER_KEY: the key must have access to --workspace",
+    (404, None): "check --workspace or OUTREACH_WORKSPACE, and --base-url or OUTREACH_BASE_URL",
+    (404, "create_contact"): "check --workspace, --campaign and --base-url",
+    (404, "list_steps"): "check the campaign id (the command 'campaigns' lists the ids) and --base-url",
+}
+"""Remedies for failed requests, by status code and operation. For each status, `None` matches all operations not listed."""
+
+
+def find_remedy(error: OutreachError) -> str:
+    """Return the remedy to add to the message of a failed request; an empty string if the message needs no remedy."""
+    cause = error.__cause__ if isinstance(error, BulkStopped | DeadlineExceeded) else error
+    unconnected = isinstance(cause, TransportError) and not cause.maybe_sent
+    status = _NO_CONNECTION if unconnected else error.status_code
+    return _REMEDIES.get((status, error.operation)) or _REMEDIES.get((status, None), "")
+
+
+def to_printable(value: Any) -> str:
+    """Return a value as one line that is safe to print."""
+    # Control characters are escaped: a string from the service or a file must not move the cursor, change colours or reverse the
+    # direction of the text.
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.10g}"
+        case _:
+            return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
+
+
+def format_cell(value: Any, column: str = "") -> str:
+    """Format a value for a table on a terminal, like `to_printable`, but with thousands separators in numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or column in _MOMENTS:
+        return to_printable(value)
+    return f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
+
+
+_MOMENTS: Final = frozenset({"created", "created_at", "days_left_date"})
+"""Columns that contain Unix times, which are printed without thousands separators."""
+
+
+def count_noun(count: int, noun: str) -> str:
+    """Return a count with its noun, such as `1,234 parts` or `1 mailbox`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("x") else "s")
+
+
+def wrap_line(text: str, width: int) -> str:
+    """Break a line between words, and indent its continuation lines."""
+    # A word longer than `width` stays whole, so that paths and addresses can be copied.
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def wrap_error(text: str) -> str:
+    """Wrap the lines of an error message if stderr is a terminal."""
+    # Lines with a command-line option that the user can copy are not wrapped.
+    if not sys.stderr.isatty():
+        return text
+    width = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
+    return "\n".join(wrap_line(line, width) if line.startswith("outreach-async: ") else line for line in text.splitlines())
+
+
+def format_moment(value: Any) -> str:
+    """Return a Unix time in seconds as a UTC date and time, or an empty string if the value is not a valid time."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    try:
+        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def format_period(seconds: float) -> str:
+    """Format a duration in its two largest units, such as `3 days` or `1 hour 30 minutes`."""
+    try:
+        whole = timedelta(seconds=round(seconds))
+    except (OverflowError, ValueError):
+        return ""
+    if whole < timedelta(minutes=1):
+        return _count_unit(seconds, "second")
+    hours, rest = divmod(whole.seconds, 3600)
+    counts = {"day": whole.days, "hour": hours, "minute": rest // 60, "second": rest % 60}
+    units = list(counts)
+    first = next(place for place, unit in enumerate(units) if counts[unit])
+    return " ".join(_count_unit(counts[unit], unit) for unit in units[first : first + 2] if counts[unit])
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a duration in seconds, such as `1.5 s`."""
+    # A duration of at least one minute is also shown in larger units, such as `90.0 s (1 minute 30 seconds)`.
+    return f"{seconds:,.1f} s" + (f" ({format_period(seconds)})" if seconds >= 60 else "")  # noqa: PLR2004 - a minute
+
+
+def _count_unit(count: float, unit: str) -> str:
+    return f"{count:,.3g} {unit}{'' if count == 1 else 's'}" if count < 1000 else f"{count:,.0f} {unit}s"  # noqa: PLR2004 - digits
+
+
+def translate_arguments(text: str) -> str:
+    """Replace the names of Python arguments in a message of the library with options of the command."""
+    text = _LEADING_FIELD.sub(lambda found: _FLAGS[found[1]], text)
+    text = _CHANGED.sub(lambda found: f"{_FLAGS[found[1]]} ", text)
+    for pattern, replacement in _REPLACEMENTS:
+        text = pattern.sub(replacement, text)
+    return _ARGUMENT.sub(lambda found: f"{_FLAGS[found[1]]} {found[3] or ''}".rstrip(), text)

@@ -1,0 +1,199 @@
+"""Print results as tables, tab-separated lines or one JSON object, and show the progress of a run on stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+import anyio
+import attrs
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from outreach_async._cli.messages import format_cell, to_printable, wrap_error, wrap_line
+from outreach_async.bulk import BulkProgress
+
+if TYPE_CHECKING:
+    from outreach_async.audit import AuditProgress
+
+
+@attrs.frozen
+class Screen:
+    """The output of a command."""
+
+    as_json: bool
+    console: Console | None
+
+    @classmethod
+    def of(cls, *, as_json: bool) -> Self:
+        """Return the screen for the current stdout."""
+        terminal = sys.stdout.isatty() and not as_json
+        return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None)
+
+    def print_line(self, text: str = "", style: str = "", *, wrap: bool = True) -> None:
+        """Print a human-readable line; with `as_json`, print nothing."""
+        if self.console:
+            line = to_printable(text)
+            self.console.print(Text(wrap_line(line, self.console.width) if wrap else line, style=style), soft_wrap=True)
+        elif not self.as_json:
+            print(to_printable(text))  # noqa: T201 - a command prints
+
+    def warn(self, text: str) -> None:
+        """Print a line to stderr, in the form of an error message."""
+        print(wrap_error(f"outreach-async: {to_printable(text)}"), file=sys.stderr)  # noqa: T201 - a command prints
+
+    def print_lines(self, text: str) -> None:
+        """Print a human-readable string of several lines; with `as_json`, print nothing."""
+        for line in text.splitlines():
+            self.print_line(line)
+
+    def print_footer(self, text: str) -> None:
+        """Print a line if stdout is a terminal. A long line is wrapped between words."""
+        if self.console:
+            self.console.print(Text(to_printable(text), style="dim"))
+
+    def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Print a table; with `as_json`, print nothing."""
+        # If the table is too wide for the terminal, print each row as a block, with one line per column. Without a terminal, tabs
+        # separate the cells, and numbers have no thousands separators, so that programs can read them.
+        if self.console:
+            if self.has_room(columns, listed := list(rows)):
+                self.console.print(_build_table(columns, listed), crop=False)  # a truncated number would be wrong
+            else:
+                self._print_blocks(columns, listed)
+        elif not self.as_json:
+            for row in (columns, *rows):
+                print(*map(to_printable, row), sep="\t")  # noqa: T201 - a command prints
+
+    def has_room(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
+        """Return whether a table fits the width of the terminal without breaks inside words; `True` if there is no terminal."""
+        # Each column is surrounded by two spaces.
+        width = sum((column.min_width or 0) + 2 for column in _build_table(columns, rows).columns)
+        return self.console is None or width <= self.console.width
+
+    def _print_blocks(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        width = max(map(len, columns))
+        for row in rows:
+            for column, cell in zip(columns, row, strict=True):
+                self.print_line(f"{column:{width}}  {format_cell(cell, column)}".rstrip())
+            self.print_line()
+
+    def print_result(self, value: dict[str, Any]) -> None:
+        """Print a result as one JSON object, the last line of stdout; without `as_json`, print nothing."""
+        if self.as_json:
+            print(json.dumps(value), flush=True)  # noqa: T201 - a command prints
+
+
+_UNWRAPPED_COLUMNS: Final = frozenset({"id", "code", "email", "status", "test_letter"})
+"""Columns whose values are never wrapped, because users copy and compare the values."""
+_PERCENTAGES: Final = frozenset(
+    {
+        *("opens", "replies", "bounces", "opened", "clicked", "replied", "unsubscribed"),
+        *("opened_14days", "avg_open_rate", "avg_click_rate"),
+    }
+)
+"""Columns that contain percentages. On a terminal, their headings end with `%`."""
+_MIN_WORD_WIDTH: Final = 16
+"""Words up to this length, in characters, are never broken in a table."""
+
+
+def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for at, column in enumerate(columns):
+        values = [row[at] for row in rows]
+        numeric = bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        texts = [format_cell(value, column) for value in values]
+        if not numeric and column not in _UNWRAPPED_COLUMNS:
+            texts = [word[:_MIN_WORD_WIDTH] for text in texts for word in text.split()]
+        min_width = max(map(len, [*texts, *column.split("_")]))
+        heading = Text(column.replace("_", "\n") + ("\n%" if column in _PERCENTAGES else ""))
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold", min_width=min_width)
+    for row in rows:
+        table.add_row(*(Text(format_cell(cell, column)) for cell, column in zip(row, columns, strict=True)))
+    return table
+
+
+ShowProgress: TypeAlias = Callable[[int, str], None]
+"""A function that updates a progress bar. It takes the number of completed rows or workspaces, and the string beside the bar."""
+
+_CLASS: Final = re.compile(r"(?<=: )[A-Z]\w*(?:Error|Timeout|Exception): ")
+"""Matches the names of exception classes in a message. The names are removed, because users would not understand them."""
+_REFRESH_INTERVAL: Final = 0.2
+_SLOW_RATE: Final = 10
+"""Rates per second below this value are shown with one decimal place."""
+
+
+@contextmanager
+def show_progress(title: str, total: int | None, unit: str = "rows") -> Iterator[ShowProgress]:
+    """Show a progress bar on stderr if stderr is a terminal, and yield a function that updates the bar."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _text: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}", markup=False))
+    with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
+        of = "" if total is None else f" of {total:,}"
+        task = bar.add_task(title, total=total, text=f"0{of} {unit}")
+        yield lambda done, text: bar.update(task, completed=done, text=", ".join(filter(None, (f"{done:,}{of} {unit}", text))))
+        if total is None:  # the number of rows is known only at the end
+            bar.update(task, total=bar.tasks[task].completed)
+
+
+async def follow_progress(
+    measure: Callable[[], BulkProgress | AuditProgress], show: ShowProgress, warn: Callable[[str], None]
+) -> None:
+    """Show the progress of a run or an audit until this task is cancelled."""
+    printed_reason = ""
+    while True:
+        progress = measure()
+        text = show_current(progress, show)
+        if progress.why and progress.why != printed_reason:
+            done, unit = _count_done(progress)
+            of = "" if progress.total is None else f" of {progress.total:,}"
+            warn(f"{done:,}{of} {unit}, {text}")
+        printed_reason = progress.why
+        await anyio.sleep(_REFRESH_INTERVAL)
+
+
+def show_current(progress: BulkProgress | AuditProgress, show: ShowProgress) -> str:
+    """Show the current progress in the progress bar, and return the string beside the bar."""
+    text = format_progress(progress)
+    show(_count_done(progress)[0], text)
+    return text
+
+
+def _count_done(progress: BulkProgress | AuditProgress) -> tuple[int, str]:
+    return (progress.rows, "rows") if isinstance(progress, BulkProgress) else (progress.workspaces, "workspaces")
+
+
+def format_progress(progress: BulkProgress | AuditProgress) -> str:
+    """Format the rate, the state with its reason, and the ETA of a bulk run or an audit."""
+    # For an audit, the string begins with the numbers of mailboxes and campaigns read.
+    digits = 1 if 0 < progress.rate < _SLOW_RATE else 0
+    rate = f"{progress.rate:,.{digits}f}"
+    parts = [f"{rate} rows/s"] if isinstance(progress, BulkProgress) else [_format_read(progress), f"{rate}/s"]
+    if progress.state != "running":
+        wait = round(progress.resumes or 0)
+        state = f"{progress.state} for {format_duration(wait)}" if wait else progress.state
+        why = _CLASS.sub("", to_printable(progress.why))
+        parts.append(f"{state} ({why})" if why else state)
+    if progress.eta is not None:
+        parts.append(f"ETA {format_duration(progress.eta)}")
+    return ", ".join(parts)
+
+
+def _format_read(progress: AuditProgress) -> str:
+    campaigns = f", {progress.campaigns:,} campaigns" if progress.campaigns else ""
+    return f"{progress.mailboxes:,} mailboxes{campaigns}"
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration in seconds as hours, minutes and seconds, such as `1:02:03`."""
+    return str(timedelta(seconds=round(seconds)))

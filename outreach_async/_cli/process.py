@@ -1,0 +1,303 @@
+"""Run a command on an event loop, handle Ctrl-C, and translate errors into a message and an exit code.
+
+After the first Ctrl-C, the command waits for requests in flight. The second Ctrl-C cancels these requests. After the third, the
+command exits at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from json import JSONDecodeError
+from tomllib import TOMLDecodeError
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import click
+from anyio.abc import TaskGroup, TaskStatus
+
+from outreach_async._cli.messages import count_noun, find_remedy, to_printable, translate_arguments
+from outreach_async._service.retry import explain_status, is_refusal
+from outreach_async._service.validation import masked_repr
+from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
+from outreach_async.errors import (
+    BulkStopped,
+    BulkSuspended,
+    InvalidRequest,
+    JournalError,
+    OutreachError,
+    iterate_linked_errors,
+    shorten,
+)
+from outreach_async.transport._secret import mask_keys
+
+if TYPE_CHECKING:
+    from outreach_async._cli.output import Screen
+    from outreach_async.importer._columns import UnmappedColumns
+
+OK: Final = 0
+REFUSED: Final = 1
+"""Exit code for findings at or above `--fail-on`, or for a request that the service refused."""
+USAGE: Final = 2
+INCOMPLETE: Final = 3
+"""Exit code if the outcome of a row is `rejected`, `unknown` or `not_applied`, or if a page could not be read."""
+SUSPENDED: Final = 75
+"""Exit code for an unfinished run that can be resumed. A run is suspended if the service is down or requires a long wait."""
+NOT_ALLOWED: Final = 77
+INTERRUPTED: Final = 130
+
+DRAIN_TIMEOUT: Final = 30.0
+"""Time to wait for requests in flight after the first Ctrl-C, in seconds."""
+PAUSED_DRAIN_TIMEOUT: Final = 1.0
+"""Time to wait for requests in flight after Ctrl-C in a paused run, in seconds. Requests rarely succeed during a pause."""
+
+EXPECTED_ERRORS: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
+"""Exceptions that are printed as one line. Any other exception is a bug in the command and is printed with its traceback."""
+
+_SQLITE_REASONS: Final = {
+    "SQLITE_BUSY": "another process is using it",
+    "SQLITE_CANTOPEN": "it cannot be opened",
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_IOERR": "input/output error",
+    "SQLITE_LOCKED": "another process is using it",
+    "SQLITE_PERM": "permission denied",
+    "SQLITE_READONLY": "it is read-only",
+}
+"""Maps the start of an SQLite error name to the reason to print. Errors caused by the content of the file are not listed."""
+_TOML_POSITION: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
+
+
+class InterruptHandler:
+    """Handles Ctrl-C."""
+
+    # After the first Ctrl-C, the run waits for requests in flight. The second one cancels them, and the third exits the process.
+
+    def __init__(self, screen: Screen, group: TaskGroup, leave: Callable[[int], object] = os._exit) -> None:
+        self.scope = anyio.CancelScope()
+        self.drain: Callable[[], float] = lambda: DRAIN_TIMEOUT
+        self.count = 0
+        self._screen = screen
+        self.group = group
+        self._exit = leave
+
+    def handle(self) -> None:
+        """Handle one Ctrl-C."""
+        self.count += 1
+        if self.count == 1:
+            seconds = self.drain()
+            self._screen.warn(f"waiting up to {seconds:.0f} s for requests in flight; press Ctrl-C again to cancel them")
+            # Wait in another task: a wait in this method would block the handling of the next Ctrl-C.
+            self.group.start_soon(self._cancel_after, seconds)
+        elif self.count == 2:  # noqa: PLR2004 - the second
+            self.scope.cancel()
+        else:  # the cancelled run has not ended: do not wait for it
+            self._exit(INTERRUPTED)
+
+    async def _cancel_after(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+        self.scope.cancel()
+
+
+@asynccontextmanager
+async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
+    """Pass each Ctrl-C in the block to an `InterruptHandler`. On Windows, Ctrl-C raises `KeyboardInterrupt` instead."""
+    # Exceptions of the block are raised unchanged, not in an exception group.
+    failure: Exception | None = None
+    async with anyio.create_task_group() as group:
+        interrupts = InterruptHandler(screen, group)
+        await group.start(_receive_signals, interrupts)  # returns once the handler is in place
+        try:
+            with interrupts.scope:
+                yield interrupts
+        except Exception as error:  # noqa: BLE001 - raised below, because the group would wrap it
+            failure = error
+        # The signal receiver and the tasks of the block, such as the progress display, run until they are cancelled.
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _receive_signals(interrupts: InterruptHandler, *, task_status: TaskStatus[None]) -> None:
+    try:
+        receiver = anyio.open_signal_receiver(signal.SIGINT)
+    except NotImplementedError:  # pragma: no cover - Windows
+        task_status.started()
+        return
+    with receiver as signals:
+        task_status.started()
+        async for _ in signals:
+            interrupts.handle()
+
+
+def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = INTERRUPTED) -> int:
+    """Run a command on an event loop and return its exit code."""
+    # Ctrl-C and SIGTERM cancel the command, so that it can still clean up and print its progress.
+    return anyio.run(_run_cancellable, main, terminated)
+
+
+async def _run_cancellable(main: Callable[[], Awaitable[int | None]], terminated: int) -> int:
+    import asyncio  # imported on demand: the command `report` and wrong usage need no event loop
+
+    with anyio.CancelScope() as scope:
+        # By default, SIGTERM ends the process at once, and leaves the journal and the rejects file incomplete.
+        with suppress(NotImplementedError):  # Windows has no signal handlers on event loops
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
+        return await main() or OK
+    return terminated
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code for an exception of `EXPECTED_ERRORS`."""
+    match error:
+        case KeyboardInterrupt():
+            return INTERRUPTED
+        case BulkSuspended(resumable=True):
+            return SUSPENDED
+        case OutreachError(status_code=status) if explain_status(status).is_denied:
+            return NOT_ALLOWED
+        case OutreachError() if is_refusal(error):
+            return REFUSED
+        case OutreachError() if error.maybe_sent or not isinstance(error, InvalidRequest):  # no wrong usage: rows may be missing
+            return INCOMPLETE
+        case _:  # click's own errors, an address that cannot be bound, a file that cannot be read
+            return USAGE
+
+
+def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
+    """Return the exit code for a finished run: `INCOMPLETE` if a row failed, else `OK`."""
+    return INCOMPLETE if sum(outcomes[outcome] for outcome in FAILED_OUTCOMES) > repeats else OK
+
+
+def format_error(error: BaseException) -> str:
+    """Return the lines to print for an error, usually a single line. Owner keys are masked."""
+    return "\n".join(to_printable(mask_keys(line)) for line in _format_lines(error))
+
+
+def format_message(error: BaseException) -> str:
+    """Return the message of an error and, if known, a remedy; the name of the program is omitted. Owner keys are masked."""
+    return mask_keys(_format_message(error))
+
+
+def _format_lines(error: BaseException) -> Iterator[str]:
+    if isinstance(error, InvalidRequest):
+        from outreach_async.importer._columns import UnmappedColumns  # imported on demand: few errors need it
+
+        if isinstance(error, UnmappedColumns):
+            yield from _format_unmapped_columns(error)
+            return
+    yield f"outreach-async: {_format_message(error)}"
+
+
+def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
+    """Yield the lines of an error about unmapped columns. Each column has a line with a `--map` option that the user can copy."""
+    # A line may end with a comment after `#`. A shell ignores the comment, so the user can copy the whole line.
+    from outreach_async.importer._columns import CODE, MAX_SAMPLE_LENGTH
+
+    unknown = error.count - error.ambiguous
+    kinds = [f"{count:,} {kind}" for count, kind in ((unknown, "unknown"), (error.ambiguous, "ambiguous")) if count]
+    columns = "columns" if error.count > 1 else "column"
+    remedy = "pass these options" + ("" if error.ambiguous else ", or --ignore-unknown")
+    yield f"outreach-async: {' and '.join(kinds)} {columns}; {remedy}:"
+    for column in error.columns:
+        comments = ["ambiguous"] if column.ambiguous else []
+        comments += [f"such as {masked_repr(shorten(column.sample, MAX_SAMPLE_LENGTH))}"] if column.sample else []
+        comments += [f"column {column.number} has no name"] if not column.header.strip() else []
+        comments += [f"or {', '.join(column.proposals[1:])}"] if len(column.proposals) > 1 else []
+        yield f"  {column.option()}" + (f"  # {'; '.join(comments)}" if comments else "")
+    if error.count > len(error.columns):
+        yield f"  ... and {count_noun(error.count - len(error.columns), 'more column')}"
+    if unknown and error.ambiguous:
+        yield "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown"
+    if not error.any_known:
+        yield "No column is recognised. If a title precedes the header, pass --header-row N."
+    elif any(column.proposals[0] == CODE for column in error.columns):
+        yield f"Replace {CODE} with the code of a field, as listed by: outreach-async fields"
+    else:
+        yield "To list the fields of the workspace: outreach-async fields"
+
+
+def _format_message(error: BaseException) -> str:
+    match error:
+        case click.UsageError(ctx=click.Context() as context):
+            text = " ".join(_remove_foreign_text(error, error.format_message()).split()).removesuffix(".")
+            text = text.replace("not a valid float", "not a number").replace("not a valid integer", "not a whole number")
+            return f"{text}{'' if text.endswith('?') else '.'} Try '{context.command_path} --help'."
+        case click.ClickException():
+            return _remove_foreign_text(error, error.format_message())
+        case KeyboardInterrupt():
+            return "interrupted"
+        case OutreachError():
+            text = _remove_foreign_text(error, str(error))
+            if isinstance(error, InvalidRequest | JournalError | BulkStopped):  # other messages may quote the service
+                text = translate_arguments(text)
+            return "; ".join(filter(None, (text, find_remedy(error))))
+        case OSError(strerror=str(reason)):
+            return f"{error.filename}: {reason}" if error.filename else reason
+        case _:
+            return _remove_foreign_text(error, str(error))
+
+
+def _remove_foreign_text(error: BaseException, message: str) -> str:
+    """Replace the text of another library's exception in a message, because users would not understand that text."""
+    # The replacement is the reason that `_find_reason` returns. If there is no reason, the text is removed.
+    for link in iterate_linked_errors(error):
+        if _is_own_error(link, journal=isinstance(error, JournalError)):
+            continue
+        reason = _find_reason(link)
+        for pattern in _quotation_patterns(link):
+            if match := pattern.search(message):
+                replacement = f"{match[1]}{reason}{match[2]}" if reason else ""
+                return message[: match.start()] + replacement + message[match.end() :]
+    return message
+
+
+def _is_own_error(link: BaseException, *, journal: bool) -> bool:
+    """Return whether this library or click wrote the text of an exception."""
+    # Most built-in exceptions, such as `ValueError`, count as written by this library, because its checks raise them.
+    # A damaged journal makes Python itself raise built-in exceptions, but none of them is an `OSError` without a code.
+    if journal and type(link) is OSError and link.errno is None:
+        return True
+    package = type(link).__module__.partition(".")[0]
+    python = journal or isinstance(link, OSError | EOFError | UnicodeError)
+    return package in {"outreach_async", "click"} or (package == "builtins" and not python)
+
+
+def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
+    """Yield patterns that find an exception in a message. The message may quote the class and the text, or only the text."""
+    yield re.compile(rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)")
+    # A library may change `strerror`: asyncio adds the address to the operating system's message.
+    for text in (str(link), str(link).partition("\n")[0], getattr(link, "strerror", None)):
+        if text and text != os.strerror(getattr(link, "errno", None) or 0):
+            yield re.compile(rf"(: ){re.escape(text)}()(?=;|\Z)")
+            yield re.compile(rf"( \(){re.escape(text)}(\))")
+
+
+def _find_reason(error: BaseException) -> str | None:
+    """Return the reason that a parser, TLS, SQLite or the operating system provides for an error; `None` if there is none."""
+    import sqlite3  # imported on demand: few commands need these modules
+    from ssl import SSLCertVerificationError, SSLError
+
+    reason = None
+    for link in iterate_linked_errors(error):
+        match link:
+            case JSONDecodeError():
+                return f"invalid JSON at line {link.lineno}, column {link.colno}"
+            case TOMLDecodeError():
+                position = _TOML_POSITION.search(str(link))
+                return f"invalid TOML at {position[1]}" if position else "invalid TOML"
+            case UnicodeDecodeError():
+                return f"byte {link.start + 1} is not valid {link.encoding.upper()}"
+            case SSLCertVerificationError():
+                return f"the certificate is not trusted ({link.verify_message})"
+            case SSLError():
+                return f"TLS failed ({(getattr(link, 'reason', None) or 'unknown error').replace('_', ' ').lower()})"
+            case sqlite3.Error():
+                name = getattr(link, "sqlite_errorname", "")  # errors that the `sqlite3` module itself raises have no name
+                reason = next((text for code, text in _SQLITE_REASONS.items() if name.startswith(code)), None)
+            case OSError(errno=int(code), strerror=str(text)):
+                # Codes below 0 are errors of the DNS resolver, which has its own messages.
+                reason = os.strerror(code) if code > 0 else text
+    return reason

@@ -1,0 +1,161 @@
+"""Pause a run while the service fails: evaluate recent results, and open or close a circuit breaker."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Final
+
+WINDOW_SIZE: Final = 100
+"""Maximum number of recent attempts whose results are evaluated."""
+MIN_RESULTS: Final = 20
+"""Minimum number of results that are needed to decide whether the service is failing, or whether a row caused its failure."""
+FAILING_SHARE: Final = 0.5
+"""The service counts as failing if at least this fraction of the recent attempts failed."""
+HEALTHY_SHARE: Final = 0.9
+"""A row is considered the cause of its failure if at least this fraction of the recent attempts to send other rows succeeded."""
+
+
+class FailureWindow:
+    """A sliding window over the results of the most recent attempts of a run."""
+
+    # The window stores only failures, each with its position among all results. Recording a success is therefore cheap.
+
+    __slots__ = ("_faults", "_since", "results")
+
+    def __init__(self) -> None:
+        self.results = 0
+        self._since = 0
+        self._faults: deque[tuple[int, int, bool]] = deque()
+
+    def record_success(self) -> None:
+        """Record a successful attempt."""
+        self.results += 1
+
+    def record_fault(self, earlier_failures: int, *, is_refusal: bool = False) -> None:
+        """Record a failure of the service or the connection."""
+        self._faults.append((self.results, earlier_failures, is_refusal))
+        self.results += 1
+        self._drop_old()
+
+    def clear(self) -> None:
+        """Remove all results from the window."""
+        self._since = self.results
+        self._faults.clear()
+
+    def _drop_old(self) -> None:
+        while self._faults and self._faults[0][0] < self.results - WINDOW_SIZE:
+            self._faults.popleft()
+
+    @property
+    def size(self) -> int:
+        """Number of results in the window."""
+        return min(self.results - self._since, WINDOW_SIZE)
+
+    @property
+    def is_failing(self) -> bool:
+        """True if the service counts as failing: there are enough results, and at least half are failures other than refusals."""
+        self._drop_old()
+        faults = sum(not is_refusal for _, _, is_refusal in self._faults)
+        return self.size >= MIN_RESULTS and faults >= FAILING_SHARE * self.size
+
+    def is_row_at_fault(self, earlier_failures: int) -> bool | None:
+        """Return whether a row that has just failed caused the failure; `None` if too few results of other rows are known."""
+        # The row is the cause if nearly all attempts to send other rows succeed. The row's own failures must not count. However,
+        # the window does not store which row failed. With each failure, it stores only the number of earlier failures of the same
+        # row. For each number from 0 to `earlier_failures - 1`, one failure with this number is assumed to be the row's own, and
+        # is ignored.
+        self._drop_old()
+        own = len({before for _, before, _ in self._faults if before < earlier_failures})
+        others = self.size - own
+        return None if others < MIN_RESULTS else others - (len(self._faults) - own) >= HEALTHY_SHARE * others
+
+
+class Reachability:
+    """Tracks whether the service was ever reached. If it was not, the base URL may be wrong, and waiting may not help."""
+
+    __slots__ = ("_failed_at", "reached", "rounds")
+
+    def __init__(self) -> None:
+        self.reached = False
+        self.rounds = 0
+        self._failed_at = -math.inf
+
+    def record_failure(self, started: float, now: float) -> bool:
+        """Record an attempt that did not reach the service, and return whether this failure starts a new round of failures."""
+        if started < self._failed_at:  # concurrent with the last round: 64 failures at once prove no more than one
+            return False
+        self._failed_at = now
+        self.rounds += 1
+        return True
+
+
+FIRST_PAUSE: Final = 5.0
+"""Length of the first pause in seconds. Each failed probe doubles the pause, up to `MAX_PAUSE`."""
+MAX_PAUSE: Final = 60.0
+"""Maximum length of a pause in seconds. One probe a minute does not burden a service that is down. Once the service is back, the
+run stays paused for at most this long."""
+MIN_PAUSE: Final = 1.0
+"""Length of the pause after too many retries, in seconds. The pause is short, because the service may be healthy. After a failed
+probe, a pause lasts at least twice `MIN_PAUSE`."""
+PROBE_LEASE: Final = 120.0
+"""Seconds after which a probe without a result counts as lost."""
+
+
+class Breaker:
+    """A circuit breaker, which blocks the attempts of a run for a limited time."""
+
+    # Initially, the breaker is closed, and attempts may start at any time. An open breaker blocks all attempts until the time
+    # `opens_at`. From then on, a single attempt may start: the probe. If the probe succeeds, the breaker is closed.
+
+    __slots__ = ("_interval", "_probed_at", "closed", "opens_at", "tripped_at")
+
+    def __init__(self) -> None:
+        self.closed = True
+        self.opens_at = self.tripped_at = -math.inf
+        self._interval = 0.0
+        self._probed_at = math.inf
+
+    def trip(self, now: float, seconds: float = FIRST_PAUSE) -> None:
+        """Open the breaker: no attempt may start for `seconds` seconds."""
+        if self.closed:
+            self.tripped_at = now
+        self.closed = False
+        self._interval = seconds
+        self.opens_at, self._probed_at = now + seconds, math.inf
+
+    def record_start(self, now: float) -> None:
+        """Record the start of an attempt. If the breaker is not closed, this attempt is the probe."""
+        # Move `opens_at`, so that no other attempt starts while the probe is in flight. The time is limited, so a probe whose
+        # result never arrives cannot pause the run forever.
+        if not self.closed:
+            self._probed_at, self.opens_at = now, now + PROBE_LEASE
+
+    def is_probe(self, started: float) -> bool:
+        """Return whether the attempt that started at the time `started` is the probe."""
+        # While the breaker waits for the probe, no other attempt starts, so all other attempts have earlier start times.
+        return started >= self._probed_at
+
+    def cancel_probe(self) -> None:
+        """Record that the probe was cancelled, so that another attempt can become the probe."""
+        self.opens_at, self._probed_at = -math.inf, math.inf
+
+    def on_probe_failure(self, now: float) -> None:
+        """Record that the probe failed, and pause again. The pause is twice as long as before, up to `MAX_PAUSE`."""
+        self._interval = min(2 * max(self._interval, MIN_PAUSE), MAX_PAUSE)
+        self.on_probe_refusal(now)
+
+    def on_probe_refusal(self, now: float) -> None:
+        """Record that the probe was refused, and pause again."""
+        # The new pause is as long as the last pause. It is not doubled, because a refusal shows that the service is up.
+        self.opens_at, self._probed_at = now + self._interval, math.inf
+
+    def shorten_pause(self, now: float, latest: float) -> None:
+        """End the current pause at the time `latest` or earlier, unless that time has passed or a probe is in flight."""
+        if not self.closed and now < latest and self._probed_at == math.inf:
+            self.opens_at = min(self.opens_at, latest)
+
+    def close(self) -> None:
+        """Close the breaker, so that attempts may start at any time."""
+        self.closed = True
+        self.opens_at, self._probed_at = -math.inf, math.inf

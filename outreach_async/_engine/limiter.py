@@ -1,0 +1,391 @@
+"""The rate limiter of a client. It decides when each attempt starts, in calls and in bulk runs.
+
+A client and all its copies share one limiter, and therefore one queue. The limiter combines the configured rate, the limits that
+the service states (`Retry-After` and quota headers), the limit learned from refusals, and the number of requests in flight.
+The module `rate` contains the parts that do no I/O; only this module waits. Times are on the event loop's clock.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+from weakref import WeakSet
+
+import anyio
+import attrs
+
+from outreach_async._engine.rate import (
+    CubicLimit,
+    QuotaTracker,
+    RateMeter,
+    Schedule,
+    SlowStart,
+    TokenBucket,
+    has_quota,
+    parse_quota,
+)
+from outreach_async._service.retry import FailedAttempt, FailureKind, RetryPolicy
+
+_MIN_GAIN: Final = 0.001
+"""Minimum number of seconds that a task must gain if it is woken before its timer ends.
+
+Without this minimum, every response would wake the first waiting task, because every response raises the limit.
+"""
+
+
+class _Waiter:
+    """A waiting task. It may be woken early, and then checks again whether it may start."""
+
+    __slots__ = ("_event", "until")
+
+    _event: anyio.Event  # set by the first `wait`; until then, no other task has this object
+
+    def __init__(self) -> None:
+        self.until = -math.inf
+
+    async def wait(self, until: float) -> None:
+        self.until, self._event = until, anyio.Event()
+        if until == math.inf:
+            await self._event.wait()
+            return
+        with anyio.CancelScope(deadline=until):
+            await self._event.wait()
+
+    def wake(self) -> None:
+        self._event.set()
+
+
+class FifoWaiters:
+    """A queue of waiting tasks, served in FIFO order. Only the first task sets a timer. The others wait to be woken."""
+
+    # A task leaves the queue if it is served or cancelled. It then wakes the next task. The next task checks for itself whether
+    # it may start. If it is cancelled instead, it wakes the task after it, so no wake-up is lost.
+
+    def __init__(self) -> None:
+        self.queue: deque[_Waiter] = deque()
+
+    def __len__(self) -> int:
+        return len(self.queue)
+
+    async def wait(self, take: Callable[[float], float]) -> None:
+        """Wait for a turn and take it."""
+        place = _Waiter()
+        self.queue.append(place)
+        try:
+            while self.queue[0] is not place:
+                await place.wait(math.inf)
+            # Check again after each wait: the time from which a start is possible may have moved in either direction.
+            while (again := take(now := anyio.current_time())) > now:
+                await place.wait(again)
+        finally:
+            first = self.queue[0] is place
+            self.queue.remove(place)
+            if first and self.queue:
+                self.queue[0].wake()
+
+    def wake_first(self, again: float) -> None:
+        """Wake the first waiting task if its timer ends later than `again`. The task then checks whether it may start."""
+        if self.queue and self.queue[0].until > again + _MIN_GAIN:
+            self.queue[0].wake()
+
+
+class RetryAfterGate:
+    """Blocks all requests of a client until a given time."""
+
+    def __init__(self) -> None:
+        self.opens_at = -math.inf
+        self.reason = ""
+
+    def close(self, attempt: FailedAttempt, seconds: float) -> None:
+        """Close the gate, because the service asked the client to wait."""
+        until = attempt.ended + seconds
+        if until > self.opens_at:
+            self.opens_at = until
+            self.reason = f"{attempt.description} and asked to wait {attempt.retry_after:.3g} s"
+
+
+@attrs.define
+class Usage:
+    """Counts of a client's attempts since the counts were last read."""
+
+    wanted: int = 0
+    completed: int = 0
+    refused: int = 0
+    retry_after: float = 0.0
+
+
+TOO_MANY_REQUESTS: Final = 429
+_JITTER: Final = 0.1
+"""Maximum jitter added to a `Retry-After`, as a fraction of that wait. Jitter prevents clients from resuming at the same time."""
+_MAX_JITTER: Final = 1.0
+"""Maximum jitter added to a `Retry-After`, in seconds."""
+_MIN_BASE_RATE: Final = 1.0
+"""Minimum base rate in requests per second, if no rate limit was learned; see `RateLimiter._base_rate`."""
+_THROTTLED_PERIOD: Final = 1.0
+"""Seconds for which a client counts as throttled after an attempt was delayed."""
+_LOWERED: Final = 0.9
+"""A share counts as lowered if its rate is less than this fraction of the previous rate."""
+_IDLE_TIME: Final = 1.0
+"""Seconds without any attempt after which a client counts as idle."""
+
+
+class RateLimiter:
+    """Decides when the next attempt of a client may start. Waiting attempts start in FIFO order."""
+
+    # For each attempt that starts, the caller must call exactly one of `on_success`, `on_failure` and `on_cancelled`.
+
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        *,
+        max_in_flight: int,
+        rate: float | None = None,
+        needs_share: bool = False,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.max_in_flight = max_in_flight
+        self._policy = policy
+        self._wall_clock = wall_clock
+        self._bucket = None if rate is None else TokenBucket(rate)
+        self._usage = Usage() if needs_share else None
+        self._loop: object = None
+        self._reset()
+        self.reset_after_fork()
+        _ALL_LIMITERS.add(self)
+
+    def _reset(self) -> None:
+        """Reset everything that was learned from responses: the gate, the limits and the measured rate."""
+        self.gate = RetryAfterGate()
+        # False while nothing was refused and no quota header was seen: the fast path of a healthy service.
+        self._is_learning = False
+        self._share_expires_at = math.inf if self._usage is None else -math.inf
+        self._hold_until = self._lowered_at = -math.inf
+        self._meter, self._cubic, self._schedule, self._slow_start = RateMeter(), CubicLimit(), Schedule(), SlowStart()
+        self._quota = QuotaTracker()
+        self._delayed_until = self._excluded_until = -math.inf
+        self._ended_at = math.inf  # when the last attempt ended
+
+    def reset_after_fork(self) -> None:
+        """Reset the queue and `in_flight` in a newly forked child process, where the tasks of the parent process do not run."""
+        self.in_flight = 0
+        self._waiters = FifoWaiters()
+        self._queue = self._waiters.queue
+
+    def use_loop(self, loop: object, clock: Callable[[], float]) -> None:
+        """Prepare for the running event loop."""
+        # The clocks of event loops have different origins. Times that were stored in an earlier loop, for example by a previous
+        # `asyncio.run`, are meaningless in a new loop. The token bucket starts empty, because its fill level is unknown.
+        if loop is self._loop:
+            return
+        if self._loop is not None:
+            self._reset()
+            if self._bucket is not None:
+                self._bucket.empty(clock())
+        self._loop = loop
+
+    @property
+    def limit(self) -> float | None:
+        """The lower of the configured and the learned rate limit, in requests per second; `None` if there is no limit."""
+        configured = None if self._bucket is None else self._bucket.rate
+        learned = self._cubic.limit
+        if configured is None or learned is None:
+            return learned if configured is None else configured
+        return min(configured, learned)
+
+    def is_throttled(self, now: float) -> bool:
+        """Return whether a limit delays an attempt, or has delayed an attempt within the last second."""
+        return now - self._delayed_until < _THROTTLED_PERIOD
+
+    # Shares
+
+    def apply_share(self, rate: float, expires_at: float, hold_until: float = -math.inf) -> None:
+        """Apply this client's share of a rate that several clients share."""
+        now = anyio.current_time()
+        if self._bucket is None:
+            self._bucket = TokenBucket(rate)
+        else:
+            if rate < _LOWERED * self._bucket.rate:
+                self._lowered_at = now
+            self._bucket.change_rate(rate, now)
+        self._share_expires_at, self._hold_until = expires_at, hold_until
+        self._delayed_until = min(self._delayed_until, now)
+        self._waiters.wake_first(self._earliest_start(now))
+
+    def take_usage(self) -> Usage:
+        """Return the client's usage since the last call of this method."""
+        # Attempts are counted only if the client needs a share of a common rate; see `apply_share`.
+        usage, self._usage = self._usage or Usage(), self._usage and Usage()
+        usage.wanted += len(self._waiters)
+        return usage
+
+    # Starts
+
+    def try_start(self, now: float) -> bool:
+        """Start an attempt if the limits allow it now and no other attempt is waiting. Return whether it was started."""
+        # While others wait in line, a new attempt must queue behind them: otherwise new calls could starve a retry.
+        if self.in_flight >= self.max_in_flight or self._queue:
+            return False
+        if not self.in_flight and now - self._ended_at > _IDLE_TIME:
+            # Nothing was sent, so nothing was learned: the limit must not change, nor the measured rate fall.
+            self._exclude_time(self._ended_at, now)
+            self._meter.restart(now, now)
+        usage = self._usage
+        if self._is_learning or (self._bucket is not None and self._bucket.opens_at > now):
+            return self.start_if_due(now) <= now
+        if usage is not None:
+            if not self._hold_until <= now < self._share_expires_at:
+                return False
+            usage.wanted += 1
+        self.in_flight += 1
+        if self._bucket is not None:
+            self._bucket.record_start(now)
+        return True
+
+    async def wait(self, take: Callable[[float], float]) -> None:
+        """Wait in the client's queue; see `FifoWaiters.wait`. The function `take` must call `start_if_due`."""
+        await self._waiters.wait(take)
+
+    def start_if_due(self, now: float) -> float:
+        """Start an attempt if the limits allow it now. Return the earliest time at which they allow it."""
+        # If this time is not later than `now`, the attempt was started.
+        if self.in_flight >= self.max_in_flight:
+            return math.inf
+        opens_at = self._earliest_start(now)
+        if opens_at <= now:
+            self._record_start(now)
+        else:
+            self._delayed_until = opens_at
+        return opens_at
+
+    def _earliest_start(self, now: float) -> float:
+        """Return the earliest time at which an attempt may start. The results of other attempts may change it."""
+        opens_at = self._hold_until if self._bucket is None else max(self._bucket.opens_at, self._hold_until)
+        if self._is_learning:
+            rate = self._slow_start.rate(self._cubic.limit, now)
+            due = -math.inf if rate is None else self._schedule.next_start(rate)
+            opens_at = max(opens_at, due, self.gate.opens_at, self._quota.opens_at(now))
+        return opens_at if max(opens_at, now) < self._share_expires_at else math.inf
+
+    def _record_start(self, now: float) -> None:
+        self.in_flight += 1
+        if self._bucket is not None:
+            self._bucket.record_start(now)
+        if self._is_learning:
+            self._quota.record_start(now)
+            rate = self._slow_start.rate(self._cubic.limit, now)
+            if rate is not None:
+                self._schedule.record_start(rate, now)
+        if self._usage is not None:
+            self._usage.wanted += 1
+
+    # Results of attempts
+
+    def on_cancelled(self, now: float) -> None:
+        """Record that an attempt was cancelled."""
+        self._end_attempt(now)
+
+    def on_success(self, now: float, started: float, headers: Mapping[str, str], paused_at: float | None = None) -> None:
+        """Record a successful attempt."""
+        self.in_flight -= 1
+        self._ended_at = now
+        if self._usage is not None:
+            self._usage.completed += 1
+        if self._is_learning or paused_at is not None or has_quota(headers):
+            self._learn_from_success(now, started, headers, paused_at)
+        self._meter.add(now, started)
+        if self._queue:
+            self._waiters.wake_first(self._earliest_start(now))
+
+    def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> bool:
+        """Record a failed attempt. Return whether the service refused it with a response that states a quota."""
+        if attempt.kind is FailureKind.FINAL:  # refused for good, but the service answered: a success for the rate
+            self.on_success(attempt.ended, attempt.started, attempt.error.headers)
+            return False
+        self._quota.refund()
+        self.in_flight -= 1  # first, because a stated quota is reduced by the attempts in flight
+        states_quota = attempt.kind is FailureKind.REFUSED and self._learn_from_refusal(attempt, closes_gate=closes_gate)
+        self.in_flight += 1
+        self._end_attempt(attempt.ended)
+        return states_quota
+
+    def _end_attempt(self, now: float) -> None:
+        self.in_flight -= 1
+        self._ended_at = now
+        self._waiters.wake_first(self._earliest_start(now))
+
+    def _learn_from_success(self, now: float, started: float, headers: Mapping[str, str], paused_at: float | None) -> None:
+        self._is_learning = True
+        self._apply_quota(headers, started, now)
+        if paused_at is not None:
+            # Nothing was sent during the pause. Without `_exclude_time`, the limit would grow as if it had been in use during the
+            # pause, and without `restart`, the measured rate would fall.
+            self._exclude_time(paused_at, now)
+            self._meter.restart(now, now)
+        self._cubic.grow(now, self._meter.rate(now))
+        if paused_at is not None:  # after the limit has grown: refusals may have cut it to almost nothing
+            self._slow_start.start(now, self._base_rate(now))
+
+    def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> bool:
+        """Lower the limit or apply `Retry-After`. Return whether the response states a quota."""
+        self._is_learning = True
+        error, now, retry_after = attempt.error, attempt.ended, attempt.retry_after or 0.0
+        states_quota = self._apply_quota(error.headers, attempt.started, now)
+        is_429 = error.status_code == TOO_MANY_REQUESTS
+        if self._usage is not None:  # the rate that assigns the shares learns from the refusals of all clients
+            # Many requests in flight may be refused at once. After the share was lowered, the others add no information.
+            self._usage.refused += is_429 and attempt.started >= self._lowered_at
+            self._usage.retry_after = max(self._usage.retry_after, min(retry_after, self._policy.retry_after_cap))
+        elif is_429 and self._cubic.is_about_current_rate(now, attempt.started):
+            self._cubic.cut(now, self._meter.rate(now), retry_after)
+        if retry_after and closes_gate:
+            self._close_gate(attempt, retry_after)
+        return states_quota
+
+    def _close_gate(self, attempt: FailedAttempt, retry_after: float) -> None:
+        # If many requests in flight are refused at once, only the longest wait counts.
+        before, now = self.gate.opens_at, attempt.ended
+        # Many clients are asked to wait until the same time: the jitter spreads them.
+        jitter = self._policy.jitter() * min(_MAX_JITTER, _JITTER * retry_after)
+        self.gate.close(attempt, min(retry_after, self._policy.retry_after_cap) + jitter)
+        if self.gate.opens_at > max(now, before):
+            self._slow_start.start(self.gate.opens_at, self._base_rate(now))
+            self._exclude_time(now, self.gate.opens_at)
+            self._meter.restart(now, self.gate.opens_at)
+
+    def _exclude_time(self, since: float, until: float) -> None:
+        """Record a period in which nothing is sent. The learned limit does not grow during this period."""
+        # If periods overlap, the overlap counts only once.
+        since = max(since, self._excluded_until)
+        if until > since:
+            self._cubic.exclude_time(until - since)
+            self._excluded_until = until
+
+    def _base_rate(self, now: float) -> float:
+        """Return the base rate in requests per second. After a pause, the rate limit rises from half to all of the base rate."""
+        return self._cubic.limit or max(self._meter.rate(now), _MIN_BASE_RATE)
+
+    def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
+        """Apply the quota that a response states, unless the quota resets more than `retry_after_cap` seconds from now."""
+        # Return whether the response states a quota.
+        if not has_quota(headers) or (quota := parse_quota(headers, self._wall_clock)) is None:
+            return False
+        if quota.reset <= self._policy.retry_after_cap:
+            self._quota.apply(quota, started=started, now=now, in_flight=self.in_flight)
+        return True
+
+
+_ALL_LIMITERS: Final[WeakSet[RateLimiter]] = WeakSet()
+
+
+def reset_all_after_fork() -> None:
+    """Reset the limiter of every client in a newly forked child process."""
+    for limiter in _ALL_LIMITERS:
+        limiter.reset_after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows has no fork
+    os.register_at_fork(after_in_child=reset_all_after_fork)

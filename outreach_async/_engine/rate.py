@@ -1,0 +1,364 @@
+"""Rate limits of a client, without I/O: a configured rate, quota headers, and a limit learned from the service's refusals.
+
+A token bucket enforces a configured rate. The rest of this module applies with and without a configured rate.
+
+A response may state a quota in any of these headers:
+
+    X-RateLimit-Limit: 60         RateLimit-Limit: 60, 60;w=60        RateLimit: limit=60, remaining=12, reset=30
+    X-RateLimit-Remaining: 12     RateLimit-Remaining: 12             RateLimit: "default";r=12;t=30
+    X-RateLimit-Reset: 30         RateLimit-Reset: 30                 RateLimit-Policy: "default";q=60;w=60
+
+Each column is one convention. The third has an old form of `RateLimit` in its first line, and a new form in the other lines.
+A `Reset` value is in seconds. A value of 100,000,000 or more is read as Unix time.
+
+There is no learned limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then the limit rises
+along a cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows
+more. The curve is proportional to the rate, so the client exceeds a low limit of the service by less than a high one.
+
+While the service refuses everything, no rate can be learned. Attempts become ever rarer. When the service accepts an attempt
+again, the search for the allowed rate starts over.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+
+_BURST_TIME: Final = 0.1
+"""Capacity of the token bucket, as the number of seconds in which an empty bucket fills up. The minimum capacity is one token."""
+
+TOLERANCE: Final = 0.01
+"""Seconds by which an attempt may start before its scheduled time. A service does not notice such a short time. The client
+waits only until this earlier time. A timer that is then late by less than `TOLERANCE` does not delay the schedule."""
+
+_START_FRACTION: Final = 0.5
+"""Fraction of the base rate at which the ramp after a pause starts."""
+_DURATION: Final = 2.0
+"""Length of the ramp after a pause, in seconds."""
+
+
+class TokenBucket:
+    """Limits attempts to a configured rate with the generic cell rate algorithm."""
+
+    # In any `t` seconds, at most `rate * t + max(1, rate / 10)` attempts start. The bucket starts full.
+
+    __slots__ = ("_arrival", "_period", "_tolerance", "opens_at", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self._arrival = self.opens_at = -math.inf
+        self._set_rate(rate)
+
+    def _set_rate(self, rate: float) -> None:
+        self.rate = rate
+        self._period = 1 / rate
+        # One attempt may always start; the tolerance adds the rest of the burst. A burst lets a late timer catch up.
+        self._tolerance = max(0.0, _BURST_TIME - self._period)
+
+    def record_start(self, now: float) -> None:
+        """Record the start of an attempt."""
+        # `_arrival` is the time at which the bucket is full again. It is never in the past, so that unused tokens do not add up.
+        self._arrival = max(now, self._arrival) + self._period
+        self.opens_at = self._arrival - self._tolerance
+
+    def change_rate(self, rate: float, now: float) -> None:
+        """Change the rate. The number of tokens that are missing from the bucket stays the same."""
+        missing = max(0.0, self._arrival - now) * self.rate
+        self._set_rate(rate)
+        self._arrival = now + missing / rate
+        self.opens_at = self._arrival - self._tolerance
+
+    def empty(self, now: float) -> None:
+        """Remove all tokens. The next attempt may start one period (1 / `rate` seconds) from now."""
+        self.opens_at = now + self._period
+        self._arrival = self.opens_at + self._tolerance
+
+
+class Schedule:
+    """Spaces the starts of attempts evenly, at a rate that may change."""
+
+    # The schedule stores the slot (the scheduled time) of the last start, so a new rate takes effect at once.
+
+    __slots__ = ("_slot",)
+
+    def __init__(self) -> None:
+        self._slot = -math.inf
+
+    def next_start(self, rate: float) -> float:
+        """Return the earliest time at which the next attempt may start, at `rate` requests per second."""
+        return self._slot + 1 / rate - TOLERANCE
+
+    def record_start(self, rate: float, now: float) -> None:
+        """Record the start of an attempt."""
+        # An attempt is due `TOLERANCE` ahead of its slot, so a timer that is late by less than `TOLERANCE` still meets the slot,
+        # and the schedule does not slip. After an idle time the slot is `now`, so that unused slots do not add up to a burst.
+        self._slot = max(self._slot + 1 / rate, now)
+
+
+class SlowStart:
+    """Limits the rate after a pause, to prevent a burst: for two seconds, the limit rises from half to all of the base rate."""
+
+    __slots__ = ("_base", "_from")
+
+    def __init__(self) -> None:
+        self._from = -math.inf
+        self._base = 0.0
+
+    def start(self, at: float, base: float) -> None:
+        """Start the rise of the limit at the time `at`. `base` is the base rate in requests per second."""
+        self._from, self._base = at, base
+
+    def rate(self, limit: float | None, now: float) -> float | None:
+        """Return the rate limit at the time `now`, in requests per second; `None` if there is no limit."""
+        if now - self._from >= _DURATION:
+            return limit
+        rate = self._base * (_START_FRACTION + (1 - _START_FRACTION) * max(0.0, now - self._from) / _DURATION)
+        return rate if limit is None else min(rate, limit)
+
+
+_MIN_UNIX_TIME: Final = 1e8
+"""`Reset` values of at least this number, about three years in seconds, are read as Unix time."""
+_LIMIT_LIFETIME: Final = 60.0
+"""Assumed number of seconds from one reset of the quota to the next. A response that states a quota replaces this assumption."""
+_NUMBER: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)")
+_PARAMETER: Final = re.compile(r"\b(limit|remaining|reset|q|r|t)\s*=\s*([0-9]{1,15})")
+_LONG_NAMES: Final = {"q": "limit", "r": "remaining", "t": "reset"}
+
+
+@attrs.frozen
+class Quota:
+    """The quota that one response states."""
+
+    remaining: float
+    reset: float
+    limit: float = math.inf
+
+
+def has_quota(headers: Mapping[str, str]) -> bool:
+    """Return whether a response states a quota. This check runs for every response, so it must be cheap."""
+    return "x-ratelimit-remaining" in headers or "ratelimit-remaining" in headers or "ratelimit" in headers
+
+
+def parse_quota(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> Quota | None:
+    """Return the quota that a response states; `None` if `remaining` or `reset` is missing."""
+    text = f"{headers.get('ratelimit-policy', '')},{headers['ratelimit']}" if "ratelimit" in headers else ""
+    values = {_LONG_NAMES.get(name, name): float(value) for name, value in _PARAMETER.findall(text)} or _parse_fields(headers)
+    if "remaining" not in values or "reset" not in values:
+        return None
+    reset = values["reset"]
+    if reset >= _MIN_UNIX_TIME:
+        reset = max(0.0, reset - _response_time(headers, wall_clock))
+    return Quota(values["remaining"], reset, values.get("limit", math.inf))
+
+
+def _parse_fields(headers: Mapping[str, str]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for prefix in ("x-ratelimit-", "ratelimit-"):
+        for name in ("limit", "remaining", "reset"):
+            if name not in values and (number := _NUMBER.match(headers.get(prefix + name, ""))):
+                values[name] = float(number[1])
+    return values
+
+
+def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> float:
+    """Return the Unix time of a response."""
+    # The time is on the service's own clock if possible, because a `Reset` value in Unix time refers to that clock.
+    from email.utils import parsedate_to_datetime  # slow to import, and needed only for a reset in Unix time
+
+    try:
+        return parsedate_to_datetime(headers["date"]).timestamp()
+    except (KeyError, ValueError, OverflowError):
+        return wall_clock()
+
+
+class QuotaTracker:
+    """Tracks the number of attempts that the quota still allows."""
+
+    # Attempts in flight are subtracted from the quota's `remaining`, because the service may not have counted them yet. As a
+    # result, the client may briefly send too few requests, but never too many.
+    # Responses may arrive in a different order than their attempts started. The quota in the response to an earlier attempt never
+    # replaces the quota in the response to a later one.
+
+    __slots__ = ("_applied_at", "_left", "_limit", "_resets_at")
+
+    def __init__(self) -> None:
+        self._left = self._limit = math.inf
+        self._resets_at = self._applied_at = -math.inf
+
+    def apply(self, quota: Quota, *, started: float, now: float, in_flight: int) -> None:
+        """Apply the quota that a response states; `started` is the time at which the response's attempt started."""
+        if started >= self._applied_at:
+            self._applied_at = started
+            self._left, self._limit = quota.remaining - in_flight, quota.limit
+            self._resets_at = now + quota.reset
+
+    def opens_at(self, now: float) -> float:
+        """Return the earliest time at which an attempt may start."""
+        return self._resets_at if self._left < 1 and now < self._resets_at else -math.inf
+
+    def record_start(self, now: float) -> None:
+        """Record the start of an attempt."""
+        if now >= self._resets_at:
+            self._left, self._resets_at = self._limit, now + _LIMIT_LIFETIME
+        self._left -= 1
+
+    def refund(self) -> None:
+        """Allow one more request after an attempt that failed or did not start, because the service may not have counted it."""
+        self._left += 1
+
+
+BETA: Final = 0.7
+"""A cut lowers the limit of a single client to this fraction of the achieved rate."""
+FLOOR: Final = 0.1
+"""Lowest value of the learned limit, in requests per second. A service that allows less is expected to send `Retry-After`."""
+SPACING: Final = 0.5
+"""Minimum number of seconds between two cuts of the limit, and minimum length of a bucket of `RateMeter` in seconds."""
+
+_DEFAULT_RATE: Final = 1.0
+"""Assumed rate in requests per second if no request has succeeded yet."""
+_RECOVERY_TIME: Final = 7.2
+"""Normal length of a recovery in seconds. A recovery begins with a cut, and ends when the limit has returned to the rate before
+the cut. At 500 requests per second, this length corresponds to the factor C = 0.4 of TCP CUBIC."""
+_MIN_RECOVERY_REQUESTS: Final = 20.0
+"""Minimum number of requests in a recovery. About one request per recovery is refused, so longer recoveries mean
+fewer refusals."""
+_RECOVERY_PER_RETRY_AFTER: Final = 40.0
+"""Minimum length of the recovery after a refusal, as a multiple of the refusal's `Retry-After`. With long
+recoveries, the client spends only a small part of its time waiting."""
+_MAX_RECOVERY_TIME: Final = 60.0
+"""Maximum length of a recovery in seconds."""
+_FIRST_RECOVERY_TIME: Final = 1.0
+"""Length of the recovery after the first cut, in seconds. The length is short, because the rate at that cut is only a guess."""
+_MAX_RECOVERY_GROWTH: Final = 2.7
+"""Maximum ratio of a recovery's length to the length of the previous recovery. The first recovery takes 1 s, the second up to
+2.7 s, and the third can have the normal length of 7.2 s."""
+_MAX_LAG: Final = 1.25
+"""Maximum ratio of the limit to the achieved rate when the limit is cut. A higher limit is first reduced to this ratio. The ratio
+is more than 1, because the achieved rate is an average and lags behind a rising limit."""
+_PROBING_FACTOR: Final = 30.0
+"""After a recovery, the limit rises along a cubic curve that is this many times as steep as the curve of the recovery."""
+_MAX_LEAD: Final = 2.0
+"""Maximum ratio of the limit to the achieved rate while the limit rises."""
+_INITIAL_LEAD: Final = 10.0
+"""After the first cut, the limit may rise to this many requests per second regardless of the achieved rate."""
+
+_MAX_FUTILE_CUTS: Final = 2
+"""If the limit is cut more than this many times without a success in between, the service counts as refusing everything."""
+_REFUSED_INTERVAL_DIVISOR: Final = 8.0
+"""While everything is refused, the time between two attempts is the time since the first refusal, divided by this number."""
+
+_MIN_RESPONSES: Final = 10
+"""Minimum number of responses in a bucket of `RateMeter`, unless the bucket has reached its maximum length."""
+_PAST_WEIGHT: Final = 2.5
+"""Weight of the past rate in the measured rate, as a number of responses. If there are 10 new responses, the past rate has a
+fifth of the total weight."""
+_MAX_BUCKET: Final = 20.0
+"""Maximum length of a bucket of `RateMeter` in seconds."""
+
+
+class RateMeter:
+    """Measures the smoothed rate of responses, counted in buckets of 0.5 s, or in longer buckets if few responses arrive."""
+
+    __slots__ = ("_began", "_count", "_due", "_past")
+
+    def __init__(self) -> None:
+        self._began = math.nan
+        self._due = -math.inf
+        self._count = 0
+        self._past: float | None = None
+
+    def add(self, now: float, started: float) -> None:
+        """Count a response; `started` is the time at which the response's attempt started."""
+        self._count += 1
+        if now < self._due:
+            return
+        if math.isnan(self._began):
+            self._began, self._due = started, started + SPACING
+        elapsed = now - self._began
+        if elapsed >= SPACING and (self._count >= _MIN_RESPONSES or elapsed >= _MAX_BUCKET):
+            self._past = self.rate(now)
+            self._began, self._due, self._count = now, now + SPACING, 0
+
+    def rate(self, now: float) -> float:
+        """Return the rate in responses per second."""
+        elapsed = now - self._began
+        if self._past is None:
+            return self._count / max(elapsed, SPACING) if self._count else 0.0
+        if elapsed < SPACING:
+            return self._past
+        return (self._count + _PAST_WEIGHT) / (elapsed + _PAST_WEIGHT / self._past)
+
+    def restart(self, now: float, at: float) -> None:
+        """Discard the current bucket, and start a new one at the time `at`, so that a pause does not lower the measured rate."""
+        if self._count and self._past is None:
+            self._past = self.rate(now)
+        self._began, self._due, self._count = at, at + SPACING, 0
+
+
+class CubicLimit:
+    """The learned rate limit. Refusals lower the limit; afterwards, it rises along a cubic curve."""
+
+    __slots__ = ("_beta", "_cut_at", "_futile_cuts", "_futile_since", "_peak", "_recovery_time", "_since", "limit")
+
+    def __init__(self, beta: float = BETA) -> None:
+        self._beta = beta
+        self.limit: float | None = None
+        self._cut_at = self._since = self._futile_since = -math.inf
+        self._peak = self._recovery_time = 0.0
+        self._futile_cuts = 0
+
+    def is_about_current_rate(self, now: float, started: float) -> bool:
+        """Return whether a refusal may lower the current limit."""
+        # The last cut must be at least 0.5 s ago, and the refused attempt must have started after that cut.
+        # Exceeding the service's limit once gets many requests in flight refused. They must not cut the rate several times.
+        return started >= self._cut_at and now - self._cut_at >= SPACING
+
+    def cut(self, now: float, achieved: float, retry_after: float = 0.0) -> None:
+        """Lower the limit after a refusal that `is_about_current_rate` accepts."""
+        if not self._futile_cuts:
+            self._futile_since = now
+        self._futile_cuts += 1
+        self._cut_at = now
+        if self.limit is None:
+            peak, self._recovery_time = max(achieved, _DEFAULT_RATE), _FIRST_RECOVERY_TIME
+        elif self._refuses_everything(achieved):
+            # These refusals are no evidence about the rate. If each of them cut the rate, the recovery would take minutes.
+            # Instead, attempts become rarer with the time since the first refusal.
+            self.limit = max(FLOOR, min(self.limit, _REFUSED_INTERVAL_DIVISOR / max(SPACING, now - self._futile_since)))
+            return
+        else:
+            peak = max(FLOOR / self._beta, min(self.limit, _MAX_LAG * achieved))
+            recovery_time = max(_RECOVERY_TIME, _MIN_RECOVERY_REQUESTS / peak, _RECOVERY_PER_RETRY_AFTER * retry_after)
+            self._recovery_time = min(recovery_time, _MAX_RECOVERY_TIME, _MAX_RECOVERY_GROWTH * self._recovery_time)
+        self._peak = peak
+        self._since = now
+        self.limit = self._beta * peak
+
+    def grow(self, now: float, achieved: float) -> None:
+        """Raise the limit according to the time since the last cut, but never far above the achieved rate."""
+        if self.limit is None:
+            return
+        if self._futile_cuts:
+            if self._refuses_everything(achieved):  # until now, so the allowed rate is as unknown as at the first cut
+                self._peak, self._recovery_time, self._since = _DEFAULT_RATE, _FIRST_RECOVERY_TIME, now
+            self._futile_cuts = 0
+        lead = _MAX_LEAD * achieved
+        if self._recovery_time == _FIRST_RECOVERY_TIME:
+            lead = max(lead, _INITIAL_LEAD)
+            if now - self._cut_at < SPACING:
+                self._peak = max(self._peak, achieved)  # includes answers to requests in flight at the first cut
+        x = (now - self._since) / self._recovery_time - 1  # -1 at the cut, 0 where the limit is back at `_peak`
+        rise = (1 - self._beta) * x**3 * (_PROBING_FACTOR if x > 0 else 1)
+        self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
+
+    def _refuses_everything(self, achieved: float) -> bool:
+        """Return whether the service refuses everything."""
+        # This is assumed after three cuts without a success in between, or after two cuts if the achieved rate is 0.
+        return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
+
+    def exclude_time(self, seconds: float) -> None:
+        """Exclude this many seconds from the curve: nothing was sent during that time, so nothing was learned."""
+        self._since += seconds

@@ -1,0 +1,296 @@
+"""Throttle a run: pause it while the service fails, and distinguish failures of the service from failures of single rows.
+
+The client's rate limiter enforces the limits that apply to all requests of the client.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import Final, Literal
+
+import anyio
+
+from outreach_async._engine.breaker import FIRST_PAUSE, MIN_PAUSE, Breaker, FailureWindow, Reachability
+from outreach_async._engine.call import RetryBudget
+from outreach_async._engine.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter, RetryAfterGate
+from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
+from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
+
+MAX_OUTAGE: Final = 900.0
+"""Default of `max_outage`, in seconds. A run is suspended if no request succeeds for this long."""
+_LAST_PROBE: Final = 2.0
+"""Seconds before the end of `max_outage` by which a pause ends, so that a last probe decides whether the run continues."""
+
+_next_run: Final = count(1).__next__
+
+
+class _RunPaused(Exception):
+    """The run was paused while a row waited in the client's queue."""
+
+
+class RunThrottle:
+    """Decides when a run's next attempt may start, and whether the row or the service caused a failure."""
+
+    def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float | None = None) -> None:
+        self.run = _next_run()
+        self.halted: OutreachError | None = None
+        self.drained: OutreachError | None = None
+        self.pause_reason = ""
+        self.last_error: OutreachError | None = None
+        self.on_change: Callable[[float], None] = lambda _now: None
+        self._limiter = limiter
+        self._policy = policy
+        self._max_outage = MAX_OUTAGE if max_outage is None else max_outage
+        self._fast_path = True  # nothing has failed, so only the limiter decides
+        self._failure_window, self._breaker, self._reachability = FailureWindow(), Breaker(), Reachability()
+        self._reachability.reached = max_outage is not None  # the caller wants to wait for the service from the first request on
+        self._failing_since = math.inf  # start of the first failed attempt since the last success
+        self._succeeded_at = -math.inf
+        self._budget, self._paused = RetryBudget(policy.budget), FifoWaiters()
+        self._waits: dict[anyio.CancelScope, None] = {}  # an ordered set, so that a simulated run can be reproduced
+
+    @property
+    def gate(self) -> RetryAfterGate:
+        """The gate that delays all requests of the client while a `Retry-After` is in force."""
+        return self._limiter.gate
+
+    @property
+    def limit(self) -> float | None:
+        """The client's rate limit in requests per second; `None` if there is no limit."""
+        return self._limiter.limit
+
+    @property
+    def opens_at(self) -> float:
+        """The time at which the current pause ends. If the run is not paused, this time is in the past."""
+        return max(self.gate.opens_at, self._breaker.opens_at)
+
+    def state(self, now: float) -> Literal["running", "throttled", "paused"]:
+        if self.opens_at > now or not self._breaker.closed:
+            return "paused"
+        return "throttled" if self._limiter.is_throttled(now) else "running"
+
+    def try_start(self, now: float) -> bool:
+        """Start an attempt at once if the limits allow it and no other attempt is waiting. Return whether the attempt started."""
+        if self._fast_path:  # the path of a healthy run, executed once per row
+            return self._limiter.try_start(now)
+        if self.halted is not None or self._breaker.opens_at > now or not self._limiter.try_start(now):
+            return False
+        self._breaker.record_start(now)
+        return True
+
+    async def wait_and_start(self, not_before: float) -> None:
+        """Wait until an attempt may start, at `not_before` or later, and start it."""
+        while True:
+            self._raise_if_over()
+            # A pause or a `Retry-After` may end long after `max_outage`. The run then ends here, not at the next failure.
+            with anyio.CancelScope(deadline=self._failing_since + self._max_outage) as scope:
+                self._waits[scope] = None
+                try:
+                    await self._wait_and_start(not_before)
+                finally:
+                    del self._waits[scope]
+            if not scope.cancelled_caught:
+                return
+            self._suspend_if_down(anyio.current_time())  # unless a success has ended the outage since the wait began
+
+    async def _wait_and_start(self, not_before: float) -> None:
+        # A retry sleeps outside the queues until its backoff ends: at the head of a queue, it would block rows that may start.
+        await anyio.sleep_until(not_before)
+        while True:
+            # Rows of a paused run wait in a queue of the run: in the client's queue, they would block other runs and calls.
+            # When the pause ends, the rows join the client's queue. The first one is the probe, and the others return.
+            if self._breaker.opens_at > anyio.current_time():
+                await self._paused.wait(lambda _now: self._breaker.opens_at)
+            with suppress(_RunPaused):
+                await self._limiter.wait(self._start_if_due)
+                return
+
+    def _start_if_due(self, now: float) -> float:
+        """Start the attempt at the head of the client's queue if it may start now."""
+        if self._breaker.opens_at > now:
+            raise _RunPaused
+        opens_at = self._limiter.start_if_due(now)
+        if opens_at <= now:
+            self._breaker.record_start(now)
+        else:
+            if self.gate.opens_at > now:
+                self.pause_reason = self.gate.reason
+            self.on_change(now)
+        return opens_at
+
+    def halt(self, error: OutreachError) -> None:
+        """End the run: every attempt that waits to start, now or later, raises `error`."""
+        self.halted = self.halted or error
+        self._fast_path = False
+        self._end_waits()
+
+    def drain(self) -> None:
+        """Drain the run: every attempt that waits to start, now or later, raises the error in `drained` instead of starting."""
+        self.drained = self.drained or BulkStopped("the run ended before this row was sent or retried")
+        self._end_waits()
+
+    def _end_waits(self) -> None:
+        for scope in self._waits:
+            scope.cancel()
+
+    def on_cancelled(self, now: float, started: float, /) -> None:
+        """Record that an attempt was cancelled."""
+        # The first attempt after a pause is the probe, which tests the service. If the probe was cancelled, the next attempt
+        # becomes the probe.
+        if self._breaker.is_probe(started):
+            self._breaker.cancel_probe()
+        self._limiter.on_cancelled(now)
+        self._paused.wake_first(self._breaker.opens_at)
+
+    def on_success(self, now: float, started: float, headers: Mapping[str, str], _budget_spent: int = 0, /) -> None:
+        """Record a successful attempt."""
+        self._failure_window.record_success()
+        self._succeeded_at = now
+        paused_at = None if self._fast_path else self._on_healthy(started)
+        self._limiter.on_success(now, started, headers, paused_at)
+
+    def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
+        """Record a failed attempt and decide what to do next; see `Throttle`."""
+        now = attempt.ended
+        self._fast_path = False
+        self.last_error = attempt.error
+        if attempt.kind is FailureKind.FINAL:  # the row is rejected permanently, but the service works: a success for the run
+            self.on_success(now, attempt.started, attempt.error.headers)
+            decision = RetryDecision.GIVE_UP
+        else:
+            decision = self._on_refusal(attempt) if attempt.kind is FailureKind.REFUSED else self._on_fault(attempt)
+        if self.halted is not None and decision is not RetryDecision.GIVE_UP:
+            decision = RetryDecision.STOP_RUN
+        self._paused.wake_first(self._breaker.opens_at)
+        self.on_change(now)
+        return decision
+
+    # Handling the results of attempts
+
+    def _on_healthy(self, started: float) -> float | None:
+        """Update the retry budget and the breaker after a success."""
+        self._reachability.reached = True
+        self._failing_since, self.last_error = math.inf, None
+        self._budget.refund(1)
+        if not self._breaker.is_probe(started):
+            return None
+        self._breaker.close()
+        self._failure_window.clear()
+        self._budget.refund(self._budget.size // 2)  # with an empty budget, the first failure would start a pause
+        self._paused.wake_first(-math.inf)
+        return self._breaker.tripped_at
+
+    def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
+        """Record a refusal, and decide whether it uses up one of the row's attempts."""
+        # A 429 never does. A 503 with `Retry-After` does if other rows succeed; see `_judge_row`. In that case, `Retry-After`
+        # delays only this row. In all other cases, `Retry-After` delays all requests of the client.
+        is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
+        counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True
+        states_quota = self._limiter.on_failure(attempt, closes_gate=not counts)
+        self._reachability.reached = True
+        if self._breaker.is_probe(attempt.started):
+            self._breaker.on_probe_refusal(attempt.ended)
+            self.pause_reason = attempt.description
+        if counts:
+            self._check_outage(attempt)
+            return self._count_against_row(attempt)
+        if attempt.retry_after:
+            self.pause_reason = self.gate.reason
+            if attempt.retry_after > (cap := self._policy.retry_after_cap):
+                text = f"the service asked to wait {attempt.retry_after:.0f} s, more than the limit of {cap:g} s"
+                self._suspend(text, attempt.error, attempt.retry_after)
+        if states_quota and attempt.retry_after is None:
+            self._failing_since = math.inf
+        else:
+            self._check_outage(attempt)
+        self._charge_budget(attempt)
+        return RetryDecision.RETRY
+
+    def _on_fault(self, attempt: FailedAttempt) -> RetryDecision:
+        """Record a failure other than a refusal, and decide whether to retry and whether the failure counts against its row."""
+        self._limiter.on_failure(attempt)
+        if attempt.kind is FailureKind.AMBIGUOUS or self._failure_window.results:
+            self._reachability.reached = True
+        if not self._reachability.reached:
+            self._check_reachability(attempt)
+            return RetryDecision.RETRY if self._policy.attempts > 1 else RetryDecision.GIVE_UP
+        counts = self._attribute_to_row(attempt)
+        self._check_outage(attempt)
+        if counts or self._policy.attempts == 1:
+            return self._count_against_row(attempt)
+        self._charge_budget(attempt)
+        return RetryDecision.RETRY
+
+    def _count_against_row(self, attempt: FailedAttempt) -> RetryDecision:
+        if attempt.counted_failures + 1 >= self._policy.attempts:
+            return RetryDecision.GIVE_UP
+        self._charge_budget(attempt)
+        return RetryDecision.RETRY_COUNTED
+
+    def _attribute_to_row(self, attempt: FailedAttempt) -> bool:
+        """Update the breaker after a failure other than a refusal, and return whether the failure counts against its row."""
+        if self._breaker.is_probe(attempt.started):
+            self._breaker.on_probe_failure(attempt.ended)
+            self.pause_reason = attempt.description
+            return False
+        verdict = self._judge_row(attempt)
+        # This was the row's last attempt, but nothing proves that the row is at fault: the service may be down.
+        is_last = verdict is None and attempt.earlier_failures + 1 >= self._policy.attempts > 1
+        if self._breaker.closed and (is_last or self._failure_window.is_failing):
+            self._breaker.trip(attempt.ended)
+            self.pause_reason = f"{'no request succeeds' if is_last else 'most requests fail'}: {attempt.description}"
+        return verdict is True and attempt.kind is FailureKind.AMBIGUOUS
+
+    def _judge_row(self, attempt: FailedAttempt, *, is_refusal: bool = False) -> bool | None:
+        """Record a failure. Return whether the row caused it; `None` if this cannot be decided."""
+        # The row is the cause if nearly all attempts to send other rows succeed. If only a few of these attempts have ended, one
+        # success since the row first failed is sufficient. Without such a success, the result is `None`.
+        if not self._breaker.closed or attempt.started <= self._breaker.tripped_at:
+            # The attempt was in flight when the breaker opened. It failed in the same outage, which must neither be counted
+            # twice nor count against the row.
+            return False
+        verdict = self._failure_window.is_row_at_fault(attempt.earlier_failures)
+        if verdict is None and self._succeeded_at > attempt.first_failed_at:
+            verdict = True
+        self._failure_window.record_fault(attempt.earlier_failures, is_refusal=is_refusal)
+        return verdict
+
+    def _check_reachability(self, attempt: FailedAttempt) -> None:
+        """Pause a run that has never reached the service. After a few rounds of failures, suspend the run; see `Reachability`."""
+        if self._reachability.record_failure(attempt.started, attempt.ended):
+            rounds = self._reachability.rounds
+            if rounds >= max(2, self._policy.attempts):
+                self._suspend(f"service unreachable after {rounds} attempts", attempt.error)
+            self._breaker.trip(attempt.ended, min(FIRST_PAUSE, self._policy.backoff * 2.0 ** (rounds - 1)))
+            self.pause_reason = attempt.description
+
+    def _check_outage(self, attempt: FailedAttempt) -> None:
+        """Suspend the run if no attempt has succeeded for `max_outage` seconds; a pause ends before that time."""
+        self._failing_since = min(self._failing_since, attempt.started)  # failures may not arrive in the order of their starts
+        self._breaker.shorten_pause(attempt.ended, self._failing_since + self._max_outage - _LAST_PROBE)
+        self._suspend_if_down(attempt.ended)
+
+    def _suspend_if_down(self, now: float) -> None:
+        if self.last_error is not None and now >= self._failing_since + self._max_outage:
+            wait = self.gate.opens_at - now
+            text = f"no request has succeeded for {now - self._failing_since:.0f} s"
+            self._suspend(text, self.last_error, wait if wait > 0 else None)
+
+    def _charge_budget(self, attempt: FailedAttempt) -> None:
+        """Charge the retry budget for a retry. If the budget is exhausted, open the breaker, which pauses the run."""
+        # Probes are not charged, because the pauses between them already limit their number.
+        if self._breaker.closed and not self._budget.try_spend(retry_cost(attempt.kind)):
+            self._breaker.trip(attempt.ended, MIN_PAUSE)  # a short pause, because the service may be healthy
+            self.pause_reason = f"too many retries: {attempt.description}"
+
+    def _suspend(self, text: str, cause: OutreachError, retry_after: float | None = None) -> None:
+        error = BulkSuspended.over(cause, f"run suspended: {text}")
+        error.retry_after = retry_after
+        self.halt(error)
+
+    def _raise_if_over(self) -> None:
+        if (error := self.halted or self.drained) is not None:
+            raise error.with_traceback(None)  # many tasks raise this instance: each must start with an empty traceback

@@ -1,0 +1,1 @@
+"""Files and objects: written completely or not at all, and safe for spreadsheets."""

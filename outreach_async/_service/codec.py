@@ -1,0 +1,325 @@
+"""The codec that converts between JSON bytes and models.
+
+msgspec decodes each body first, because it is strict and supports attrs classes natively. msgspec drops unknown fields, so
+objects that contain unknown fields are decoded again as dicts. Bodies that msgspec rejects are decoded again by the cattrs
+converter in `structuring`, which reports every fault with its path. `structuring` and cattrs are imported on first use.
+
+If msgspec rejects a body above 1 MiB, the body is not decoded again, because the decoded dicts and lists can take 24 times as
+much memory as the body. Only the first fault of such a body is reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+import attrs
+import msgspec
+
+from outreach_async._service.contacts import NewContact
+from outreach_async._vocabulary import OpenEnum
+from outreach_async.errors import drop_tracebacks
+from outreach_async.models import LOCAL_FIELDS, Page, Step, Template, Undecodable
+
+T = TypeVar("T")
+
+_DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Errors that msgspec raises for invalid input; `UnicodeDecodeError` is for invalid UTF-8 inside a string."""
+
+_LARGE_BODY: Final = 2**20
+"""Body size in bytes above which only the first fault is reported."""
+
+_MIN_BYTES_PER_VALUE: Final = 16
+"""A large page is decoded item by item only if it has at least this many bytes per comma, and per bracket or brace.
+
+Commas separate the items, so this limits the number of items. Each item takes 64 bytes of memory.
+"""
+
+_MAX_VALUES: Final = 2**20
+"""Maximum number of commas, brackets and braces in a body with unknown fields, which is decoded a second time.
+
+The maximum limits the time that decoding takes: 16 MiB of empty lists would block the event loop for more than a second. 16 MiB
+of mailboxes have 700,000.
+"""
+
+_MAX_FAULTS: Final = 10_000
+"""Maximum number of faults in the items of a page. A page with more faults is rejected.
+
+The maximum limits the time that decoding takes, because finding a fault takes about 10 us.
+"""
+
+encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
+"""Encode JSON values as UTF-8 JSON. Instances of subclasses of `str` are encoded as strings; some data frames contain them."""
+
+_TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
+_MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
+_FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
+"""Maps msgspec's name of a received type to the name in fault messages. A type that is not listed keeps msgspec's name."""
+_EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
+"""Maps msgspec's name of an expected type to the name in fault messages. A type that is not listed keeps msgspec's name."""
+
+
+class _PartialObject(msgspec.Struct):
+    """The status and id of an object that is too large, or has too many faults, to be decoded in full."""
+
+    status: msgspec.Raw = msgspec.Raw(b"null")
+    id: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class DecodeError(ValueError):
+    """A body is not JSON, or a JSON value does not match its model."""
+
+    def __init__(self, faults: list[str], value: dict[str, Any] | None = None) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+        self.value = value
+
+    def __reduce__(self) -> tuple[type[DecodeError], tuple[list[str], dict[str, Any] | None]]:
+        """Return the data for pickling: the faults and the value."""
+        # Without this method, unpickling would pass the message to `__init__` instead of the faults.
+        return DecodeError, (self.faults, self.value)
+
+
+def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
+    """Decode a whole body into a model."""
+    fault = None
+    try:
+        model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
+        if not _has_all_members(model, body):
+            _keep_unknown_members(model, body)
+        return model  # noqa: TRY300 - an `else` would obscure which errors are caught
+    except _DECODE_ERRORS as error:
+        if fully is False or (fully is None and len(body) > _LARGE_BODY):
+            fault = _first_fault(body, error)
+    if fault is None:
+        return structure(kind, _decode_object(body))
+    raise DecodeError([fault], None if fault.startswith("$: expected JSON") else _decode_partially(body))
+
+
+def decode_page(kind: type[Page[T]], body: bytes) -> Page[T]:
+    """Decode a page as `decode_model` does, but keep an invalid item in `undecodable` instead of raising."""
+    try:
+        return decode_model(kind, body)
+    except DecodeError as error:
+        decoded = _decode_large_page(kind, body) if len(body) > _LARGE_BODY else _decode_items(kind, error.value)
+        if decoded is None:
+            raise
+    page, items = decoded
+    undecodable = [item for item in items if isinstance(item, Undecodable)]
+    return attrs.evolve(page, data=[item for item in items if not isinstance(item, Undecodable)], undecodable=undecodable)
+
+
+def structure(kind: type[T], value: object) -> T:
+    """Build a model from JSON values. Values are never coerced, and unknown fields are kept."""
+    from outreach_async._service.structuring import STRUCTURE_ERRORS, default_converter, list_faults
+
+    try:
+        return default_converter().structure(value, kind)
+    except STRUCTURE_ERRORS as error:
+        faults = list_faults(error)
+        drop_tracebacks(error)  # cattrs' frames and the errors form reference cycles
+    raise DecodeError(faults, value if isinstance(value, dict) else None)
+
+
+def to_wire(model: object) -> Any:
+    """Convert a model back to the JSON values that it was built from, including unknown fields."""
+    from outreach_async._service.structuring import default_converter
+
+    return default_converter().unstructure(model)
+
+
+def encode_contact(contact: NewContact) -> bytes:
+    """Encode a contact as a JSON object for the body of a create request. The caller must have checked the contact."""
+    body = encode(contact)  # msgspec omits UNSET values and private fields, including `custom` and `extra`
+    for codes in contact.custom, contact.extra:
+        if codes:
+            body = body[:-1] + b"," + encode(codes)[1:]
+    return body
+
+
+def decode_json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except _DECODE_ERRORS as error:
+        fault = _invalid_json_fault(body, error)
+    raise DecodeError([fault])
+
+
+def _decode_object(body: bytes) -> dict[str, Any]:
+    value = decode_json(body)
+    if not isinstance(value, dict):
+        raise DecodeError([f"$: expected object, got {'None' if value is None else type(value).__name__}"])
+    return value
+
+
+def _first_fault(body: bytes, error: Exception) -> str:
+    """Return the first fault that msgspec found, in the same wording as the cattrs converter."""
+    if not isinstance(error, msgspec.ValidationError):
+        return _invalid_json_fault(body, error)
+    if match := _MISSING_MEMBER.fullmatch(str(error)):
+        return f"{match['path'] or '$'}.{match['name']}: missing key {match['name']!r}"
+    if match := _TYPE_MISMATCH.fullmatch(str(error)):
+        expected = match["expected"].replace(" | null", "")
+        got = _FOUND_TYPE_NAMES.get(match["got"], match["got"])
+        return f"{match['path'] or '$'}: expected {_EXPECTED_TYPE_NAMES.get(expected, expected)}, got {got}"
+    return _invalid_json_fault(body, error)
+
+
+def _decode_partially(body: bytes) -> dict[str, Any] | None:
+    """Return the status and the id of a JSON object, each only if it is a string; `None` if the body is not an object."""
+    try:
+        outline = _decoder(_PartialObject).decode(body)
+        members = {"status": outline.status, "id": outline.id}
+        return {name: msgspec.json.decode(raw) for name, raw in members.items() if bytes(raw).startswith(b'"')}
+    except _DECODE_ERRORS:
+        return None
+
+
+def _invalid_json_fault(body: bytes, error: Exception) -> str:
+    if not body.strip():
+        return "$: expected JSON, got an empty body"
+    if body.lstrip()[:1] == b"<":
+        return "$: expected JSON, got a page of HTML or XML"
+    return f"$: expected JSON: {error}"
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def _has_all_members(model: Any, body: bytes) -> bool:
+    """Return whether the body certainly has no unknown keys, which msgspec would silently drop."""
+    # The body is not decoded again. Instead, its colons and quotes are counted: a key has one colon and two quotes, and a string
+    # value has two quotes. If one of the two counts is as expected for the known keys and the string values, the body has no
+    # other keys. If strings contain both colons and quotes, the result may be `False` although the body has no unknown keys.
+    items = getattr(model, "data", None)
+    members = _count_members(model.__class__) + (_count_item_members(items) if items else 0)
+    return body.count(b":") == members or body.count(b'"') == 2 * (members + _count_strings([model]))
+
+
+def _count_item_members(items: Sequence[Any]) -> int:
+    templates = sum(len(item.templates) for item in items) if isinstance(items[0], Step) else 0
+    return len(items) * _count_members(items[0].__class__) + templates * _count_members(Template)
+
+
+@cache
+def _count_members(kind: Any) -> int:
+    return len(_known_names(kind))
+
+
+@cache
+def _known_names(kind: Any) -> frozenset[str]:
+    return frozenset(field.name for field in attrs.fields(kind)) - LOCAL_FIELDS
+
+
+def _count_strings(models: list[Any]) -> int:
+    """Return the number of string values in models of the same class. Keys and unknown fields are not counted."""
+    fixed, variable, lists = _string_fields(models[0].__class__)
+    count = fixed * len(models)
+    for name in variable:
+        count += list(map(type, map(attrgetter(name), models))).count(str)
+    for name in lists:
+        if values := list(chain.from_iterable(map(attrgetter(name), models))):
+            count += len(values) if isinstance(values[0], str) else _count_strings(values)
+    return count
+
+
+@cache
+def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    """Return, for a model class, how many fields are always strings, which fields may be strings, and which fields are lists."""
+    kinds = {name: value for name, value in get_type_hints(kind).items() if name in _known_names(kind)}
+    fixed = sum(isinstance(value, type) and issubclass(value, str | OpenEnum) for value in kinds.values())
+    variable = tuple(name for name, value in kinds.items() if str in get_args(value) and get_origin(value) is not list)
+    return fixed, variable, tuple(name for name, value in kinds.items() if get_origin(value) is list)
+
+
+def _keep_unknown_members(model: Any, body: bytes) -> None:
+    """Decode the body again, and store its unknown fields in the newly decoded model."""
+    # If the model has a list `data`, only the items that may have unknown fields are decoded again.
+    if len(body) > _MAX_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+        fault = f"$: expected at most {_MAX_VALUES:,} values in a body with unknown fields, got more"
+        raise DecodeError([fault], _decode_partially(body))
+    if not (items := getattr(model, "data", None)):
+        _store_unknown(model, msgspec.json.decode(body))
+        return
+    members = _decoder(dict[str, msgspec.Raw]).decode(body)
+    raw_items = _decoder(list[msgspec.Raw]).decode(members["data"])
+    known = _known_names(model.__class__)
+    _store_unknown(model, {name: msgspec.json.decode(raw) for name, raw in members.items() if name not in known})
+    counts = map(_count_item_members, zip(items)) if isinstance(items[0], Step) else repeat(_count_members(items[0].__class__))
+    decode = _decoder(dict[str, Any]).decode
+    for item, raw, count in zip(items, map(bytes, raw_items), counts, strict=False):
+        if raw.count(b":") != count:
+            _store_unknown(item, decode(raw))
+
+
+def _store_unknown(model: Any, members: dict[str, Any]) -> None:
+    if unknown := set(members).difference(_known_names(model.__class__)):
+        names = unknown if len(unknown) == 1 else filter(unknown.__contains__, members)  # in the order of the body
+        # Models are frozen for callers, but this one is new. Reset `undecodable`, which a field of that name may have set.
+        object.__setattr__(model, "_extra", {name: members[name] for name in names})
+        if isinstance(model, Page):
+            object.__setattr__(model, "undecodable", [])
+    if isinstance(model, Step):
+        for template, value in zip(model.templates, members["templates"], strict=True):
+            _store_unknown(template, value)
+
+
+def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
+    """Decode the items of a page one by one; `None` if the page has no list of items, or its items have too many faults."""
+    if value is None or not isinstance(raw_items := value.get("data"), list):
+        return None
+    page = structure(kind, {**value, "data": []})
+    items: list[T | Undecodable] = []
+    faults_left = _MAX_FAULTS
+    for index, item in enumerate(raw_items):
+        try:
+            items.append(structure(_item_type(kind), item))
+        except DecodeError as error:
+            items.append(_build_undecodable(index, error))
+            faults_left -= len(error.faults)
+            if faults_left < 0:
+                return None
+    return page, items
+
+
+def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
+    """Decode the items of a large page one by one, as `_decode_items` does, in memory proportional to the page's size."""
+    # All faults and keys of an invalid item are kept if this item and the invalid items before it are together at most 1 MiB in
+    # size. Otherwise, only the first fault, the id and the status are kept.
+    if max(body.count(b","), body.count(b"[") + body.count(b"{")) * _MIN_BYTES_PER_VALUE > len(body):
+        return None
+    try:
+        raw_items = _decoder(Page[msgspec.Raw]).decode(body).data
+        members = _decoder(dict[str, msgspec.Raw]).decode(body)
+    except _DECODE_ERRORS:
+        return None
+    items: list[T | Undecodable] = []
+    bytes_left, faults_left = _LARGE_BODY, _MAX_FAULTS
+    for index, item in enumerate(map(bytes, raw_items)):
+        try:
+            items.append(decode_model(_item_type(kind), item, fully=len(item) <= bytes_left))
+        except DecodeError as error:
+            items.append(_build_undecodable(index, error))
+            bytes_left -= len(item)
+            faults_left -= len(error.faults)
+            if faults_left < 0:
+                return None
+    members["data"] = msgspec.Raw(b"[]")
+    return structure(kind, {name: decode_json(bytes(raw)) for name, raw in members.items()}), items
+
+
+def _item_type(kind: Any) -> Any:
+    return kind.__args__[0]  # `kind` is a parametrised generic such as Page[Mailbox]
+
+
+def _build_undecodable(index: int, error: DecodeError) -> Undecodable:
+    fields = error.value or {}
+    name = fields.get("id")
+    faults = "; ".join(fault.replace("$", f"$.data[{index}]", 1) for fault in error.faults)
+    return Undecodable(index=index, id=name if isinstance(name, str) else None, error=faults, fields=fields)

@@ -1,0 +1,189 @@
+"""New contacts and the results of creating them (section "Create contact" of the service's API documentation)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from outreach_async._vocabulary import STANDARD_FIELDS, UNSET, Outcome, Unset
+from outreach_async.models import ResponseModel
+
+OptionalString: TypeAlias = str | Unset | None
+
+
+@attrs.frozen(kw_only=True)
+class CreateContactResponse(ResponseModel):
+    """The service's response to a create request (section "Create contact" of the service's API documentation).
+
+    `CreatedContact` adds data about the call.
+
+    Attributes:
+        status: The outcome that the service reported.
+        id: The contact's id; `None` if the service returned none.
+        details: A short message from the service; `None` if the service returned none.
+        extra: Response fields that this class does not define.
+    """
+
+    status: Outcome
+    id: str | None
+    details: str | None
+
+
+@attrs.frozen(kw_only=True)
+class CreatedContact(CreateContactResponse):
+    """The result of creating a contact (section "Create contact" of the service's API documentation).
+
+    Attributes:
+        status: The status in the last response: `added`, `skipped`, `overwriten`, `updated_missing_fields` or an unknown string.
+        id: Id of the contact; starts with `contact_`. `None` if the contact was skipped, or if the id contained the owner
+            key or came from an earlier response.
+        details: `None` on success; a short string if the contact was skipped as a duplicate.
+        possible: Every outcome that is consistent with the responses. There can be more than one after a lost response: if a
+            retry finds the contact, an earlier attempt of the same call may have added it. Nor is `added` certain with the id of
+            an earlier response: a server or proxy has then sent that response twice, and `id` is `None`.
+        request_id: The response's `x-request-id`; `None` if the response has none.
+        attempts: Number of attempts.
+        extra: Response fields that this class does not define.
+
+    Example:
+        ```python
+        created = await client.contacts.create(NewContact("bo@acme.example"))
+        print(created.status, created.id, created.certain)  # -> skipped None True
+        print(created.details)  # -> a contact with this email exists in the workspace
+        ```
+    """
+
+    possible: frozenset[Outcome]
+    request_id: str | None = None
+    attempts: int = 1
+
+    @property
+    def certain(self) -> bool:
+        """True if `status` is known to be the effect of this call."""
+        return len(self.possible) == 1
+
+
+def possible_outcomes(status: Outcome, *, maybe_applied: bool) -> frozenset[Outcome]:
+    """Return every outcome of a call that is consistent with its last response."""
+    return frozenset({status, Outcome.ADDED}) if maybe_applied else _CERTAIN_OUTCOMES.get(status) or frozenset({status})
+
+
+_CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome}
+
+
+standard_values: Final = attrgetter(*STANDARD_FIELDS)
+"""Return the values of the 35 standard fields of a contact, in the order of the service's API documentation."""
+
+
+def _copy_mapping(value: Any) -> Any:
+    """Copy a mapping, so that later changes by the caller do not affect the contact. Return any other value unchanged."""
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+@attrs.frozen(repr=False)
+class NewContact:
+    """A contact to create (section "Create contact" of the service's API documentation).
+
+    Only the fields that you set are sent; `None` is sent as null. The attribute names of the standard fields are also their wire
+    names. The constructor checks nothing. The client checks each contact before sending it. In a bulk run, an invalid contact
+    does not affect other rows.
+
+    Attributes:
+        email: E-mail address. The service detects duplicates by e-mail and workspace.
+        first_name: First name.
+        state: State, as a two-letter abbreviation or a full name.
+        country: Country, as a two-letter abbreviation or a full name.
+        timezone: A time zone that the service accepts; the service's API documentation does not list the valid values.
+        stack_overflow: Profile URL or handle on Stack Overflow.
+        job_start_date: A date; the service's API documentation does not list the accepted formats.
+        graduation_date: A date; the service's API documentation does not list the accepted formats.
+        custom: Custom variables by code, such as `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.
+        extra: Values of fields that are neither standard nor custom, by code; `client.workspaces.fields()` lists the codes.
+
+    Example:
+        ```python
+        ann = NewContact("ann@company.example", first_name="Ann", custom={"custom_1": "gold"})
+        print((await client.contacts.create(ann)).status)  # -> added
+        ```
+    """
+
+    email: str
+    first_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    middle_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    last_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    full_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    nickname: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    title: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    mobile_phone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    work_phone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    home_phone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    voip_phone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    other_phone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    company_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    company_formal_name: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    company_industry: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    address_1: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    address_2: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    city: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    zip: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    region: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    state: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    country: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    timezone: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    gender: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    occupation: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    stack_overflow: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    website: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    website_2: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    website_3: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    personal_note: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    personal_note_2: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    personal_note_3: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    job_start_date: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    graduation_date: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    school: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    degree: OptionalString = attrs.field(default=UNSET, kw_only=True)
+    _custom: Mapping[str, str | None] = attrs.field(
+        factory=dict, alias="custom", converter=_copy_mapping, hash=False, kw_only=True
+    )
+    _extra: Mapping[str, str | None] = attrs.field(factory=dict, alias="extra", converter=_copy_mapping, hash=False, kw_only=True)
+
+    @property
+    def custom(self) -> Mapping[str, str | None]:
+        """Custom variables by code."""
+        return self._custom
+
+    @property
+    def extra(self) -> Mapping[str, str | None]:
+        """Values of fields that are neither standard nor custom, by code."""
+        return self._extra
+
+    def standard(self) -> dict[str, str | None]:
+        """Return the values of the standard fields that are set, by wire name.
+
+        Example:
+            ```python
+            print(NewContact("ann@company.example", city="Lyon", custom={"custom_1": "gold"}).standard())  # -> {'city': 'Lyon'}
+            ```
+        """
+        return {name: value for name, value in zip(STANDARD_FIELDS, standard_values(self), strict=True) if value is not UNSET}
+
+    def members(self) -> dict[str, str | None]:
+        """Return the contact's fields in the body of a create request: the e-mail and all fields that are set.
+
+        Example:
+            ```python
+            print(NewContact("ann@company.example", city="Lyon", custom={"custom_1": "gold"}).members())
+            # -> {'email': 'ann@company.example', 'city': 'Lyon', 'custom_1': 'gold'}
+            ```
+        """
+        return {"email": self.email, **self.standard(), **self.custom, **self.extra}
+
+    def __repr__(self) -> str:
+        """Show only the fields that are set."""
+        pairs: dict[str, Any] = dict(self.standard())
+        pairs |= {name: value for name, value in (("custom", self.custom), ("extra", self.extra)) if value}
+        return f"NewContact({', '.join([repr(self.email), *(f'{name}={value!r}' for name, value in pairs.items())])})"

@@ -1,0 +1,287 @@
+"""Build the operations of the service, each with a request, a response parser and a retry condition. No function does I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import attrs
+
+from outreach_async._service import validation
+from outreach_async._service.codec import DecodeError, decode_model, decode_page, encode, encode_contact
+from outreach_async._service.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
+from outreach_async._service.responses import build_unexpected_response, clean_string, make_secret_detector, secret_parts
+from outreach_async._service.retry import Idempotency
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
+from outreach_async.errors import strip_invisible
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
+from outreach_async.transport._secret import Secret, reveal
+from outreach_async.transport._wire import Request, Response
+
+T = TypeVar("T")
+
+_WORKSPACE_REMEDY: Final = "pass a workspace id or set OUTREACH_WORKSPACE"
+_KEY_REMEDY: Final = "pass an owner key or set OUTREACH_OWNER_KEY"
+
+
+@attrs.define
+class AttemptInfo:
+    """The state of a call when its response arrives."""
+
+    attempts: int
+    maybe_applied: bool
+    possible: frozenset[Outcome] | None = None
+
+
+@attrs.define
+class Operation(Generic[T]):
+    """One operation of the service, ready to be sent."""
+
+    name: str
+    request: Request
+    parse: Callable[[Response, AttemptInfo], T] = attrs.field(repr=False)
+    idempotency: Idempotency = Idempotency.SAFE
+    secrets: tuple[str | Secret, ...] = attrs.field(default=(), repr=False)
+    any_status: bool = False
+
+
+@attrs.frozen(repr=False)
+class RequestDefaults:
+    """The header fields of a client's requests, and the secrets to mask in the client's errors."""
+
+    read_headers: Mapping[str, str] = attrs.field(
+        repr=False
+    )  # tools such as rich show fields even if the class's repr hides them
+    write_headers: Mapping[str, str] = attrs.field(repr=False)
+    secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
+
+    @classmethod
+    def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
+        """Return the header fields of a client's requests, and the secrets in them."""
+        read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
+        return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
+
+
+PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
+"""A function that builds the operation for the page with a given number."""
+
+
+def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
+    """Return a function that builds the operation for each page of the campaign list."""
+    # See the section "List campaigns" of the service's API documentation.
+    display = validation.require_display("display", display, mailboxes=False)
+    return _build_list("campaigns", Page[Campaign], workspace, display, defaults, keep=keep)
+
+
+def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Mailbox]:
+    """Return a function that builds the operation for each page of the mailbox list."""
+    # See the section "List mailboxes" of the service's API documentation. The maximum of `display`, the page size, is 2,000.
+    display = validation.require_display("display", display, mailboxes=True)
+    return _build_list("mailboxes", Page[Mailbox], workspace, display, defaults, keep=keep)
+
+
+def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[CampaignSteps]:
+    # See the section "List steps of a campaign" of the service's API documentation.
+    campaign = validation.require_id("campaign", campaign, "campaign", "pass an id from the campaign list")
+    return _build_read("list_steps", CampaignSteps, f"/campaigns/{quote(campaign, safe='')}/steps", defaults)
+
+
+def list_fields(workspace: object, defaults: RequestDefaults) -> Operation[WorkspaceFields]:
+    # See the section "List fields of a workspace" of the service's API documentation.
+    workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+    return _build_read("list_fields", WorkspaceFields, f"/workspaces/{quote(workspace, safe='')}/all-fields", defaults)
+
+
+def _build_read(name: str, kind: type[T], target: str, defaults: RequestDefaults) -> Operation[T]:
+    parse = _make_parser(name, kind, decode_model, defaults.secrets)
+    return Operation(name, Request("GET", target, defaults.read_headers), parse, secrets=defaults.secrets)
+
+
+def _build_list(
+    items: str, kind: type[Page[T]], workspace: object, display: int, defaults: RequestDefaults, *, keep: bool
+) -> PageBuilder[T]:
+    """Return a function that builds the operation for each page. The arguments are checked and encoded once for all pages."""
+    workspace = quote(validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY), safe="")
+    name = f"list_{items}"
+    parse = _make_parser(name, kind, decode_page if keep else decode_model, defaults.secrets)
+
+    def build_page(number: int) -> Operation[Page[T]]:
+        target = f"/{items}?workspace={workspace}&page={number}&display={display}"
+        return Operation(name, Request("GET", target, defaults.read_headers), parse, secrets=defaults.secrets)
+
+    return build_page
+
+
+def _make_parser(
+    name: str, kind: type[T], decode: Callable[[type[T], bytes], T], secrets: tuple[str | Secret, ...]
+) -> Callable[[Response, AttemptInfo], T]:
+    def parse(response: Response, _info: AttemptInfo) -> T:
+        model: Any = _try_decode(decode, kind, response.body)
+        if isinstance(model, DecodeError):
+            raise build_unexpected_response(name, response, secrets, model)
+        if model.status != "ok":
+            raise build_unexpected_response(name, response, secrets, f"status {model.status!r} instead of 'ok'")
+        return model  # type: ignore[no-any-return]  # every model used as T has a `status`
+
+    return parse
+
+
+def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
+    # The error contains the unmasked body, and is therefore not raised. A raised error would become the `__context__` of the
+    # error that the caller raises, and tracebacks would show it.
+    try:
+        return decode(kind, body)
+    except DecodeError as error:
+        return error.with_traceback(None)  # the frames reference the error: a cycle
+
+
+_HISTORY_SIZE: Final = 4096
+"""Number of contact ids that a client remembers. More responses than this rarely lie between a response and its late copy."""
+
+
+class CopyDetector:
+    """Remembers the contact ids of a client's last responses. A copy of a response, taken for another, repeats its id."""
+
+    def __init__(self, on_copy: Callable[[], object] = bool) -> None:
+        self._on_copy = on_copy
+        self._ids: dict[str, None] = {}  # in the order of arrival
+
+    def is_copy(self, answer: CreateContactResponse) -> bool:
+        """Remember the id of a response. Return whether the response is a copy: no two calls add the same contact."""
+        if answer.id is None:
+            return False
+        if answer.id in self._ids:
+            if answer.status != Outcome.ADDED:
+                return False
+            self._on_copy()
+            return True
+        self._ids[answer.id] = None
+        if len(self._ids) > _HISTORY_SIZE:
+            del self._ids[next(iter(self._ids))]
+        return False
+
+
+@attrs.frozen(repr=False)
+class ContactRequests:
+    """Builds operations that create contacts. The shared options are checked and encoded once."""
+
+    # See the section "Create contact" of the service's API documentation.
+
+    duplicates: str
+    _prefix: bytes = attrs.field(repr=False)
+    _defaults: RequestDefaults
+    _secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
+    _may_contain_key: Callable[[str], bool] = attrs.field(repr=False)
+    _may_contain_secret: Callable[[str], bool] = attrs.field(repr=False)
+    _copy_detector: CopyDetector
+
+    @classmethod
+    def from_options(
+        cls,
+        owner_key: object,
+        workspace: object,
+        defaults: RequestDefaults,
+        *,
+        duplicates: object,
+        strict_validation: object,
+        campaign: object,
+        copy_detector: CopyDetector,
+    ) -> ContactRequests:
+        """Return a builder with these options, after checking and encoding them."""
+        # All builders of a client share `copy_detector`.
+        key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
+        workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+        validation.require_upload_options(duplicates, strict_validation, campaign)
+        options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
+        prefix = encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})
+        return cls(
+            str(duplicates),
+            prefix[:-1] + b",",
+            defaults,
+            (key, *defaults.secrets),
+            make_secret_detector(key),
+            make_secret_detector(key, *defaults.secrets),
+            copy_detector,
+        )
+
+    @property
+    def prefix_size(self) -> int:
+        """Number of bytes that precede the contact's own fields in a request body."""
+        return len(self._prefix)
+
+    def build(self, contact: NewContact) -> Operation[CreatedContact]:
+        return self._build_operation(contact, self._parse_created)
+
+    def build_row(self, contact: NewContact) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
+        """Return the operation that creates the contact of a row in a bulk run."""
+        # The operation returns the decoded response and an `AttemptInfo`.
+        return self._build_operation(contact, self._parse_row)
+
+    def _build_operation(self, contact: NewContact, parse: Callable[[Response, AttemptInfo], T]) -> Operation[T]:
+        validation.check_contact(contact)
+        request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + encode_contact(contact)[1:])
+        return Operation("create_contact", request, parse, Idempotency.IDEMPOTENT, self._secrets)
+
+    def _parse_created(self, response: Response, info: AttemptInfo) -> CreatedContact:
+        answer, info = self._parse_response(response, info)
+        if self._copy_detector.is_copy(answer):
+            answer, info = self._distrust(answer, info)
+        return CreatedContact(
+            status=answer.status,
+            id=answer.id,
+            details=self._clean(answer.details),
+            possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
+            request_id=self._clean(response.headers.get("x-request-id")),
+            attempts=info.attempts,
+            extra=answer.extra,
+        )
+
+    def _parse_row(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+        answer, info = self._parse_response(response, info)
+        self._copy_detector.is_copy(answer)  # the run itself compares the ids of its rows
+        return answer, info
+
+    def _clean(self, text: str | None) -> str | None:
+        if text is None or (strip_invisible(text) == text and not self._may_contain_secret(text)):
+            return text
+        return clean_string(text, self._secrets)
+
+    def _parse_response(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+        answer = _try_decode(decode_model, CreateContactResponse, response.body)
+        if isinstance(answer, DecodeError):
+            raise build_unexpected_response("create_contact", response, self._secrets, answer)
+        known = answer.status in SERVICE_OUTCOMES
+        identifier = answer.id or ""
+        visible = strip_invisible(identifier)
+        if not known or visible != identifier or self._may_contain_key(identifier):
+            answer, info = self._drop_key(answer, info)
+            answer = answer if answer.id is None else attrs.evolve(answer, id=visible)
+        # With a contact id, the status is a new outcome, unless it has invisible characters.
+        has_id = (answer.id or "").startswith(ID_PREFIXES["contact"])
+        if not known and not (has_id and strip_invisible(answer.status.value) == answer.status.value):
+            fault = f"unknown status {answer.status.value!r}{'' if has_id else ' and no contact id'}"
+            raise build_unexpected_response("create_contact", response, self._secrets, fault)
+        return answer, info
+
+    def _drop_key(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+        """If the id or status in a response contains the owner key, drop the id and mark the response as untrusted."""
+        if answer.id is None or not (self._contains_key(answer.id) or self._contains_key(answer.status.value)):
+            return answer, info
+        return self._distrust(answer, info)
+
+    def _distrust(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+        possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
+        return attrs.evolve(answer, id=None), attrs.evolve(info, possible=frozenset(possible))
+
+    def _contains_key(self, text: str) -> bool:
+        return clean_string(text, self._secrets[:1]) != strip_invisible(text)
+
+
+def raw_request(method: object, target: object, body: object, headers: object, defaults: RequestDefaults) -> Operation[Response]:
+    """Return the operation that sends the given request. It accepts any status. It is retried only if no byte was sent."""
+    added = validation.require_headers(headers)
+    fields = {**(defaults.write_headers if body else defaults.read_headers), **added}
+    request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))
+    secrets = (*defaults.secrets, *map(Secret, secret_parts(added)))
+    return Operation("request", request, lambda response, _info: response, Idempotency.UNKNOWN, secrets, any_status=True)

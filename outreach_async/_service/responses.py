@@ -1,0 +1,344 @@
+"""Convert error responses to errors, with the service's message and without the secrets that a response may echo."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from outreach_async import errors
+from outreach_async._service.codec import DecodeError, decode_json
+from outreach_async._service.retry import explain_status
+from outreach_async._vocabulary import ID_PREFIXES, SERVICE_OUTCOMES
+from outreach_async.transport._secret import Secret, reveal
+from outreach_async.transport._wire import Response
+
+Secrets: TypeAlias = tuple[str | Secret, ...]
+
+MASK: Final = "***"
+_MAX_REASON_LENGTH: Final = 200
+_MAX_FAULTS_LENGTH: Final = 1000
+_MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
+"""Maximum number of bytes of a response body, or of another string, that are inspected to build an error. Masking a megabyte
+would block the event loop for up to a second."""
+_MAX_BYTES_PER_CHARACTER: Final = 64
+"""Maximum size of an encoded character of a secret, in bytes: the longest HTML entity, with its ampersand escaped four times."""
+_SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
+_SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
+_ERROR_MEMBERS: Final = ("error", "message", "detail", "details", "errors")
+_ESCAPE: Final = r"\\\\{0,7}"
+_AMPERSAND: Final = r"(?:&|\\\\{0,7}(?i:u0026))(?:amp;){0,3}"
+_PERCENT: Final = "%(?:25){0,3}"
+_BASE64_VARIANTS: Final = {"+": "+-", "/": "/_"}
+"""The standard base64 characters that have a URL-safe form, each with both forms."""
+_CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
+_WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
+_SHORT_ESCAPES: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
+_SECRET_HEADER_WORDS: Final = ("auth", "token", "secret", "key", "cookie", "signature", "password", "session")
+
+
+def is_secret_header(name: str) -> bool:
+    """Return whether a header field of this name may contain a secret."""
+    return any(word in name.lower() for word in _SECRET_HEADER_WORDS)
+
+
+def secret_parts(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the strings to mask: the values of secret header fields, and each word of these values."""
+    values = [value for name, value in headers.items() if is_secret_header(name)]
+    words = [word for value in values for word in value.split()]
+    return tuple({part for part in (*values, *words) if len(part) > 3})  # noqa: PLR2004 - shorter parts may be common words
+
+
+def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
+    """Return the body with every secret masked, including its forms in JSON, Python, HTML, URLs, base64 and hex."""
+    for secret in sorted(map(reveal, secrets), key=len, reverse=True):  # longest first: a secret may be a prefix of another
+        if len(body) >= len(secret):  # no encoded form is shorter than the secret
+            for sign, spelling in _secret_patterns(secret):
+                if sign in body:
+                    body = _compile_pattern(spelling).sub(MASK.encode(), body)
+    return body
+
+
+def make_secret_detector(*secrets: str | Secret) -> Callable[[str], bool]:
+    """Build a fast check for whether a string may contain a secret in any form."""
+    detectors = [_make_detector(secret) for secret in set(map(reveal, secrets))]
+    return detectors[0] if len(detectors) == 1 else lambda text: any(detect(text) for detect in detectors)
+
+
+def _make_detector(secret: str) -> Callable[[str], bool]:
+    if not _WORD.fullmatch(secret):
+        return lambda text: len(text) >= len(secret)
+    raw = secret.encode()
+    encoded = {_base64_core(raw, before)[1] for before in range(3)}
+    encoded |= {letters.replace("+", "-").replace("/", "_") for letters in encoded}
+    encoded |= {raw.hex(), raw.hex().upper()}
+    min_encoded = min(map(len, encoded)) if not secret.isalnum() else 0
+    needles = ("\\", "%", "&", "\0", secret, *encoded)
+
+    def detect(text: str) -> bool:
+        if len(text) < len(secret):
+            return False
+        rest = text.removeprefix(_CONTACT_PREFIX)
+        if len(rest) < min_encoded and rest.isalnum():  # true of nearly all contact ids
+            return False
+        return any(needle in text for needle in needles)
+
+    return detect
+
+
+def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
+    return mask_bytes(text.encode(errors="surrogatepass"), secrets).decode(errors="replace")
+
+
+def clean_string(text: str, secrets: Iterable[str | Secret]) -> str:
+    """Return a string with every secret masked, and without invisible characters."""
+    masked = mask_string(text, secrets)
+    visible = errors.strip_invisible(masked)
+    # A secret may contain invisible characters, and the service may insert some into its copy of a secret.
+    return masked if visible == masked else mask_string(visible, secrets)
+
+
+def _clean_beginning(text: str, secrets: Secrets) -> str:
+    return clean_string(_mask_string_beginning(text, secrets), secrets)
+
+
+def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
+    """Return the beginning of a body with secrets masked, or the whole masked body if it has only a few kilobytes."""
+    # A cut through a secret leaves its first part, which is not recognized and not masked. Therefore, a long body is cut and
+    # masked, and then shortened by the maximum length of an encoded secret.
+    margin = _masking_margin(secrets)
+    if len(body) <= _MAX_INSPECTED_BYTES + margin:
+        return mask_bytes(body, secrets)
+    masked = mask_bytes(body[: _MAX_INSPECTED_BYTES + margin], secrets)
+    return masked[: max(0, len(masked) - margin)]
+
+
+def _mask_string_beginning(text: str, secrets: Secrets) -> str:
+    return _mask_beginning(_cut_for_masking(text, secrets).encode(errors="surrogatepass"), secrets).decode(errors="replace")
+
+
+def _cut_for_masking(text: str, secrets: Secrets) -> str:
+    """Return the part of a string that `_mask_beginning` reads, plus one character."""
+    # From the additional character, `_mask_beginning` can tell that the string was cut.
+    return text[: _MAX_INSPECTED_BYTES + _masking_margin(secrets) + 1]
+
+
+def _masking_margin(secrets: Secrets) -> int:
+    return _MAX_BYTES_PER_CHARACTER * max((len(reveal(secret)) for secret in secrets), default=0)
+
+
+@lru_cache(maxsize=64)
+def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
+    """Return pairs of a byte string and a pattern. The patterns match the secret, including its escaped and encoded forms."""
+    # Every match of a pattern contains the byte string of its pair. A body without the byte string need not be searched.
+    raw = secret.encode()
+    encodings = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
+    encodings |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
+    by_sign = {
+        b"\\": "".join(map(_escaped_pattern, secret)),
+        b"%": "".join(map(_percent_pattern, raw)),
+        b"&": "".join(map(_entity_pattern, secret)),
+    }
+    by_sign |= {b"+": by_sign[b"%"]} if " " in secret else {}
+    in_json = "".join(map(_json_entity_pattern, secret))
+    pairs = [(sign, pattern.encode()) for sign, pattern in (*by_sign.items(), (b"&", in_json), (b"u0026", in_json))]
+    for text in {raw, secret.encode("latin-1", "replace"), json.dumps(secret, ensure_ascii=False)[1:-1].encode()}:
+        start = text.hex()[:2]
+        pairs += [(sign.encode(), f"(?i:{text.hex()})".encode()) for sign in {start, start.upper()}]
+        pairs += [_base64_pattern(text, before) for before in range(3)]
+    return (*pairs, *((text, re.escape(text)) for text in encodings))
+
+
+@lru_cache(maxsize=1024)
+def _compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
+    """Compile a pattern on first use. Most patterns are never used, and compiling all patterns of a secret is slow."""
+    return re.compile(pattern)
+
+
+def _one_of(forms: Iterable[str]) -> str:
+    return f"(?:{'|'.join(forms)})"
+
+
+def _escaped_pattern(character: str) -> str:
+    """Return a pattern that matches a character itself, or its escapes in JSON and Python, including nested escapes."""
+    # For a backslash, the pattern matches only its escapes, such as two backslashes. No alternative may be a prefix of another;
+    # otherwise, matching could take exponential time.
+    return _one_of([*_escape_patterns(character), re.escape(character) if character != "\\" else r"\\\\"])
+
+
+def _escape_patterns(character: str) -> list[str]:
+    units = character.encode("utf-16-be").hex()
+    forms = ["".join(rf"{_ESCAPE}(?i:u{units[at : at + 4]})" for at in range(0, len(units), 4))]
+    forms += [rf"{_ESCAPE}(?i:u{ord(character):08x}|x{ord(character):02x})"]
+    return forms + ([_ESCAPE + _SHORT_ESCAPES[character]] if character in _SHORT_ESCAPES else [])
+
+
+def _percent_pattern(byte: int) -> str:
+    """Return a pattern that matches a UTF-8 byte itself, or its encodings in URLs and forms, including nested encodings."""
+    forms = [f"{_PERCENT}(?i:{byte:02x})"]
+    forms += [rf"\x{byte:02x}"] if byte != ord("%") else []
+    forms += [r"\+", f"{_PERCENT}2[Bb]"] if byte == ord(" ") else []
+    return _one_of(forms)
+
+
+def _entity_pattern(character: str) -> str:
+    """Return a pattern that matches a character itself, or its HTML and XML references."""
+    # For an ampersand, the pattern matches only references, because a bare ampersand starts a reference.
+    return _one_of([*_reference_patterns(character), *([re.escape(character)] if character != "&" else [])])
+
+
+def _json_entity_pattern(character: str) -> str:
+    itself = [re.escape(character)] if character not in "&\\" else []
+    return _one_of([*_reference_patterns(character), *_escape_patterns(character), *itself])
+
+
+def _reference_patterns(character: str) -> list[str]:
+    code = ord(character)
+    names = _entity_names().get(character, ())
+    return [f"{_AMPERSAND}#(?:0{{0,7}}{code}|(?i:x0{{0,7}}{code:x}));?", *(f"{_AMPERSAND}{name}" for name in names)]
+
+
+@cache
+def _entity_names() -> Mapping[str, tuple[str, ...]]:
+    """Return the names of HTML entities by character."""
+    from html.entities import html5  # a slow import, needed only for errors
+
+    names: dict[str, tuple[str, ...]] = {}
+    for name, character in html5.items():
+        if name.endswith(";"):
+            names[character] = (*names.get(character, ()), name)
+    return names
+
+
+def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
+    """Return the base64 characters that encode only the text. The text starts after `before` other bytes."""
+    letters = b64encode(bytes(before) + text).decode()
+    start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
+    return before > 0, letters[start:end], 8 * (before + len(text)) % 6 > 0
+
+
+def _base64_pattern(text: bytes, before: int) -> tuple[bytes, bytes]:
+    shared_before, letters, shared_after = _base64_core(text, before)
+    any_letter = f"(?:[0-9A-Za-z]|{_base64_character_pattern('+-/_')})?"
+    variants = {letter: _base64_character_pattern(both) for letter, both in _BASE64_VARIANTS.items() if letter in letters}
+    core = "".join(variants.get(letter, letter) for letter in letters)
+    pattern = f"{any_letter * shared_before}{core}{any_letter * shared_after}(?:{_base64_character_pattern('=')}){{0,2}}"
+    return max(re.split(r"[+/]", letters), key=len).encode(), pattern.encode()
+
+
+def _base64_character_pattern(characters: str) -> str:
+    """Return a pattern that matches any one of the given base64 characters, or its encoding in JSON, URLs or HTML."""
+    forms = [f"[{re.escape(characters)}]"]
+    for character in characters:
+        forms += [*_escape_patterns(character), f"{_PERCENT}(?i:{ord(character):02x})", *_reference_patterns(character)]
+    return _one_of(forms)
+
+
+def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
+    """Return header fields for an error, with secrets masked, and without invisible characters."""
+    # The values of secret fields are masked entirely; in other values and in names, only the secrets are masked. Only the first
+    # 256 fields are kept. Very long names and values are truncated.
+    kept = islice(headers.items(), 256)  # twice as many as any backend accepts
+    pairs = ((name, MASK if is_secret_header(name) else value) for name, value in kept)
+    return {_clean_beginning(name, secrets): _clean_beginning(value, secrets) for name, value in pairs}
+
+
+def scrub_error(error: errors.OutreachError, secrets: Secrets) -> errors.OutreachError:
+    """Mask secrets in an error, and return the error. An error of a backend may quote a response that contains a secret."""
+    texts = [text for link in errors.iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
+    if any(mask_string(text, secrets) != text for text in texts):
+        error.args = (mask_string(str(error), secrets),)
+        error.__notes__ = [mask_string(note, secrets) for note in _error_notes(error)]
+        error.__cause__ = error.__context__ = None
+    return error
+
+
+def _error_notes(error: BaseException) -> list[str]:
+    return getattr(error, "__notes__", [])
+
+
+def _error_attributes(operation: str, response: Response, secrets: Secrets) -> dict[str, Any]:
+    known: dict[str, Any] = {"operation": operation, "status_code": response.status, "maybe_sent": True}
+    return {**known, "headers": mask_headers(response.headers, secrets), "body": _mask_beginning(response.body, secrets)}
+
+
+def build_status_error(operation: str, response: Response, secrets: Secrets, *, now: float) -> errors.StatusError:
+    """Return the error for a response with a status of 300 or more."""
+    attributes = _error_attributes(operation, response, secrets)
+    text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"
+    meaning = explain_status(response.status)
+    rejected = meaning.rejects_data and operation == "create_contact"
+    error = (errors.ContactRejected if rejected else meaning.error_class)(mask_string(text, secrets), **attributes)
+    if isinstance(error, errors.RateLimited):
+        error.retry_after = parse_retry_after(response.headers, now=now)
+    return error
+
+
+def build_unexpected_response(
+    operation: str, response: Response, secrets: Secrets, fault: DecodeError | str
+) -> errors.UnexpectedResponse:
+    """Return the error for a 2xx response that does not match the API documentation."""
+    attributes = _error_attributes(operation, response, secrets)
+    value = fault.value if isinstance(fault, DecodeError) else {}
+    status = (value or {}).get("status")
+    text = str(fault)
+    states_error = value is not None and _states_error(value)
+    if isinstance(status, str) and status not in _SUCCESS_STATUSES:
+        text = f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(attributes['body'])}"
+    elif states_error:
+        text = f"an error: {extract_reason(attributes['body'])}"
+    text = errors.shorten(_clean_beginning(text, secrets), _MAX_FAULTS_LENGTH)
+    error = errors.UnexpectedResponse(f"{operation}: the service answered {response.status} with {text}", **attributes)
+    error.well_formed = value is not None
+    error.states_error = states_error
+    return error
+
+
+def _states_error(value: Mapping[str, Any]) -> bool:
+    status = value.get("status")
+    is_error = status not in _SUCCESS_STATUSES if isinstance(status, str) else any(map(value.get, _ERROR_MEMBERS))
+    return is_error and "data" not in value
+
+
+def extract_reason(body: bytes) -> str:
+    """Return the readable message in a response body: at most 200 characters, followed by `...` if the message is longer."""
+    if not body.strip():
+        return "no body"
+    try:
+        message = _extract_message(decode_json(body))
+    except (DecodeError, RecursionError):
+        message = "a page of HTML or XML" if body.lstrip()[:1] == b"<" else body.decode(errors="replace")
+    return errors.shorten(" ".join(errors.strip_invisible(message).split()), _MAX_REASON_LENGTH) or "no message"
+
+
+def _extract_message(value: Any) -> str:
+    if isinstance(value, dict):
+        for name in _ERROR_MEMBERS:
+            if value.get(name):
+                return _extract_message(value[name])
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def parse_retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
+    """Return the wait that `Retry-After` states, in seconds (RFC 9110, section 10.2.3); `None` if it is absent or invalid."""
+    # A date is compared with the response's own `Date`, because the clocks of the client and the service may differ.
+    value = headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    until, sent = _parse_date(value), _parse_date(headers.get("date", ""))
+    return None if until is None else max(0.0, until - (now if sent is None else sent))
+
+
+def _parse_date(value: str) -> float | None:
+    from datetime import UTC
+    from email.utils import parsedate_to_datetime  # a slow import, needed only for dates
+
+    try:
+        date = parsedate_to_datetime(value)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()  # dates in HTTP are in GMT
+    except (ValueError, OverflowError):
+        return None

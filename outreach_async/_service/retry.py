@@ -1,0 +1,199 @@
+"""Pure functions that classify failures and decide whether and when to retry. `_STATUSES` is the only table of statuses."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Container
+from enum import Enum
+from typing import Final
+
+import attrs
+
+from outreach_async import errors
+
+
+@attrs.frozen
+class RetryPolicy:
+    """The rules by which a client retries failed attempts.
+
+    Attributes:
+        attempts: Maximum number of attempts per call, including the first; 1 disables retries.
+        backoff: Maximum length of the first wait in seconds; doubled for each further wait.
+        backoff_cap: Upper limit for the doubled `backoff`, in seconds.
+        retry_after_cap: Maximum wait for a `Retry-After`, in seconds. A bulk run that is asked to wait longer is suspended.
+        budget: Size of the retry budget that all calls of a client share. A retry costs 14, or 5 after a throttled attempt. A
+            successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
+            without a retry. Rows of a bulk run are still retried: each run has its own budget of this size, and pauses when that
+            budget is empty.
+        jitter: Function that returns a random number in [0, 1). Each wait is its maximum multiplied by such a number, which
+            spreads the retries of many clients.
+
+    Example:
+        ```python
+        fake.faults.script("list_fields", faults.status(503))
+        once = OutreachClient(transport=FakeTransport(fake), workspace="space_1", retry=RetryPolicy(attempts=1))
+        try:
+            await once.workspaces.fields()
+        except StatusError as error:
+            print(error.status_code, error.attempts)  # -> 503 1
+        ```
+    """
+
+    attempts: int = 4
+    backoff: float = 0.5
+    backoff_cap: float = 20.0
+    retry_after_cap: float = 900.0
+    budget: int = 500
+    jitter: Callable[[], float] = attrs.field(default=random.random, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Reject an invalid policy."""
+        if self.attempts < 1:
+            raise errors.InvalidRequest(f"attempts: expected at least 1, got {self.attempts}; pass 1 to disable retries")
+        for name in ("backoff", "backoff_cap", "retry_after_cap", "budget"):
+            if not getattr(self, name) >= 0:
+                raise errors.InvalidRequest(f"{name}: expected 0 or more, got {getattr(self, name)}; pass 0 or a positive number")
+
+
+class Idempotency(Enum):
+    """The condition under which an operation may be retried."""
+
+    SAFE = "a read: may be retried even if the request was sent, because a read changes nothing"
+    IDEMPOTENT = (
+        "a create request: may be retried even if the request was sent; a retry after a lost response may not show whether "
+        "the contact already existed"
+    )
+    UNKNOWN = "any other operation: may be retried only if no byte was sent"
+
+
+class FailureKind(Enum):
+    """Kinds of failed attempts, by what the failure proves about the request."""
+
+    NOT_SENT = "no byte was sent: the request was not applied"
+    REFUSED = "throttled by the service"
+    AMBIGUOUS = "the request was not applied, was applied, or may still be applied"
+    FINAL = "rejected permanently, or the response does not match the API documentation"
+
+
+class RetryDecision(Enum):
+    """A throttle's decision after a failed attempt."""
+
+    RETRY = "retry; the service or the network failed; the failure does not count towards the call's maximum number of attempts"
+    RETRY_COUNTED = "retry; the failure counts towards the call's maximum number of attempts"
+    GIVE_UP = "do not retry: the error is final, the call has used up its attempts, or the retry budget is empty"
+    STOP_RUN = "the run is over"
+
+
+@attrs.frozen
+class FailedAttempt:
+    """A failed attempt, with the data that a throttle needs."""
+
+    error: errors.OutreachError
+    kind: FailureKind
+    started: float
+    ended: float
+    counted_failures: int = 0
+    retry_after: float | None = None
+    can_retry: bool = True
+    can_wait: bool = False
+    earlier_failures: int = 0
+    first_failed_at: float = math.inf
+
+    @property
+    def description(self) -> str:
+        """A description of the failure that does not quote the response."""
+        return str(self.error) if self.error.status_code is None else f"the service answered {self.error.status_code}"
+
+
+@attrs.frozen
+class StatusMeaning:
+    """The meaning of an error status. Every decision that depends on a status uses this meaning."""
+
+    failure_kind: FailureKind
+    maybe_applied: bool = False
+    affects_every_row: bool = False
+    is_denied: bool = False
+    rejects_data: bool = False
+    may_be_past_end: bool = False
+    error_class: type[errors.StatusError] = errors.StatusError
+
+
+_STATUSES: Final = {
+    400: StatusMeaning(FailureKind.FINAL, rejects_data=True, may_be_past_end=True),
+    401: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True, error_class=errors.Unauthorized),
+    403: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True, error_class=errors.Forbidden),
+    404: StatusMeaning(FailureKind.FINAL, affects_every_row=True, may_be_past_end=True, error_class=errors.NotFound),
+    405: StatusMeaning(FailureKind.FINAL, affects_every_row=True),
+    # A proxy may return 408, 425 and 499 after passing the request on.
+    408: StatusMeaning(FailureKind.AMBIGUOUS, maybe_applied=True),
+    416: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
+    422: StatusMeaning(FailureKind.FINAL, rejects_data=True, may_be_past_end=True),
+    425: StatusMeaning(FailureKind.FINAL, maybe_applied=True),
+    # Throttling ends a run only after it has lasted too long; until then, the request is retried.
+    429: StatusMeaning(FailureKind.REFUSED, affects_every_row=True, error_class=errors.RateLimited),
+    499: StatusMeaning(FailureKind.FINAL, maybe_applied=True),
+    501: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
+    505: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
+}
+_UNAVAILABLE: Final = 503
+_THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True)
+"""The meaning of a 503 with `Retry-After`. It counts as throttling, although the service may have applied the request."""
+_STATUS_CLASSES: Final = {
+    3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form
+    4: StatusMeaning(FailureKind.FINAL),
+    5: StatusMeaning(FailureKind.AMBIGUOUS, maybe_applied=True),  # also for 600 and more
+}
+_NO_STATUS: Final = StatusMeaning(FailureKind.FINAL, maybe_applied=True)
+
+
+def explain_status(status: int | None, headers: Container[str] = ()) -> StatusMeaning:
+    """Return the meaning of a status. `headers` are the header fields of its response, by lower-case name."""
+    status = status or 0
+    if status == _UNAVAILABLE and "retry-after" in headers:
+        return _THROTTLED_503
+    return _STATUSES.get(status) or _STATUS_CLASSES.get(min(status // 100, 5), _NO_STATUS)
+
+
+def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKind:
+    """Classify an error as a kind of failure, by what the error proves about the request."""
+    if isinstance(error, errors.TransportError | errors.DeadlineExceeded):
+        return FailureKind.AMBIGUOUS if error.maybe_sent else FailureKind.NOT_SENT
+    if isinstance(error, errors.StatusError):
+        return explain_status(error.status_code, error.headers).failure_kind
+    if isinstance(error, errors.UnexpectedResponse) and not error.well_formed and idempotency is Idempotency.IDEMPOTENT:
+        return FailureKind.AMBIGUOUS  # the request was very likely applied; a retry will show whether it was
+    return FailureKind.FINAL
+
+
+def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
+    """Return whether the service may have applied the attempt, or may still apply it."""
+    # If no byte was sent, the attempt was certainly not applied. A 4xx status proves the same, except 408, 425 and 499. A proxy
+    # may return these three statuses after it has passed the request on.
+    if failure_kind is FailureKind.AMBIGUOUS:
+        return True
+    return isinstance(error, errors.StatusError) and explain_status(error.status_code, error.headers).maybe_applied
+
+
+def is_refusal(error: errors.OutreachError) -> bool:
+    """Return whether an error is a permanent rejection: an error status that a retry would not change."""
+    return isinstance(error, errors.StatusError) and classify(error, Idempotency.SAFE) is FailureKind.FINAL
+
+
+def is_retryable(failure_kind: FailureKind, idempotency: Idempotency) -> bool:
+    """Return whether the operation may be retried after a failure of this kind."""
+    if failure_kind is FailureKind.FINAL:
+        return False
+    return failure_kind is FailureKind.NOT_SENT or idempotency is not Idempotency.UNKNOWN
+
+
+def backoff_delay(policy: RetryPolicy, attempts: int) -> float:
+    """Return the wait in seconds after `attempts` failed attempts, by exponential backoff with full jitter."""
+    # The exponent is limited because a row of a bulk run can have any number of attempts, and 2.0**1024 overflows.
+    ceiling = min(policy.backoff_cap, policy.backoff * 2.0 ** min(attempts - 1, 60))
+    return policy.jitter() * ceiling
+
+
+def retry_cost(failure_kind: FailureKind) -> int:
+    """Return the amount that a retry after this kind of failure takes from the retry budget. The AWS SDKs use the same values."""
+    return 5 if failure_kind is FailureKind.REFUSED else 14

@@ -1,0 +1,297 @@
+"""Checks of arguments and contacts before anything is sent. Only values that can never be valid are rejected."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, Final
+
+from outreach_async import _vocabulary as vocabulary
+from outreach_async._service.contacts import NewContact, standard_values
+from outreach_async._vocabulary import UNSET
+from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.transport._secret import OWNER_KEY
+from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, has_dot_segments
+
+_TARGET: Final = re.compile(rf"/[{PATH_CHARACTERS}?\[\]]*")
+_MAX_INTEGER: Final = 2**63 - 1  # the limit of many JSON parsers; Python refuses to print far larger integers
+
+
+def type_name(value: object) -> str:
+    """Return the name of a value's type. The value itself is not shown, because it may be a secret."""
+    return "None" if value is None else type(value).__name__
+
+
+def require_id(field: str, value: object, what: str, remedy: str) -> str:
+    """Return an id after checking that it starts with the prefix for ids of its kind, such as `camp_` for campaigns."""
+    prefix = vocabulary.ID_PREFIXES[what]
+    if not isinstance(value, str):
+        got = type_name(value)
+    elif not value.strip():
+        got = "a blank string"
+    elif not value.startswith(prefix) or value == prefix:
+        got = _describe_string(value)
+    else:
+        require_encodable(field, value)
+        return value
+    raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {got}; {remedy}")
+
+
+def _describe_string(value: str) -> str:
+    """Describe a string without showing its characters, because it may be a key that was passed as the wrong argument."""
+    for resource, prefix in vocabulary.ID_PREFIXES.items():
+        if value.startswith(prefix):
+            kind_of_id = "an owner_key" if resource == "owner_key" else f"a {resource} id"
+            return f"only the prefix {prefix!r}" if value == prefix else f"what looks like {kind_of_id} ({prefix}...)"
+    return f"a string of {len(value)} characters without that prefix"
+
+
+def masked_repr(value: object) -> str:
+    """Return the repr of a string with any owner key masked, or the type name of any other value."""
+    if not isinstance(value, str):
+        return type_name(value)
+    return repr(OWNER_KEY.sub("key_...", value))
+
+
+def _format_number(value: object) -> str:
+    return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > _MAX_INTEGER else str(value)
+
+
+def require_encodable(field: str, value: str) -> None:
+    """Check that a string can be encoded as UTF-8."""
+    if value.isascii():  # nearly always, and much faster than encoding
+        return
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        got = f"a lone surrogate at character {error.start}"
+        raise InvalidRequest(f"{field}: expected valid Unicode, got {got}; decode the input with the correct encoding") from None
+
+
+def require_number(field: str, value: object, *, least: int, most: int | None = None) -> int:
+    """Return a value after checking that it is a whole number between `least` and `most`, both inclusive."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidRequest(f"{field}: expected a whole number, got {type_name(value)}; pass an int of at least {least}")
+    if value < least:
+        raise InvalidRequest(f"{field}: expected at least {least}, got {_format_number(value)}; pass a larger number")
+    if most is not None and value > most:
+        remedy = "request smaller pages"
+        raise InvalidRequest(f"{field}: expected at most {most}, got {_format_number(value)}; {remedy}")
+    if value > _MAX_INTEGER:
+        raise InvalidRequest(f"{field}: expected at most {_MAX_INTEGER}, got {_format_number(value)}; pass a smaller number")
+    return value
+
+
+def require_display(field: str, value: object, *, mailboxes: bool) -> int:
+    """Return a page size after checking that it is at least 1. A page of mailboxes may have at most 2,000 items."""
+    # The API documentation states no maximum for other pages.
+    return require_number(field, value, least=1, most=vocabulary.MAX_MAILBOX_DISPLAY if mailboxes else None)
+
+
+def require_seconds(field: str, value: object) -> float | None:
+    """Return a time limit in seconds as a `float`, after checking it. `None` is valid, and is returned unchanged."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidRequest(f"{field}: expected seconds as a number or None, got {type_name(value)}; pass a number such as 30.0")
+    if not value > 0:
+        raise InvalidRequest(f"{field}: expected more than 0 seconds, got {_format_number(value)}; pass a positive number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidRequest(
+            f"{field}: expected a number of seconds that fits a float, got {_format_number(value)}; pass a smaller number"
+        ) from None
+
+
+def require_rate(field: str, value: object) -> float:
+    """Return a rate in requests per second after checking that it is a finite number greater than 0."""
+    expected, remedy = "expected a finite number of requests per second greater than 0", "pass a number such as 50"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidRequest(f"{field}: {expected}, got {type_name(value)}; {remedy}")
+    if not 0 < value <= sys.float_info.max:
+        raise InvalidRequest(f"{field}: {expected}, got {_format_number(value)}; {remedy}")
+    return float(value)
+
+
+def read_rate(environment: Mapping[str, str]) -> float | None:
+    """Return the rate that the environment variable `OUTREACH_RATE` sets; `None` if it is unset or empty."""
+    text = environment.get("OUTREACH_RATE")
+    if not text:
+        return None
+    try:
+        return require_rate("OUTREACH_RATE", float(text))
+    except (ValueError, InvalidRequest):
+        raise InvalidRequest(
+            f"OUTREACH_RATE: expected a finite number of requests per second greater than 0, got {shorten(repr(text), 40)}; "
+            "set it to a number such as 50, or unset it"
+        ) from None
+
+
+def require_choice(field: str, value: object, choices: Sequence[str]) -> None:
+    """Check that a value is one of the valid strings."""
+    if value not in choices:
+        valid = ", ".join(map(repr, choices))
+        raise InvalidRequest(f"{field}: expected one of {valid}, got {masked_repr(value)}; pass one of them")
+
+
+def require_upload_options(duplicates: object, strict_validation: object, campaign: object) -> None:
+    """Check the three options in `upload_options`, an object in a create request's body."""
+    require_choice("duplicates", duplicates, vocabulary.DUPLICATE_POLICIES)
+    if not isinstance(strict_validation, bool):
+        raise InvalidRequest(f"strict_validation: expected bool, got {type_name(strict_validation)}; pass True or False")
+    if campaign is not None:
+        require_id("campaign", campaign, "campaign", "pass a campaign id, or None for no campaign")
+
+
+def check_contact(contact: NewContact) -> None:
+    """Reject a contact that the service can never accept."""
+    _check_email(contact.email)
+    if not _are_encodable(standard_values(contact)):
+        for field, value in contact.standard().items():
+            _check_string(field, value)
+    for field, codes in ("custom", contact.custom), ("extra", contact.extra):
+        if codes != {}:
+            _check_codes(field, codes)
+
+
+def _are_encodable(values: Iterable[Any]) -> bool:
+    """Return whether all values other than `UNSET` are encodable strings. They are checked as one joined string, for speed."""
+    try:
+        text = "".join([value for value in values if value is not UNSET])
+        return text.isascii() or bool(text.encode())
+    except (TypeError, UnicodeEncodeError):  # a value is not a string, or has a lone surrogate
+        return False
+
+
+def _check_email(email: object) -> None:
+    if not isinstance(email, str):
+        raise InvalidRequest(f"email: expected a string, got {type_name(email)}; give the contact an e-mail address")
+    if not email.strip():
+        raise InvalidRequest("email: expected an address, got a blank string; give the contact an e-mail address")
+    require_encodable("email", email)
+
+
+def _check_string(field: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{field}: expected a string or None, got {type_name(value)}; convert it with str()")
+    require_encodable(field, value)
+
+
+def _check_codes(field: str, codes: object) -> None:
+    if not isinstance(codes, Mapping):
+        raise InvalidRequest(f"{field}: expected a mapping of codes to strings, got {type_name(codes)}; pass a dict")
+    if field == "custom" and all(map(_is_custom_code, codes)) and _are_encodable(codes.values()):
+        return
+    for code, value in codes.items():
+        _check_code(field, code)
+        _check_string(f"{field}[{masked_repr(code)}]", value)
+
+
+@lru_cache(maxsize=1024)  # a workspace has few codes, and every row repeats them
+def _is_custom_code(code: object) -> bool:
+    return isinstance(code, str) and vocabulary.CUSTOM_CODE.fullmatch(code) is not None
+
+
+def _check_code(field: str, code: object) -> None:
+    if not isinstance(code, str) or not code:
+        got = type_name(code) if code != "" else "an empty string"
+        raise InvalidRequest(f"{field}: expected codes as strings, got {got}; use the codes of client.workspaces.fields()")
+    require_encodable(field, code)
+    if field == "custom" and not vocabulary.CUSTOM_CODE.fullmatch(code):
+        raise InvalidRequest(
+            f"custom[{masked_repr(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
+        )
+    if field == "extra" and (code in vocabulary.RESERVED_FIELDS or code.startswith(vocabulary.CUSTOM_PREFIX)):
+        remedy = "pass the value in custom" if code.startswith(vocabulary.CUSTOM_PREFIX) else "pass the value as an argument"
+        raise InvalidRequest(f"extra[{masked_repr(code)}]: this code is reserved; {remedy}")
+
+
+def to_contact(row: object) -> NewContact:
+    """Convert a row to a contact. The values of the contact are checked later, before it is sent."""
+    if isinstance(row, NewContact):
+        return row
+    if not isinstance(row, Mapping):
+        raise InvalidRequest(f"contact: expected NewContact or a mapping, got {type_name(row)}; build NewContact(email, ...)")
+    known: dict[str, Any] = {}
+    custom: dict[str, Any] = {}
+    for member, value in row.items():
+        if member in _CONTACT_MEMBERS:
+            known[member] = value
+        elif isinstance(member, str) and member.startswith(vocabulary.CUSTOM_PREFIX):
+            custom[member] = value
+        else:
+            raise InvalidRequest(_unknown_member_message(member))
+    if "email" not in known:
+        raise InvalidRequest("email: missing; give the contact an e-mail address")
+    if custom:
+        _check_codes("custom", known.get("custom", {}))
+        known["custom"] = {**known.get("custom", {}), **custom}
+    return NewContact(**known)
+
+
+_CONTACT_MEMBERS: Final = frozenset({"email", "custom", "extra", *vocabulary.STANDARD_FIELDS})
+
+
+def _unknown_member_message(member: object) -> str:
+    if not isinstance(member, str):
+        return f"contact: expected strings as keys, got {type_name(member)}; use the field names of NewContact"
+    near = suggest_field(member)
+    meant = f"did you mean {near!r}? Otherwise, " if near else ""
+    return f"{masked_repr(member)}: not a field of a contact; {meant}pass other field codes of the workspace in 'extra'"
+
+
+def suggest_field(name: str) -> str | None:
+    """Return the field of a contact with the most similar name; `None` if no name is similar."""
+    return next(iter(get_close_matches(name, _CONTACT_MEMBERS, n=1)), None)
+
+
+def require_method(method: object) -> str:
+    """Return an HTTP method after checking it."""
+    if not isinstance(method, str) or not METHOD.fullmatch(method):
+        got = "a string with other characters" if isinstance(method, str) else type_name(method)
+        raise InvalidRequest(f"method: expected an HTTP method in upper case, got {got}; pass a method such as 'GET'")
+    return method
+
+
+def require_body(body: object) -> bytes:
+    """Return a request body after checking its type."""
+    if not isinstance(body, bytes):
+        remedy = "encode it, for example with json.dumps(value).encode()"
+        raise InvalidRequest(f"body: expected bytes, got {type_name(body)}; {remedy}")
+    return body
+
+
+def require_target(target: object) -> str:
+    """Return a request target after checking that all HTTP libraries treat it in the same way."""
+    if not isinstance(target, str):
+        expected = "a string such as '/campaigns?page=1'"
+        raise InvalidRequest(f"target: expected {expected}, got {type_name(target)}; pass a path and query")
+    if not target.startswith("/") or target.startswith("//"):
+        raise InvalidRequest(
+            "target: expected a path that starts with exactly one '/'; pass a target such as '/campaigns?page=1'"
+        )
+    if not _TARGET.fullmatch(target):
+        raise InvalidRequest("target: expected a percent-encoded path and query, got other characters; use urllib.parse.quote")
+    if has_dot_segments(target):
+        raise InvalidRequest("target: expected no '.' or '..' segments, which HTTP libraries treat differently; remove them")
+    return target
+
+
+def require_headers(headers: object) -> dict[str, str]:
+    """Return header fields by lower-case name, after checking them."""
+    if not isinstance(headers, Mapping):
+        raise InvalidRequest(f"headers: expected a mapping of strings to strings, got {type_name(headers)}; pass a dict")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
+            raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
+        if not isinstance(value, str) or not HEADER_VALUE.fullmatch(value):
+            expected = "expected printable ASCII without spaces at the ends"
+            fault = "other characters; encode or remove them" if isinstance(value, str) else f"{type_name(value)}; pass a string"
+            raise InvalidRequest(f"headers[{masked_repr(name)}]: {expected}, got {fault}")
+    return {name.lower(): value for name, value in headers.items()}

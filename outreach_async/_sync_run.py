@@ -1,0 +1,264 @@
+"""Bulk runs of the synchronous client. Rows are passed to the thread of the event loop, and outcomes are passed back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+import anyio
+import attrs
+from anyio.from_thread import BlockingPortal
+
+from outreach_async.bulk import ArrowStream, BulkProgress, BulkReport, BulkRun, ContactOutcome, Numbers, Outcomes
+from outreach_async.bulk._rows import Source
+from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+
+T = TypeVar("T")
+
+_BATCH_SIZE: Final = 500
+"""Maximum number of rows passed between the threads at once."""
+_LINGER: Final = 0.02
+"""Maximum number of seconds to wait for a batch to fill, which limits the delay of outcomes."""
+
+
+class ClientLoop:
+    """The event loop of a client, in a separate thread."""
+
+    def __init__(self) -> None:
+        self.portal: BlockingPortal | None = None
+
+    def run(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
+        """Run an async function and return its result."""
+        # An exception in the calling thread, such as KeyboardInterrupt, cancels the function.
+        future = self.require_portal().start_task_soon(function, *arguments)
+        try:
+            return future.result()
+        except OutreachError as error:
+            drop_tracebacks(error)  # the frames may contain secrets
+            raise
+        finally:
+            future.cancel()  # has no effect if the call has finished
+
+    def forget_portal(self) -> None:
+        """Forget the portal, so that calls after the end of the event loop raise an error."""
+        self.portal = None
+
+    def require_portal(self) -> BlockingPortal:
+        """Return the blocking portal of the event loop."""
+        if self.portal is None:
+            raise InvalidRequest(
+                "client: expected an open client, got a closed one; use it inside `with SyncClient() as client:`"
+            )
+        return self.portal
+
+
+class SyncRun:
+    """A bulk run that has not started. Use it in a `with` block to iterate over the outcomes, or call `wait()` for the report.
+
+    Attributes:
+        findings: The columns of a data frame whose values are sent as text, although they are not strings; empty for other rows.
+
+    Example:
+        ```python
+        with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+            with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+                print([outcome.status.value for outcome in outcomes])  # -> ['added']
+        ```
+    """
+
+    def __init__(self, run: BulkRun, rows: CallerRows, loop: ClientLoop) -> None:
+        self._run, self._rows, self._loop = run, rows, loop
+        self.findings = rows.findings
+
+    def __enter__(self) -> SyncOutcomes:
+        """Start the run, and return its outcomes."""
+        self._manager = self._loop.require_portal().wrap_async_context_manager(self._run)
+        return SyncOutcomes(self._manager.__enter__(), self._rows, self._loop)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Cancel the requests in flight, and record how the run ended."""
+        self._manager.__exit__(kind, error, trace)
+
+    def wait(self) -> BulkReport:
+        """Run to the end and return the report, as awaiting a `BulkRun` does.
+
+        Raises:
+            OutreachError: The run ended early.
+
+        Example:
+            ```python
+            with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+                print(client.contacts.create_many([{"email": "ann@company.example"}]).wait().rows)  # -> 1
+            ```
+        """
+        with self as outcomes:
+            deque(outcomes, maxlen=0)
+        return outcomes.report
+
+
+class SyncOutcomes(Iterator[ContactOutcome]):
+    """Iterator over the outcomes of a started bulk run.
+
+    Example:
+        ```python
+        with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+            with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+                for outcome in outcomes:
+                    print(outcome.index, outcome.status, outcomes.progress.total)  # -> 0 added 1
+        ```
+    """
+
+    def __init__(self, outcomes: Outcomes, rows: CallerRows, loop: ClientLoop) -> None:
+        self._outcomes, self._rows, self._loop = outcomes, rows, loop
+        self._batch: deque[ContactOutcome] = deque()
+        self._ended = False
+        self._failure: Exception | None = None
+
+    def __next__(self) -> ContactOutcome:
+        while not self._batch:
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
+            if self._ended:
+                raise StopIteration
+            self._batch.extend(self._loop.run(self._exchange, self._rows.read()))
+        return self._batch.popleft()
+
+    async def _exchange(self, rows: _RowBatch) -> list[ContactOutcome]:
+        """Pass rows to the run. Return outcomes as soon as there are any, or an empty list if the run needs more rows first."""
+        self._rows.give(rows)
+        batch: list[ContactOutcome] = []
+        with anyio.CancelScope() as scope, self._rows.call_when_low(scope.cancel):
+            try:
+                async for outcome in self._outcomes:
+                    batch.append(outcome)
+                    if len(batch) == 1:
+                        scope.deadline = anyio.current_time() + _LINGER
+                self._ended = True
+            except Exception as error:
+                if not batch:
+                    raise
+                self._failure = error  # raised after the outcomes before it
+        return batch
+
+    @property
+    def report(self) -> BulkReport:
+        """The counts of the outcomes so far, including outcomes that the iterator has received but not yet returned."""
+        return self._outcomes.report
+
+    @property
+    def progress(self) -> BulkProgress:
+        """The current progress: rows done, rate, state and estimated time left."""
+
+        async def read() -> BulkProgress:
+            return self._outcomes.progress
+
+        return self._loop.run(read)
+
+    def drain(self) -> None:
+        """Stop reading rows and let the requests in flight finish, as `Outcomes.drain` does.
+
+        Example:
+            ```python
+            rows = ({"email": f"user{number}@company.example"} for number in range(10_000))
+            with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+                with client.contacts.create_many(rows) as outcomes:
+                    for outcome in outcomes:
+                        outcomes.drain()
+            print(outcomes.report.rows < 10_000)  # -> True
+            ```
+        """
+
+        async def drain() -> None:
+            self._outcomes.drain()
+
+        self._loop.run(drain)
+
+
+@attrs.define
+class _RowBatch:
+    """A batch of rows that were read in the caller's thread."""
+
+    rows: list[Any] = attrs.field(factory=list)
+    is_last: bool = False
+    failure: Exception | None = None
+
+
+class CallerRows(AsyncIterator[Any]):
+    """Rows that are read in the caller's thread, in batches, and iterated over in the event loop."""
+
+    def __init__(
+        self, rows: Iterable[Any] | ArrowStream, numbers: Numbers = "format", clock: Callable[[], float] = monotonic
+    ) -> None:
+        source = Source(rows, numbers)
+        if not source.ready:
+            raise InvalidRequest("rows: expected an iterable, got an async iterable; use OutreachClient, or pass a list")
+        self.total = source.total
+        self.findings = source.findings
+        self._clock = clock
+        self._iterator = source.iterator
+        self._failure: Exception | None = None
+        self._ended = False
+        self._rows: deque[Any] = deque()
+        self._given = anyio.Event()
+        self._on_low: Callable[[], None] | None = None
+
+    def read(self) -> _RowBatch:
+        """Read a batch of rows in the caller's thread. The batch is empty if the run does not need more rows yet."""
+        batch = _RowBatch()
+        if not self._is_low:
+            return batch
+        until = self._clock() + _LINGER
+        try:
+            for row in islice(self._iterator, _BATCH_SIZE):
+                batch.rows.append(row)
+                if self._clock() > until:
+                    return batch
+        except Exception as error:  # noqa: BLE001 - raised by the run, after the outcomes of the rows before it
+            batch.failure = error
+        batch.is_last = len(batch.rows) < _BATCH_SIZE
+        return batch
+
+    @property
+    def _is_low(self) -> bool:
+        return not self._ended and len(self._rows) <= _BATCH_SIZE // 2
+
+    def give(self, batch: _RowBatch) -> None:
+        """Add a batch of rows. Call this method in the event loop."""
+        self._rows.extend(batch.rows)
+        self._ended, self._failure = batch.is_last or self._ended, batch.failure or self._failure
+        self._given.set()
+        self._given = anyio.Event()
+
+    @contextmanager
+    def call_when_low(self, function: Callable[[], None]) -> Iterator[None]:
+        """Inside a `with` block, call `function` whenever few rows are left in the buffer."""
+        self._on_low = function
+        try:
+            self._call_if_low()
+            yield
+        finally:
+            self._on_low = None
+
+    def _call_if_low(self) -> None:
+        if self._on_low is not None and self._is_low:
+            self._on_low()
+
+    async def __anext__(self) -> Any:
+        """Wait for the next row and return it. If the input raises an exception, all earlier rows are returned first."""
+        while not self._rows:
+            if self._ended:
+                failure, self._failure = self._failure, None
+                if failure is not None:
+                    raise failure
+                raise StopAsyncIteration
+            self._call_if_low()
+            await self._given.wait()
+        row = self._rows.popleft()
+        self._call_if_low()
+        return row

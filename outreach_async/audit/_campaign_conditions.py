@@ -1,0 +1,526 @@
+"""The conditions of the audit rules about campaigns, steps and workspaces, as pure functions.
+
+Numbers from the service may be missing, negative or NaN. A sum that contains such a number is `None`. A condition that compares
+a sum with a threshold is never met if the sum is `None`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from itertools import chain
+from typing import Any, Final, Self
+
+import attrs
+
+from outreach_async._vocabulary import CampaignStatus, StepStatus, StepType, TemplateStatus
+from outreach_async.audit._conditions import WORKDAYS, describe_invalid, format_days, format_quantity, quote, severity_of
+from outreach_async.audit._findings import Severity, Thresholds, Violation
+from outreach_async.audit._values import (
+    DAY,
+    Interval,
+    figure_or_none,
+    format_at_least,
+    format_at_most,
+    format_number,
+    format_percent,
+    lower_bound,
+    parse_relative_time,
+    upper_bound,
+)
+from outreach_async.audit.campaigns import CampaignRow
+from outreach_async.audit.variants import VariantTotals, VariantVerdict, compare_variants
+from outreach_async.models import Campaign, Number, Step, Template, WorkspaceField
+
+DRAFT: Final = CampaignStatus.DRAFT.value
+_LIVE: Final = CampaignStatus.LIVE.value
+_PAUSED: Final = CampaignStatus.PAUSED.value
+_LIVE_STEP: Final = StepStatus.LIVE.value
+_LIVE_TEMPLATE: Final = TemplateStatus.LIVE.value
+_COMPLETE: Final = "Complete"
+_PERSONALIZED: Final = "PER"
+_MAX_NAMED: Final = 5
+"""Maximum number of placeholders that a message names."""
+_MAX_DAYS_LEFT: Final = 3650
+"""Largest plausible `days_left` of a campaign. The service returns larger numbers for campaigns that cannot send."""
+
+
+def sum_or_none(values: Iterable[object]) -> Number | None:
+    """Return the sum of the values; `None` if any value is missing or an invalid number."""
+    figures = [figure_or_none(value) for value in values]
+    return sum(figure for figure in figures if figure is not None) if None not in figures else None
+
+
+class FieldNames:
+    """Looks up the names of placeholders among the fields of a workspace, and suggests corrections."""
+
+    def __init__(self, fields: Iterable[WorkspaceField]) -> None:
+        self._codes: dict[str, str] = {}
+        self._labels: dict[str, str] = {}
+        self._suggestions: dict[str, tuple[str | None, bool]] = {}
+        for field in fields:
+            self._codes.setdefault(field.code.strip().lower(), field.code)
+            for label in (field.label, *field.searchable):
+                self._labels.setdefault(label.strip().lower(), field.code)
+
+    def has(self, name: str) -> bool:
+        """Return whether a field has this code, ignoring case."""
+        return name.lower() in self._codes
+
+    def suggest(self, name: str) -> tuple[str | None, bool]:
+        """Suggest a field code for `name`, and return the code and whether `name` is probably a misspelling of it."""
+        # If `name` is the label of a field, the result is the code of this field and `False`. Without a suggestion, the result is
+        # `None` and `False`.
+        # Cached, because templates repeat their misspellings, and each search compares a name with every field.
+        if name not in self._suggestions:
+            self._suggestions[name] = self._search(name)
+        return self._suggestions[name]
+
+    def _search(self, name: str) -> tuple[str | None, bool]:
+        lower = name.lower()
+        if code := self._labels.get(lower) or self._labels.get(lower.replace("_", " ")):
+            return code, False
+        near = get_close_matches(re.sub(r"[\s-]+", "_", lower), self._codes, n=1, cutoff=0.7)
+        return (self._codes[near[0]], True) if near else (None, False)
+
+
+@attrs.define(eq=False, kw_only=True)
+class CampaignCase:
+    """The input of a campaign rule's condition: a campaign, its steps, and totals over the steps.
+
+    Attributes:
+        campaign: The campaign, as the service returned it.
+        steps: The steps; `None` if they were not read.
+        fields: Names of the workspace's fields; `None` if they were not read.
+        now: Time of the audit, in Unix seconds; `None` if unknown.
+        sent: E-mails sent, over all templates of all steps; `None` if unknown.
+        replied: Replies to these e-mails; `None` if unknown.
+        unsubscribed: Unsubscribes from these e-mails; `None` if unknown.
+        left: E-mails left to send, over all steps; `None` if unknown.
+
+    Example:
+        ```python
+        (campaign,) = (await client.campaigns.list()).data
+        case = CampaignCase.of(campaign, (await client.campaigns.steps(campaign.id)).data)
+        print(case.sent, case.left)  # -> 0 80
+        ```
+    """
+
+    campaign: Campaign
+    steps: Sequence[Step] | None = None
+    fields: FieldNames | None = None
+    now: float | None = None
+    sent: Number | None = None
+    replied: Number | None = None
+    unsubscribed: Number | None = None
+    left: Number | None = None
+
+    @classmethod
+    def of(
+        cls,
+        campaign: Campaign,
+        steps: Sequence[Step] | None = None,
+        fields: FieldNames | None = None,
+        now: float | None = None,
+    ) -> Self:
+        """Create a case from a campaign and its steps, and compute the totals over the steps.
+
+        Example:
+            ```python
+            (campaign,) = (await client.campaigns.list()).data
+            print(CampaignCase.of(campaign).left)  # -> None
+            ```
+        """
+        if steps is None:
+            return cls(campaign=campaign, fields=fields, now=now)
+        templates = list(chain.from_iterable(step.templates for step in steps))
+        return cls(
+            campaign=campaign,
+            steps=steps,
+            fields=fields,
+            now=now,
+            sent=sum_or_none(template.sent for template in templates),
+            replied=sum_or_none(template.replied_num for template in templates),
+            unsubscribed=sum_or_none(template.unsubscribed_num for template in templates),
+            left=sum_or_none(step.left_to_send for step in steps),
+        )
+
+    def age(self) -> float | None:
+        """Return the age of the campaign in seconds; `None` if unknown.
+
+        Example:
+            ```python
+            (campaign,) = (await client.campaigns.list()).data
+            print(CampaignCase.of(campaign, now=campaign.created + 60).age())  # -> 60
+            ```
+        """
+        created = figure_or_none(self.campaign.created)
+        return None if self.now is None or not created or created > self.now else self.now - created
+
+    def end(self) -> Number | None:
+        """Return the estimated end of the campaign, in Unix seconds; `None` if the campaign has ended or has no estimate.
+
+        Example:
+            ```python
+            (campaign,) = (await client.campaigns.list()).data
+            print(CampaignCase.of(campaign, now=fake.now).end() > fake.now)  # -> True
+            ```
+        """
+        date, days = figure_or_none(self.campaign.days_left_date), figure_or_none(self.campaign.days_left)
+        if date:
+            return date
+        if self.now is None or not days or days > _MAX_DAYS_LEFT or self.campaign.days_left_date == _COMPLETE:
+            return None
+        return self.now + days * DAY
+
+    def idle(self) -> float | None:
+        """Return a lower bound of the time since the last activity, in seconds; `None` if unknown.
+
+        Without a last activity, the result depends on the number of sent e-mails. If it is 0, the result is the age of the
+        campaign. If it is greater than 0 or unknown, the result is `None`. In the example, it is unknown, because the steps
+        were not read.
+
+        Example:
+            ```python
+            (campaign,) = (await client.campaigns.list()).data
+            print(CampaignCase.of(campaign, now=campaign.created).idle())  # -> None
+            ```
+        """
+        ago: Interval | None = parse_relative_time(self.campaign.last_activity)
+        if ago is not None:
+            return ago.least
+        return self.age() if self.sent == 0 else None
+
+
+@attrs.define(eq=False, kw_only=True)
+class StepCase:
+    """The input of a step rule's condition: a step, and the `CampaignCase` of its campaign.
+
+    Attributes:
+        step: The step, as the service returned it.
+        of: The `CampaignCase` of the step's campaign.
+
+    Example:
+        ```python
+        (campaign,) = (await client.campaigns.list()).data
+        steps = (await client.campaigns.steps(campaign.id)).data
+        print(StepCase(step=steps[0], of=CampaignCase.of(campaign, steps)).will_send)  # -> True
+        ```
+    """
+
+    step: Step
+    of: CampaignCase
+
+    @property
+    def will_send(self) -> bool:
+        """True if the step may still send e-mails.
+
+        A step may still send if its campaign is a draft, or if contacts still have to go through the step. If the number of
+        these contacts is unknown, the step may still send.
+        """
+        left = figure_or_none(self.step.left_to_send)
+        return self.of.campaign.status == DRAFT or left is None or left > 0
+
+    @property
+    def live_templates(self) -> list[Template]:
+        """The step's templates with the status `live`."""
+        return [template for template in self.step.templates if template.status == _LIVE_TEMPLATE]
+
+
+@attrs.frozen(kw_only=True)
+class WorkspaceFacts:
+    """The input of a workspace rule's condition: totals over the mailboxes and the live campaigns of a workspace.
+
+    Attributes:
+        mailboxes: Number of mailboxes. Mailboxes that are known to be younger than 30 days do not count.
+        daily_limit: Sum of the daily limits of the counted mailboxes, in e-mails per day. Rule `OA240` assumes that 30 days have
+            22 working days.
+        sent_30days: E-mails that the counted mailboxes sent in 30 days.
+        campaigns: Number of live campaigns that were created at least 30 days ago and have e-mails left to send.
+        left_to_send: E-mails that these campaigns have left to send.
+
+    Example:
+        ```python
+        (rule,) = Policy.default().workspace_rules
+        facts = WorkspaceFacts(mailboxes=10, daily_limit=400, sent_30days=500, campaigns=2, left_to_send=9000)
+        print(rule.applies(facts, rule.thresholds).message)
+        # -> 500 e-mails sent in 30 days, 5.7 % of the 8,800 that 10 mailboxes may send; 2 live campaigns have 9,000 left to send
+        ```
+    """
+
+    mailboxes: int
+    daily_limit: Number
+    sent_30days: Number
+    campaigns: int
+    left_to_send: Number
+
+
+CampaignCondition = Callable[[CampaignCase, Thresholds], Violation | None]
+StepCondition = Callable[[StepCase, Thresholds], Violation | None]
+WorkspaceCondition = Callable[[WorkspaceFacts, Thresholds], Violation | None]
+ComparisonCondition = Callable[[CampaignRow, Thresholds], Violation | None]
+
+
+def check_sending(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a live campaign has e-mails to send, but has been idle far longer than its longest `wait_time`."""
+    idle = case.idle()
+    if case.campaign.status != _LIVE or not case.left or idle is None or not case.steps:
+        return None
+    wait = max(figure_or_none(step.wait_time) or 0 for step in case.steps) / 1000
+    if idle <= thresholds["days"] * DAY + wait:
+        return None
+    message = f"no activity for {format_days(idle)} or more, but {format_quantity(case.left, 'e-mail')} left to send"
+    return Violation(message, {"left_to_send": case.left})
+
+
+def check_content(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a live campaign has no steps or no contacts."""
+    campaign = case.campaign
+    if campaign.status != _LIVE:
+        return None
+    counts = {"steps": campaign.steps, "contacts": campaign.contacts}
+    empty = [name for name, count in counts.items() if figure_or_none(count) == 0]
+    return Violation(f"it is live, but has no {' and no '.join(empty)}") if empty else None
+
+
+def check_end(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a live campaign has sent all of its e-mails."""
+    if case.campaign.status != _LIVE or not case.sent or case.left != 0:
+        return None
+    return Violation(f"all {format_number(case.sent)} e-mails are sent, but the campaign is still live", {"sent": case.sent})
+
+
+def check_stale_draft(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a draft is old and has had no recent activity."""
+    return _check_stale(case, DRAFT, "the campaign is still a draft", thresholds["days"])
+
+
+def check_paused(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a paused campaign has e-mails left to send, but has been idle for a long time."""
+    return _check_stale(case, _PAUSED, f"{format_quantity(case.left or 0, 'e-mail')} left to send", thresholds["days"])
+
+
+def _check_stale(case: CampaignCase, status: str, consequence: str, days: float) -> Violation | None:
+    age, ago = case.age(), parse_relative_time(case.campaign.last_activity)
+    if case.campaign.status != status or age is None or (status == _PAUSED and not case.left):
+        return None
+    idle = age if ago is None else min(age, ago.least)
+    if idle <= days * DAY:
+        return None
+    return Violation(f"no activity for {format_days(idle)} or more, and {consequence}")
+
+
+def check_campaign_bounces(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the bounce rate is too high. The lower confidence bound of the rate determines the severity."""
+    return _check_rate("bounced", "bounces_num", figure_or_none(case.campaign.bounces_num), case.sent, thresholds)
+
+
+def check_unsubscribes(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the unsubscribe rate is too high. Its lower confidence bound sets the severity."""
+    return _check_rate("unsubscribed", "unsubscribed_num", case.unsubscribed, case.sent, thresholds)
+
+
+def _check_rate(verb: str, figure: str, events: Number | None, sent: Number | None, thresholds: Thresholds) -> Violation | None:
+    if not sent or events is None or events > sent or sent < thresholds["sample"]:
+        return None
+    if severity_of(events / sent, thresholds) is None:  # the bound, which takes longer to compute, is lower still
+        return None
+    lower = lower_bound(events, sent)
+    severity = severity_of(lower, thresholds)
+    if severity is None:
+        return None
+    proof = f"at least {format_at_least(lower)} with 95 % confidence"
+    message = f"{format_percent(events / sent)} {verb} ({format_number(events)} of {format_number(sent)} e-mails; {proof})"
+    return Violation(message, {figure: events, "sent": sent}, severity)
+
+
+def check_replies(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the upper bound of the reply rate is too low. Campaigns too new for replies are left out."""
+    sent, replied, age = case.sent, case.replied, case.age()
+    if not sent or replied is None or replied > sent or age is None or age < thresholds["days"] * DAY:
+        return None
+    if not replied / sent < thresholds["warning"]:  # the bound, which takes longer to compute, is higher still
+        return None
+    upper = upper_bound(replied, sent)
+    if not upper < thresholds["warning"]:
+        return None
+    proof = f"at most {format_at_most(upper)} with 95 % confidence"
+    message = f"{format_percent(replied / sent)} replied ({format_number(replied)} of {format_number(sent)} e-mails; {proof})"
+    return Violation(message, {"replied_num": replied, "sent": sent})
+
+
+_CAMPAIGN_FIGURES: Final = (
+    "steps", "contacts", "opens", "interested", "replies", "bounces", "opens_num", "replies_num", "bounces_num", "interested_num",
+    "created",
+)  # fmt: skip
+_STEP_FIGURES: Final = ("wait_time", "left_to_send", "already_sent", "out_of")
+_TEMPLATE_FIGURES: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
+
+
+def check_campaign_figures(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a number is negative, NaN or implausibly large, or if more e-mails bounced than were sent."""
+    invalid = list(_invalid_figures(case.campaign, _CAMPAIGN_FIGURES, ""))
+    for step in case.steps or ():
+        where = f"step {_name_order(step.order)}: "
+        invalid += _invalid_figures(step, _STEP_FIGURES, where)
+        for template in step.templates:
+            invalid += _invalid_figures(template, _TEMPLATE_FIGURES, f"{where}template {quote(template.test_letter)}: ")
+    if invalid:
+        more = f" and {len(invalid) - _MAX_NAMED:,} more" if len(invalid) > _MAX_NAMED else ""
+        return Violation(f"{', '.join(invalid[:_MAX_NAMED])}{more}")
+    bounced = figure_or_none(case.campaign.bounces_num)
+    if case.sent is None or bounced is None or bounced <= case.sent:
+        return None
+    message = f"{format_number(bounced)} e-mails bounced, but only {format_number(case.sent)} were sent"
+    return Violation(message, {"bounces_num": bounced, "sent": case.sent})
+
+
+def _invalid_figures(item: object, names: Iterable[str], where: str) -> Iterable[str]:
+    for name in names:
+        value: Any = getattr(item, name)
+        if figure_or_none(value) is None:
+            is_number = isinstance(value, int | float)
+            yield f"{where}{name} is {describe_invalid(value) if is_number else 'not a number'}"
+
+
+def _name_order(order: object) -> str:
+    number = figure_or_none(order)
+    return "?" if number is None else format_number(number)
+
+
+def check_known_states(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the campaign's status or the type of a step is a value that is not in the API documentation."""
+    unknown = [] if case.campaign.status in set(CampaignStatus) else [f"its status is {quote(case.campaign.status)}"]
+    steps = case.steps or ()
+    types = dict.fromkeys(step.type for step in steps if step.type not in set(StepType))
+    unknown += [f"a step has the unknown type {quote(kind)}" for kind in types]
+    return Violation(" and ".join(unknown[:_MAX_NAMED])) if unknown else None
+
+
+def check_live_templates(case: StepCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a step that may still send has no live template."""
+    if not case.will_send or case.live_templates or case.step.status != _LIVE_STEP:
+        return None
+    count = format_quantity(len(case.step.templates), "template")
+    severity = None if case.of.campaign.status == _LIVE else Severity.WARNING
+    return Violation(f"step {_name_order(case.step.order)} has {count}, and none is live", severity=severity)
+
+
+def check_step_status(case: StepCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a live campaign has a step that is not live, but contacts still have to go through it."""
+    left = figure_or_none(case.step.left_to_send)
+    if case.of.campaign.status != _LIVE or case.step.status == _LIVE_STEP or not left:
+        return None
+    message = f"the status of step {_name_order(case.step.order)} is {quote(case.step.status)}"
+    return Violation(f"{message}, with {format_quantity(left, 'e-mail')} left to send", {"left_to_send": left})
+
+
+_PLACEHOLDER: Final = re.compile(r"\{\{([^{}]{1,200})\}\}")
+_PLACEHOLDER_NAME: Final = re.compile(r"[^\W\d][\w .-]{0,79}")
+
+
+def find_placeholders(step: Step) -> list[str]:
+    """Return the distinct names of the placeholders in the live templates of a step. This function performs no I/O."""
+    # Many services treat the part after a `|` as a fallback, so only the name before the `|` is returned. Names that start with a
+    # symbol, such as `#if`, are keywords of a template language, and are ignored.
+    names: dict[str, None] = {}
+    for template in step.templates:
+        if template.status == _LIVE_TEMPLATE:
+            for text in (template.subject, template.body_text):
+                for match in _PLACEHOLDER.finditer(text or ""):
+                    name = match[1].partition("|")[0].strip()
+                    if _PLACEHOLDER_NAME.fullmatch(name):
+                        names[name] = None
+    return list(names)
+
+
+def check_placeholders(case: StepCase, _thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a template has a placeholder that is not the code of a field of the workspace."""
+    fields = case.of.fields
+    if fields is None or not case.will_send:
+        return None
+    unknown = [name for name in find_placeholders(case.step) if not fields.has(name)]
+    if not unknown:
+        return None
+    described, misspelled = [], False
+    for name in unknown[:_MAX_NAMED]:
+        code, is_near = fields.suggest(name)
+        misspelled |= is_near
+        described.append(f"{{{{{name}}}}}" + (f" (did you mean {{{{{code}}}}}?)" if code else ""))
+    more = f" and {len(unknown) - _MAX_NAMED:,} more" if len(unknown) > _MAX_NAMED else ""
+    message = f"step {_name_order(case.step.order)}: no field provides {', '.join(described)}{more}"
+    return Violation(message, {"placeholders": len(unknown)}, None if misspelled else Severity.WARNING, sure=misspelled)
+
+
+def variant_totals(templates: Iterable[Template]) -> dict[str, VariantTotals]:
+    """Return the totals of the templates that can be compared, by template id."""
+    # Personalized templates and templates with invalid numbers are left out. Templates with the same letter or the same id are
+    # also left out, because a result could not be assigned to one of them.
+    listed = list(templates)
+    letters, ids = Counter(each.test_letter for each in listed), Counter(each.id for each in listed)
+    totals: dict[str, VariantTotals] = {}
+    for template in listed:
+        sent, replied = figure_or_none(template.sent), figure_or_none(template.replied_num)
+        is_unique = letters[template.test_letter] == ids[template.id] == 1
+        if is_unique and template.test_letter != _PERSONALIZED and sent is not None and replied is not None and replied <= sent:
+            totals[template.id] = VariantTotals(template.test_letter, round(sent), round(replied))
+    return totals
+
+
+def compare_step(case: StepCase, thresholds: Thresholds) -> VariantVerdict:
+    """Compare the live variants of a step by their replies. A campaign that is too young gets no verdict."""
+    totals = list(variant_totals(case.live_templates).values())
+    result, age = compare_variants(totals, odds=thresholds["odds"], difference=thresholds["difference"]), case.of.age()
+    if result.better is not None and (age is None or age < thresholds["days"] * DAY):
+        return VariantVerdict(verdict="too_few_days", evidence=result.evidence)
+    return result
+
+
+def check_variants(case: StepCase, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if a step may still send, and one of its variants clearly gets more replies than another."""
+    if not case.will_send or len(case.live_templates) < 2:  # noqa: PLR2004 - a comparison needs two
+        return None
+    result = compare_step(case, thresholds)
+    if result.better is None or result.evidence is None:
+        return None
+    totals = {each.letter: each for each in variant_totals(case.live_templates).values()}
+    shown = [totals[letter] for letter in (result.better, *result.worse[:_MAX_NAMED])]
+    rates = [f"{_name_letter(each.letter)} {format_percent(each.replied / each.sent)} of {each.sent:,}" for each in shown]
+    message = (
+        f"variant {_name_letter(result.better)} of step {_name_order(case.step.order)} gets more replies: {', '.join(rates)}; "
+        "this holds only if variants were assigned independently of the recipients, and sent on "
+        f"{format_quantity(thresholds['days'], 'day')} or more"
+    )
+    return Violation(message, {"evidence": result.evidence})
+
+
+def _name_letter(letter: str) -> str:
+    """Format a `test_letter` for a message. A value other than a single letter is quoted."""
+    return letter if len(letter) == 1 and letter.isalpha() else quote(letter)
+
+
+def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the mailboxes used little of their daily limits in 30 days, but many e-mails are left to send."""
+    allowed = facts.daily_limit * WORKDAYS
+    if not facts.left_to_send >= thresholds["days"] * facts.daily_limit or not facts.sent_30days < thresholds["share"] * allowed:
+        return None
+    share = format_percent(facts.sent_30days / allowed)
+    used = f"{format_number(facts.sent_30days)} e-mails sent in 30 days, {share} of the {format_number(allowed)} that"
+    mailboxes = f"{facts.mailboxes:,} mailbox{'' if facts.mailboxes == 1 else 'es'} may send"
+    left = f"{format_quantity(facts.campaigns, 'live campaign')} {'has' if facts.campaigns == 1 else 'have'}"
+    figures = {"sent_30days": facts.sent_30days, "daily_limit": facts.daily_limit, "left_to_send": facts.left_to_send}
+    return Violation(f"{used} {mailboxes}; {left} {format_number(facts.left_to_send)} left to send", figures)
+
+
+def check_slip(row: CampaignRow, thresholds: Thresholds) -> Violation | None:
+    """Return a `Violation` if the estimated end of a live campaign is several days later than `planned_end`."""
+    if row.status != _LIVE or row.end is None or row.planned_end is None:
+        return None
+    days = (row.end - row.planned_end) / DAY
+    if days < thresholds["days"]:
+        return None
+    return Violation(
+        f"its estimated end slipped by {format_days(days * DAY)} since contacts were last added", {"days": int(days)}
+    )

@@ -1,0 +1,267 @@
+"""Evaluate the rules for campaigns, their steps and workspaces. This module performs no I/O."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.audit._campaign_conditions import (
+    DRAFT,
+    CampaignCase,
+    FieldNames,
+    StepCase,
+    WorkspaceFacts,
+    compare_step,
+    find_placeholders,
+    variant_totals,
+)
+from outreach_async.audit._campaign_rules import COMPARISON_RULES, ComparisonRule
+from outreach_async.audit._conditions import Case
+from outreach_async.audit._findings import Finding, Rule, Violation
+from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
+from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, StepComparison, Variant, sort_rows
+from outreach_async.audit.policy import Policy
+from outreach_async.models import Campaign, Mailbox, Number, Step, WorkspaceField
+
+_STEP_RULES_OF_LIVE_CAMPAIGNS: Final = frozenset({"OA221", "OA230"})
+"""Ids of the step rules that never apply to a draft."""
+
+_PLACEHOLDER_RULE: Final = "OA222"
+_VARIANT_RULE: Final = "OA230"
+_COMPARISON_IDS: Final = frozenset(rule.id for rule in COMPARISON_RULES)
+_MIN_AGE: Final = 30 * DAY
+"""Minimum age, in seconds, of the mailboxes and campaigns in `WorkspaceFacts`.
+
+The minimum is 30 days, because `sent_30days` covers 30 days.
+"""
+
+
+def check_campaign(
+    campaign: Campaign,
+    steps: Sequence[Step] | None = None,
+    fields: Iterable[WorkspaceField] | None = None,
+    policy: Policy | None = None,
+    *,
+    now: float | None = None,
+    workspace: str = "",
+) -> list[Finding]:
+    """Check one campaign and its steps against every rule about campaigns and steps.
+
+    Args:
+        campaign: The campaign (section "Campaign" of the API documentation).
+        steps: The steps of the campaign; if omitted, rules about steps and about e-mails sent do not apply.
+        fields: The fields of the workspace; if omitted, placeholders are not checked.
+        policy: The policy to apply; by default, all rules with their default thresholds.
+        now: Time at which the campaign was read, in Unix seconds; if omitted, rules about ages do not apply.
+        workspace: Id of the workspace, which is copied to the findings.
+
+    Returns:
+        A finding for each rule that applies: first those about the campaign, then those about its steps.
+
+    Example:
+        ```python
+        fake.add_campaign("space_1", name="Autumn", steps=[{"templates": [{"body_text": "Hi {{frist_name}}"}]}])
+        async for campaign in client.campaigns.list():
+            steps, fields = await client.campaigns.steps(campaign.id), await client.workspaces.fields()
+            print(campaign.name, [finding.message for finding in check_campaign(campaign, steps.data, fields)])
+        # -> Spring []
+        # -> Autumn ['step 1: no field provides {{frist_name}} (did you mean {{first_name}}?)']
+        ```
+    """
+    names = None if fields is None else FieldNames(fields)
+    case = CampaignCase.of(campaign, steps, names, now)
+    return evaluate_campaign(case, policy or Policy.default(), workspace).findings
+
+
+@attrs.frozen
+class CampaignVerdict:
+    """The results of checking one campaign: its row in the report, its findings, and the comparisons of its A/B variants."""
+
+    row: CampaignRow
+    findings: list[Finding]
+    comparisons: list[StepComparison]
+
+
+def needs_steps(campaign: Campaign, policy: Policy) -> bool:
+    """Return whether the steps of a campaign must be read, which takes one request."""
+    if figure_or_none(campaign.steps) == 0:
+        return False
+    return campaign.status != DRAFT or any(rule.id not in _STEP_RULES_OF_LIVE_CAMPAIGNS for rule in policy.step_rules)
+
+
+def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
+    """Return whether checking these steps requires the fields of the workspace. Reading them takes one request."""
+    is_on = any(rule.id == _PLACEHOLDER_RULE for rule in policy.step_rules)
+    return is_on and any(find_placeholders(step) for step in steps)
+
+
+def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> CampaignVerdict:
+    """Evaluate the rules about campaigns and steps for one campaign."""
+    campaign = case.campaign
+    subject = {"campaign": campaign.id, "campaign_name": campaign.name}
+    findings = [
+        build_campaign_finding(rule, sign, workspace, **subject)
+        for rule in policy.campaign_rules
+        if (sign := rule.applies(case, rule.thresholds))
+    ]
+    steps = [StepCase(step=step, of=case) for step in case.steps or ()]
+    findings += [
+        build_campaign_finding(rule, sign, workspace, **subject, step=step.step.id)
+        for step in steps
+        for rule in policy.step_rules
+        if (sign := rule.applies(step, rule.thresholds))
+    ]
+    thresholds = policy.rule(_VARIANT_RULE).thresholds
+    comparisons = [_compare(step, thresholds, workspace) for step in steps if _has_variants(step)]
+    return CampaignVerdict(_mark(_build_row(case, workspace), findings), findings, comparisons)
+
+
+def evaluate_workspace(facts: WorkspaceFacts, policy: Policy, workspace: str) -> list[Finding]:
+    """Evaluate the rules about a workspace."""
+    return [
+        build_campaign_finding(rule, sign, workspace)
+        for rule in policy.workspace_rules
+        if (sign := rule.applies(facts, rule.thresholds))
+    ]
+
+
+def build_campaign_finding(rule: Rule, sign: Violation, workspace: str, **subject: Any) -> Finding:
+    """Build a finding from a rule and the problem that its condition found."""
+    return Finding(
+        rule=rule.id,
+        severity=sign.severity or rule.severity,
+        workspace=workspace,
+        message=sign.message,
+        remedy=rule.remedy,
+        confidence="high" if sign.sure else "low",
+        figures=sign.figures,
+        **subject,
+    )
+
+
+def _build_row(case: CampaignCase, workspace: str) -> CampaignRow:
+    campaign, end = case.campaign, case.end()
+    names = ("steps", "contacts", "opens", "replies_num", "interested_num", "bounces_num", "created")
+    figures: dict[str, Any] = {name: figure_or_none(getattr(campaign, name)) for name in names}
+    return CampaignRow(
+        id=campaign.id,
+        name=campaign.name,
+        workspace=workspace,
+        status=str(campaign.status),
+        severity=None,
+        rules=[],
+        sent=case.sent,
+        unsubscribed_num=case.unsubscribed,
+        left_to_send=case.left,
+        end=end,
+        planned_end=end,
+        last_activity=campaign.last_activity,
+        **figures,
+    )
+
+
+def _mark(row: CampaignRow, findings: Iterable[Finding]) -> CampaignRow:
+    """Return a copy of a row, completed with the worst severity and the rule ids of its findings."""
+    known = list(findings)
+    severity = min((finding.severity for finding in known), key=lambda severity: severity.rank, default=None)
+    return attrs.evolve(row, severity=severity, rules=list(dict.fromkeys(finding.rule for finding in known)))
+
+
+def _has_variants(case: StepCase) -> bool:
+    templates = case.live_templates
+    return len(templates) > 1 and any(figure_or_none(template.sent) for template in templates)
+
+
+def _compare(case: StepCase, thresholds: Mapping[str, float], workspace: str) -> StepComparison:
+    compared = variant_totals(case.live_templates)
+    result = compare_step(case, thresholds)
+    variants = [
+        Variant(
+            id=template.id,
+            letter=template.test_letter,
+            name=template.name,
+            sent=figure_or_none(template.sent),
+            replied_num=figure_or_none(template.replied_num),
+            compared=template.id in compared,
+        )
+        for template in case.live_templates
+    ]
+    return StepComparison(
+        workspace=workspace,
+        campaign=case.of.campaign.id,
+        campaign_name=case.of.campaign.name,
+        step=case.step.id,
+        order=valid_or_zero(figure_or_none(case.step.order) or 0),
+        variants=variants,
+        verdict=result.verdict,
+        better=result.better,
+        worse=list(result.worse),
+        evidence=result.evidence,
+        sends_needed=result.sends_needed,
+    )
+
+
+class WorkspaceUse:
+    """Adds up a workspace's daily limits, e-mails sent, and e-mails that its campaigns have left to send."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._mailboxes = self._campaigns = 0
+        self._daily_limit: Number = 0
+        self._sent: Number = 0
+        self._left: Number = 0
+
+    def add_mailboxes(self, mailboxes: Iterable[Mailbox]) -> None:
+        """Add mailboxes to the totals, except those that are certainly younger than 30 days."""
+        for mailbox in mailboxes:
+            if not Case.of(mailbox, self._now).younger(_MIN_AGE / DAY):
+                self._mailboxes += 1
+                self._daily_limit += valid_or_zero(mailbox.daily_limit)
+                self._sent += valid_or_zero(mailbox.sent_30days)
+
+    def facts(self, rows: Iterable[CampaignRow]) -> WorkspaceFacts:
+        """Return the input of the workspace rules, given the rows of the workspace's campaigns."""
+        live = [
+            row for row in rows if row.status == LIVE and row.left_to_send and row.created and row.created <= self._now - _MIN_AGE
+        ]
+        return WorkspaceFacts(
+            mailboxes=self._mailboxes,
+            daily_limit=self._daily_limit,
+            sent_30days=self._sent,
+            campaigns=len(live),
+            left_to_send=sum(row.left_to_send or 0 for row in live),
+        )
+
+
+def compare_campaigns(
+    earlier: CampaignResults, later: CampaignResults, findings: Sequence[Finding], rules: Sequence[ComparisonRule]
+) -> tuple[CampaignResults, list[Finding]]:
+    """Copy the `planned_end` of each campaign from an earlier report, and apply the rules that compare two audits."""
+    before = {(row.workspace, row.id): row for row in earlier.rows}
+    rows = [_carry_plan(before.get((row.workspace, row.id)), row) for row in later.rows]
+    # A report that was compared before contains findings of that comparison, which are replaced.
+    kept = [finding for finding in findings if finding.rule not in _COMPARISON_IDS]
+    found = sorted([*kept, *_apply_to_rows(rules, rows)], key=lambda finding: finding.severity.rank)
+    by_campaign: defaultdict[tuple[str, str | None], list[Finding]] = defaultdict(list)
+    for finding in found:
+        by_campaign[finding.workspace, finding.campaign].append(finding)
+    marked = [_mark(row, by_campaign[row.workspace, row.id]) for row in rows]
+    return attrs.evolve(later, rows=sort_rows(marked)), found
+
+
+def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
+    """Return a copy of a row whose `planned_end` is that of the earlier row, `before`."""
+    # If `before` is `None` or has no `planned_end`, or if contacts were added since then, `planned_end` is the row's own `end`.
+    if before is None or before.planned_end is None or (row.contacts or 0) > (before.contacts or 0):
+        return attrs.evolve(row, planned_end=row.end)
+    return attrs.evolve(row, planned_end=before.planned_end)
+
+
+def _apply_to_rows(rules: Iterable[ComparisonRule], rows: Iterable[CampaignRow]) -> Iterator[Finding]:
+    for row in rows:
+        for rule in rules:
+            if sign := rule.applies(row, rule.thresholds):
+                yield build_campaign_finding(rule, sign, row.workspace, campaign=row.id, campaign_name=row.name)

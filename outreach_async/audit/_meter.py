@@ -1,0 +1,113 @@
+"""Measure the progress of an audit, and estimate the time left."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import attrs
+
+from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async.bulk._progress import RateEstimator
+from outreach_async.models import Mailbox, Page
+
+
+@attrs.frozen(kw_only=True)
+class AuditProgress:
+    """The progress of an audit.
+
+    Attributes:
+        workspaces: Number of finished workspaces, including those that could not be read.
+        total: Number of workspaces to audit.
+        mailboxes: Number of mailboxes read.
+        campaigns: Number of campaigns read, including those whose steps could not be read.
+        rate: Recent reading rate, in mailboxes per second.
+        state: `running`; `throttled` while a rate limit delays requests; `paused` while nothing is sent, because the service
+            requested a wait or is down.
+        resumes: Seconds until the pause ends; 0.0 if the audit is not paused.
+        eta: Estimated seconds until the last workspace is read; `None` if unknown. The estimate assumes that the workspaces not
+            yet started need as many requests as the others do on average.
+        why: Reason for the pause; an empty string if the audit is not paused.
+
+    Example:
+        ```python
+        async with stream(client, ["space_1"]) as findings:
+            async for _ in findings:
+                print(findings.progress.mailboxes, findings.progress.state)  # -> 2 running
+        ```
+    """
+
+    workspaces: int
+    total: int
+    mailboxes: int
+    campaigns: int = 0
+    rate: float
+    state: Literal["running", "throttled", "paused"]
+    resumes: float
+    eta: float | None
+    why: str = ""
+
+
+class ProgressMeter:
+    """Counts the workspaces, mailboxes and campaigns that an audit has read, and measures the rate."""
+
+    def __init__(self, workspaces: int, throttle: RunThrottle, now: float) -> None:
+        self._total = workspaces
+        self._throttle = throttle
+        self._mailboxes = self._campaigns = self._ended = self._pages_read = 0
+        self._pages_left: dict[str, int] = {}  # for each workspace that was started
+        self._mailbox_rate, self._page_rate = RateEstimator(now), RateEstimator(now)
+
+    def add_page(self, workspace: str, page: Page[Mailbox]) -> None:
+        """Count a page, and update the number of pages of the workspace that remain to be read."""
+        left = self._pages_left.get(workspace, max(1, int(page.total_pages)))
+        self._pages_left[workspace] = max(0, left - 1)
+        self._pages_read += 1
+        self._page_rate.add(1)
+
+    def expect_requests(self, workspace: str, count: int) -> None:
+        """Expect `count` more requests for a workspace, besides those for the pages of its mailboxes."""
+        self._pages_left[workspace] = self._pages_left.get(workspace, 0) + count
+
+    def add_request(self, workspace: str) -> None:
+        """Count a response that is not a page of mailboxes. The estimate of the time left treats the response like a page."""
+        self._pages_left[workspace] = max(0, self._pages_left.get(workspace, 0) - 1)
+        self._pages_read += 1
+        self._page_rate.add(1)
+
+    def add_campaign(self) -> None:
+        """Count a campaign that was read."""
+        self._campaigns += 1
+
+    def add_mailboxes(self, count: int) -> None:
+        """Count mailboxes that no earlier page contained."""
+        self._mailboxes += count
+        self._mailbox_rate.add(count)
+
+    def end_workspace(self, workspace: str) -> None:
+        """Count a workspace as finished, and expect no further requests for it."""
+        self._pages_left[workspace] = 0
+        self._ended += 1
+
+    def measure(self, now: float) -> AuditProgress:
+        """Return the current progress."""
+        state = self._throttle.state(now)
+        pause = max(0.0, self._throttle.opens_at - now)
+        rate = min(self._page_rate.rate(now), self._throttle.limit or math.inf)
+        left = self._estimate_pages_left()
+        return AuditProgress(
+            workspaces=self._ended,
+            total=self._total,
+            mailboxes=self._mailboxes,
+            campaigns=self._campaigns,
+            rate=self._mailbox_rate.rate(now),
+            state=state,
+            resumes=pause,
+            eta=pause + left / rate if rate else None,
+            why=self._throttle.pause_reason if state == "paused" else "",
+        )
+
+    def _estimate_pages_left(self) -> float:
+        started, left = len(self._pages_left), sum(self._pages_left.values())
+        pages_of_each = (self._pages_read + left) / started if started else 1.0
+        return left + (self._total - started) * pages_of_each

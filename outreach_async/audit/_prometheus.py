@@ -1,0 +1,162 @@
+"""Export the metrics of an audit to Prometheus, in a file for the textfile collector of node_exporter.
+
+All metrics are gauges for the whole audit, a workspace or a domain. There are no metrics for single mailboxes or campaigns: a
+million mailboxes would need a million time series, which would overload a Prometheus server.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from outreach_async._files.atomic import atomic_write
+from outreach_async.audit._findings import Group, GroupKind, Severity
+from outreach_async.audit._report import Report
+from outreach_async.audit.campaigns import CampaignResults
+from outreach_async.errors import InvalidRequest
+
+Samples: TypeAlias = Mapping[tuple[str, ...], float]
+"""Mapping from the values of the labels to the value of the metric."""
+
+
+@attrs.frozen
+class Gauge:
+    """A Prometheus gauge with its samples."""
+
+    name: str
+    description: str
+    labels: tuple[str, ...]
+    samples: Samples
+
+
+GroupFigure: TypeAlias = Callable[[Group], float]
+
+_GROUP_FIGURES: Final[tuple[tuple[str, str, GroupFigure], ...]] = (
+    ("score", "Score of the {kind}, from 0 to 100", lambda group: group.score),
+    ("mailboxes", "Checked mailboxes of the {kind}", lambda group: group.mailboxes),
+    ("sent_30days_emails", "E-mails that the mailboxes of the {kind} sent in the last 30 days", lambda group: group.sent_30days),
+    ("daily_limit_emails", "Sum of the daily limits of the {kind}, in e-mails per day", lambda group: group.daily_limit),
+)
+
+_UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def render_prometheus(report: Report) -> str:
+    """Render the metrics of a report in the Prometheus text format."""
+    # Gauges of workspaces and domains cover those in `Report.groups`: at most the 1,000 worst workspaces and the 1,000 worst
+    # domains. There are two exceptions. Gauges about campaigns cover the 1,000 workspaces with the most campaigns. The gauge
+    # `workspace_unreadable` covers every workspace.
+    require_client()
+    from prometheus_client import generate_latest
+    from prometheus_client.core import GaugeMetricFamily
+
+    families = []
+    gauges = (
+        *_audit_gauges(report),
+        *_group_gauges(report, "workspace"),
+        *_group_gauges(report, "domain"),
+        *_campaign_gauges(report.campaigns),
+    )
+    for gauge in gauges:
+        family = GaugeMetricFamily(f"outreach_audit_{gauge.name}", f"{gauge.description}.", labels=gauge.labels)
+        for values, figure in gauge.samples.items():
+            family.add_metric([escape_label(value) for value in values], figure)
+        families.append(family)
+    registry: Any = SimpleNamespace(collect=lambda: families)  # `generate_latest` uses no other attribute of a registry
+    return generate_latest(registry).decode()
+
+
+def write_prometheus(report: Report, path: str | os.PathLike[str]) -> None:
+    """Write the metrics of a report to a file for node_exporter, which reads all `*.prom` files in its textfile folder.
+
+    The file is replaced atomically, so node_exporter never reads an incomplete file.
+
+    Args:
+        report: The report of an audit.
+        path: Path of the file.
+
+    Raises:
+        InvalidRequest: The extra `prometheus` is not installed.
+        OSError: The file cannot be written; an existing file is unchanged.
+
+    Example:
+        ```python
+        write_prometheus(await audit(client, ["space_1"]), "outreach.prom")
+        print([line for line in Path("outreach.prom").read_text().splitlines() if line.startswith("outreach_audit_domain_score")])
+        # -> ['outreach_audit_domain_score{domain="north.example"} 89.8']
+        ```
+    """
+    atomic_write(path, render_prometheus(report))
+
+
+def require_client() -> None:
+    """Check that the library for Prometheus is installed."""
+    try:
+        import prometheus_client  # noqa: F401 - imported only to check that it is installed
+    except ImportError:
+        raise InvalidRequest("prometheus_client is not installed; run: pip install 'outreach_async[prometheus]'") from None
+
+
+def escape_label(value: str) -> str:
+    r"""Escape backslashes, control characters (such as `\x1b`), lone surrogates and bidirectional marks in a label value."""
+    # Different values are never escaped to the same string, because node_exporter rejects a file with a duplicate time series.
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), value)
+
+
+def _audit_gauges(report: Report) -> Iterator[Gauge]:
+    """Yield the gauges for the whole audit, including one that shows for each workspace whether it could be read."""
+    counts = Counter(finding.severity for finding in report.findings)
+    unreadable = set(report.unreadable)
+    score = math.nan if report.scores.overall is None else report.scores.overall
+    yield Gauge("timestamp_seconds", "Time of the audit, in Unix seconds", (), {(): report.at})
+    yield Gauge("score", "Score of all mailboxes, from 0 to 100; NaN if none was checked", (), {(): score})
+    yield Gauge("mailboxes", "Checked mailboxes", (), {(): report.mailboxes})
+    for kind in ("workspace", "domain"):
+        description = f"Number of {kind}s with checked mailboxes; only the 1,000 worst have their own gauges"
+        yield Gauge(f"{kind}s", description, (), {(): report.totals.get(kind, 0)})
+    yield Gauge("unreadable_workspaces", "Number of workspaces that could not be read completely", (), {(): len(unreadable)})
+    severities: Samples = {(severity.value,): counts[severity] for severity in Severity}
+    yield Gauge("findings", "Findings by severity", ("severity",), severities)
+    states: Samples = {(workspace,): int(workspace in unreadable) for workspace in report.workspaces}
+    yield Gauge("workspace_unreadable", "1 if the workspace could not be read completely, otherwise 0", ("workspace",), states)
+
+
+_MAX_WORKSPACES: Final = 1_000
+_CAMPAIGN_FIGURES: Final = (
+    ("campaigns", "Campaigns of the workspace", "campaigns"),
+    ("live_campaigns", "Live campaigns of the workspace", "live"),
+    ("campaign_sent_emails", "E-mails that the campaigns of the workspace have sent", "sent"),
+    ("campaign_replies", "Replies to the campaigns of the workspace", "replies_num"),
+    ("campaign_bounces", "Bounced e-mails of the campaigns of the workspace", "bounces_num"),
+    ("campaign_left_to_send_emails", "E-mails left to send by the live campaigns of the workspace", "left_to_send"),
+)
+"""Gauges about campaigns. Each tuple has a gauge's name, its help text, and the field of `CampaignTotals` that has the value."""
+
+
+def _campaign_gauges(campaigns: CampaignResults | None) -> Iterator[Gauge]:
+    """Yield the gauges about campaigns. Only the 1,000 workspaces with the most campaigns have these gauges."""
+    if campaigns is None:
+        return
+    kept = sorted(campaigns.totals.items(), key=lambda item: -item[1].campaigns)[:_MAX_WORKSPACES]
+    for name, description, figure in _CAMPAIGN_FIGURES:
+        samples: Samples = {(workspace,): getattr(totals, figure) for workspace, totals in kept}
+        yield Gauge(f"workspace_{name}", description, ("workspace",), samples)
+
+
+def _group_gauges(report: Report, kind: GroupKind) -> Iterator[Gauge]:
+    """Yield the gauges for each workspace or for each domain, depending on `kind`."""
+    groups = {group.key: group for group in report.groups if group.kind == kind}
+    for name, description, figure in _GROUP_FIGURES:
+        samples: Samples = {(key,): figure(group) for key, group in groups.items()}
+        yield Gauge(f"{kind}_{name}", description.format(kind=kind), (kind,), samples)
+    counts: Samples = {
+        (key, severity.value): group.counts.get(severity, 0) for key, group in groups.items() for severity in Severity
+    }
+    yield Gauge(f"{kind}_findings", f"Findings about the {kind} by severity", (kind, "severity"), counts)

@@ -1,0 +1,440 @@
+"""Define the report of an audit, and compare two reports."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Final, Literal, Self
+
+import attrs
+import msgspec
+
+from outreach_async._service.validation import type_name
+from outreach_async.audit._campaign_evaluation import compare_campaigns
+from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity
+from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
+from outreach_async.audit._scoring import Scores
+from outreach_async.audit._values import to_json_values
+from outreach_async.audit.campaigns import CampaignResults
+from outreach_async.audit.policy import PolicyUsed, enabled_comparison_rules
+from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.models import Number
+
+REPORT_VERSION: Final = 1
+"""Version of the JSON format of reports."""
+
+MAX_HISTORY: Final = 100
+"""Maximum number of earlier audits in the history of a report."""
+
+EXIT_CLEAN: Final = 0
+EXIT_FINDINGS: Final = 1
+EXIT_INCOMPLETE: Final = 3
+EXIT_DENIED: Final = 77
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """The result of an audit.
+
+    Attributes:
+        mailboxes: Number of checked mailboxes.
+        unreadable: Ids of the workspaces that could not be read completely.
+        findings: Findings, the worst first. Findings of equal severity are in the order of workspaces, mailboxes and rules.
+            Among them, findings about domains and servers come last.
+        scores: Scores overall, by workspace and by domain.
+        workspaces: Ids of the workspaces, in the order given, without duplicates.
+        denied: True if nothing could be read because the service responded with 401 or 403 for every workspace.
+        at: Time of the audit, in Unix seconds.
+        policy: The policy of the audit.
+        groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
+        totals: Number of groups of each kind, including groups that are not in `groups`. Numbers above a million are estimates.
+        rows: Mailboxes with findings, the worst first; at most 1,000.
+        not_judged: Descriptions of what the audit cannot check, such as complaint rates. If there are more than a million
+            domains, types or servers, a description says how many of them were left out.
+        diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
+        history: Scores and counts of at most 100 earlier audits, oldest first. The method `since` collects them from the earlier
+            reports and their histories.
+        last_read: Ids of workspaces that this audit could not read completely, with the time of their last complete reading in
+            Unix seconds. The data about such a workspace is from that reading. Only `build_baseline` sets this attribute.
+        campaigns: The campaigns and their totals; `None` if the audit did not read campaigns.
+
+    Example:
+        ```python
+        report = await audit(client, ["space_1"])
+        print(report.mailboxes, report.scores.overall, [finding.rule for finding in report.findings])  # -> 2 89.8 ['OA101']
+        ```
+    """
+
+    mailboxes: int
+    unreadable: list[str]
+    findings: list[Finding]
+    scores: Scores
+    workspaces: list[str] = attrs.field(factory=list)
+    denied: bool = False
+    at: float = 0.0
+    policy: PolicyUsed = attrs.field(factory=PolicyUsed)
+    groups: list[Group] = attrs.field(factory=list)
+    totals: dict[GroupKind, int] = attrs.field(factory=dict)
+    rows: list[Row] = attrs.field(factory=list)
+    not_judged: list[str] = attrs.field(factory=lambda: list(UNKNOWABLE))
+    diff: Diff | None = None
+    history: list[HistoryPoint] = attrs.field(factory=list)
+    last_read: dict[str, float] = attrs.field(factory=dict)
+    campaigns: CampaignResults | None = None
+
+    def __repr__(self) -> str:
+        """Show the numbers only: `asyncio.run` of Python 3.11 and 3.12 builds the `repr` of every result."""
+        counts = " ".join(f"{severity}={count}" for severity, count in self.counts.items())
+        scope = f"workspaces={len(self.workspaces)} unreadable={len(self.unreadable)} mailboxes={self.mailboxes}"
+        return f"<{type(self).__name__} {scope} score={self.scores.overall} {counts}>"
+
+    @property
+    def counts(self) -> dict[Severity, int]:
+        """Number of findings by severity, the worst severity first.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            print(report.counts["error"], report.counts["warning"])  # -> 1 0
+            ```
+        """
+        counts = Counter(finding.severity for finding in self.findings)
+        return {severity: counts[severity] for severity in Severity}
+
+    @property
+    def incomplete(self) -> bool:
+        """True if something, such as a mailbox or a workspace's campaigns, could not be read and was therefore not checked."""
+        return any(finding.rule in INCOMPLETE for finding in self.findings)
+
+    def exit_code(self, fail_on: str = "error") -> int:
+        """Return the exit code for a command: 0 clean, 1 findings, 3 incomplete (even with findings), 77 access denied.
+
+        Args:
+            fail_on: The mildest severity that results in exit code 1.
+
+        Raises:
+            InvalidRequest: `fail_on` is not the name of a severity.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            print(report.exit_code(), report.exit_code("critical"))  # -> 1 0
+            ```
+        """
+        bar = Severity.named(fail_on)
+        if self.denied:
+            return EXIT_DENIED
+        if self.incomplete:
+            return EXIT_INCOMPLETE
+        return EXIT_FINDINGS if any(finding.severity.reaches(bar) for finding in self.findings) else EXIT_CLEAN
+
+    def since(self, earlier: Report, *others: Report) -> Report:
+        """Return a copy of this report with the changes since an earlier report. Findings of the copy are `new` or `unchanged`.
+
+        If both reports have campaigns, the copy also has a finding for each live campaign whose estimated end slipped (`OA204`).
+
+        Args:
+            earlier: An earlier report.
+            others: More earlier reports, in any order. `diff` compares with the latest earlier report; `history` covers them all.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            print((await audit(client, ["space_1"])).since(report).findings[0].state)  # -> unchanged
+            ```
+        """
+        reports = [earlier, *others]
+        latest = max(reports, key=lambda report: report.at)
+        later = _compare_campaigns(latest, self)
+        findings, diff = compare_reports(latest, later)
+        return attrs.evolve(later, findings=findings, diff=diff, history=merge_history(reports, before=self.at))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-compatible values. `from_dict` converts these values back to a report.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            Path("audit.json").write_text(json.dumps(report.to_dict()))
+            ```
+        """
+        return {
+            "version": REPORT_VERSION,
+            **to_json_values(self),
+            "counts": {severity.value: count for severity, count in self.counts.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, values: object) -> Self:
+        """Create a report from JSON values. Optional keys may be missing, as in early reports of version 1.
+
+        Raises:
+            InvalidRequest: The values are not a report, or have an unknown version.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"])
+            print(Report.from_dict(report.to_dict()) == report)  # -> True
+            ```
+        """
+        if not isinstance(values, dict) or values.get("version") != REPORT_VERSION:
+            got = f"version {shorten(repr(values.get('version')), 40)}" if isinstance(values, dict) else type_name(values)
+            raise InvalidRequest(
+                f"report: expected audit JSON of version {REPORT_VERSION}, got {got}; pass the output of `audit --json`"
+            )
+        try:
+            return msgspec.convert(values, cls)
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(f"report: not the JSON of an audit ({error}); pass the output of `audit --json`") from None
+
+
+def _compare_campaigns(earlier: Report, later: Report) -> Report:
+    if earlier.campaigns is None or later.campaigns is None:
+        return later
+    rules = enabled_comparison_rules(later.policy)
+    campaigns, findings = compare_campaigns(earlier.campaigns, later.campaigns, later.findings, rules)
+    return attrs.evolve(later, campaigns=campaigns, findings=findings)
+
+
+@attrs.frozen(kw_only=True)
+class HistoryPoint:
+    """Score and counts of one audit, for the history in later reports.
+
+    Attributes:
+        at: Time of the audit, in Unix seconds.
+        score: Score of all mailboxes; `None` if no mailbox was checked.
+        mailboxes: Number of checked mailboxes.
+        counts: Number of findings by severity.
+        scope: Hash of the ids of the workspaces; audits of the same workspaces have the same hash.
+
+    Example:
+        ```python
+        before = HistoryPoint.of(await audit(client, ["space_1"]))
+        print(before.score, before.counts["error"])  # -> 89.8 1
+        ```
+    """
+
+    at: float
+    score: float | None
+    mailboxes: int
+    counts: dict[Severity, int]
+    scope: str
+
+    @classmethod
+    def of(cls, report: Report) -> Self:
+        """Return the score and the counts of a report as a history entry.
+
+        Example:
+            ```python
+            print(HistoryPoint.of(await audit(client, ["space_1"])).mailboxes)  # -> 2
+            ```
+        """
+        scope = blake2b("\n".join(sorted(report.workspaces)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        return cls(at=report.at, score=report.scores.overall, mailboxes=report.mailboxes, counts=report.counts, scope=scope)
+
+
+def merge_history(reports: Iterable[Report], before: float) -> list[HistoryPoint]:
+    """Combine reports and their histories into one history, sorted by time. Only the latest `MAX_HISTORY` audits are kept."""
+    points = {(point.at, point.scope): point for report in reports for point in (*report.history, HistoryPoint.of(report))}
+    return sorted((point for point in points.values() if 0 < point.at < before), key=lambda point: point.at)[-MAX_HISTORY:]
+
+
+SubjectKind = Literal["audit", "workspace", "domain", "server_ip", "mailbox", "campaign", "step"]
+
+
+@attrs.frozen(kw_only=True)
+class Delta:
+    """A number, such as a score, that changed between two audits.
+
+    Attributes:
+        kind: Kind of the subject that the number describes.
+        key: The workspace id, the domain, the server's address, or the id of the mailbox, campaign or step; empty for the whole
+            audit.
+        name: Display name of the subject: a mailbox's address, a campaign's name, otherwise the key.
+        rule: Id of the rule whose finding contains the number; `None` if the number is not part of a finding.
+        figure: Name of the number, such as `score`, `blacklists` or `severity`. Severities range from 1 (info) to 4 (critical).
+        before: Earlier value; `None` if the earlier report does not contain the number.
+        after: Current value; `None` if the later report does not contain the number.
+
+    Example:
+        ```python
+        before = await audit(client, ["space_1"])
+        fake.set_mailbox("mailbox_2", spf=True)
+        after = (await audit(client, ["space_1"])).since(before)
+        print([(delta.kind, delta.figure, delta.before, delta.after) for delta in after.diff.scores][:1])
+        # -> [('audit', 'score', 89.8, 100.0)]
+        ```
+    """
+
+    kind: SubjectKind
+    key: str
+    name: str
+    rule: str | None = None
+    figure: str
+    before: Number | None
+    after: Number | None
+
+
+@attrs.frozen(kw_only=True)
+class Diff:
+    """The changes since an earlier audit.
+
+    Attributes:
+        at: Time of the earlier audit, in Unix seconds.
+        new: Findings that are not in the earlier audit.
+        unchanged: Findings that are in both audits, even if their numbers have changed.
+        resolved: Earlier findings that no longer apply.
+        not_judged: Earlier findings that may still apply: the later audit did not read their subject, or their rule was turned
+            off.
+        deltas: Changes of the numbers in findings that are in both audits.
+        scores: Changed scores and totals.
+        added_workspaces: Ids of workspaces that only the later audit covers.
+        removed_workspaces: Ids of workspaces that only the earlier audit covers.
+
+    Example:
+        ```python
+        before = await audit(client, ["space_1"])
+        fake.set_mailbox("mailbox_2", spf=True)
+        after = (await audit(client, ["space_1"])).since(before)
+        print(len(after.diff.new), [finding.rule for finding in after.diff.resolved])  # -> 0 ['OA101']
+        ```
+    """
+
+    at: float
+    new: list[Finding]
+    unchanged: list[Finding]
+    resolved: list[Finding]
+    not_judged: list[Finding] = attrs.field(factory=list)
+    deltas: list[Delta] = attrs.field(factory=list)
+    scores: list[Delta] = attrs.field(factory=list)
+    added_workspaces: list[str] = attrs.field(factory=list)
+    removed_workspaces: list[str] = attrs.field(factory=list)
+
+    @property
+    def empty(self) -> bool:
+        """True if there are no changes, and every earlier finding could be checked again."""
+        return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
+
+
+def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
+    """Compare the reports of two audits. This function performs no I/O."""
+    # Two findings match if they have the same rule and the same subject. Mailboxes, campaigns and steps are matched by id, first
+    # within the same workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or
+    # workspace.
+    matches, gone = _match_findings(earlier.findings, later.findings)
+    findings = [
+        attrs.evolve(after, state="unchanged" if before else "new") for before, after in zip(matches, later.findings, strict=True)
+    ]
+    pairs = [(before, after) for before, after in zip(matches, findings, strict=True) if before]
+    is_unchecked = _unchecked_scope(later)
+    return findings, Diff(
+        at=earlier.at,
+        new=[finding for finding in findings if finding.state == "new"],
+        unchanged=[after for _, after in pairs],
+        resolved=[attrs.evolve(finding, state="resolved") for finding in gone if not is_unchecked(finding)],
+        not_judged=[attrs.evolve(finding, state=None) for finding in gone if is_unchecked(finding)],
+        deltas=[delta for before, after in pairs for delta in _changed_figures(before, after)],
+        scores=list(_changed_scores(earlier, later)),
+        # An early report of version 1 does not list the workspaces it covers.
+        added_workspaces=_ids_without(later.workspaces, earlier.workspaces) if earlier.workspaces else [],
+        removed_workspaces=_ids_without(earlier.workspaces, later.workspaces),
+    )
+
+
+def _ids_without(workspaces: Sequence[str], others: Iterable[str]) -> list[str]:
+    known = set(others)
+    return [workspace for workspace in workspaces if workspace not in known]
+
+
+def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
+    """Match the findings of two audits. Each finding is matched at most once."""
+    matches: list[Finding | None] = [None] * len(later)
+    left = dict(enumerate(earlier))
+    for key in (_exact_key, _workspace_independent_key):
+        waiting: defaultdict[Hashable, deque[int]] = defaultdict(deque)
+        for place, finding in left.items():
+            waiting[key(finding)].append(place)
+        for index, finding in enumerate(later):
+            if matches[index] is None and waiting[key(finding)]:
+                matches[index] = left.pop(waiting[key(finding)].popleft())
+    return matches, list(left.values())
+
+
+def _exact_key(finding: Finding) -> Hashable:
+    campaign = finding.campaign, finding.step
+    return finding.rule, finding.workspace, finding.mailbox, finding.domain, finding.server_ip, finding.email, campaign
+
+
+def _workspace_independent_key(finding: Finding) -> Hashable:
+    """Return a key that is equal for matching findings in different workspaces."""
+    # The key contains the workspace only if the finding is about the workspace itself.
+    shared = finding.step or finding.campaign or finding.domain or finding.server_ip
+    return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
+
+
+def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
+    """Return a check whether an earlier finding may still apply, although the later `report` does not contain it."""
+    # An audit does not check everything: rules may be off, and workspaces or mailboxes may not have been read.
+    errors = [finding for finding in report.findings if finding.rule in INCOMPLETE]
+    unread = [finding for finding in errors if finding.rule not in ABOUT_CAMPAIGNS]
+    about_campaigns = [finding for finding in errors if finding.rule in ABOUT_CAMPAIGNS]
+    unread_campaigns = {(finding.workspace, finding.campaign) for finding in about_campaigns}
+    # If no mailbox of a workspace could be read, its campaigns were not read either, and no finding reports this.
+    unread_campaigns |= {(finding.workspace, None) for finding in unread if finding.rule == UNREADABLE.id}
+    mailboxes = {finding.mailbox for finding in unread if finding.mailbox is not None}
+    workspaces = {finding.workspace for finding in unread if finding.mailbox is None}
+    off, checked = set(report.policy.off), set(report.workspaces) - workspaces
+
+    def is_unchecked(finding: Finding) -> bool:
+        if finding.rule in off or finding.workspace not in checked:
+            return True
+        if finding.campaign is not None or finding.rule in ABOUT_CAMPAIGNS:
+            subjects = {(finding.workspace, finding.campaign), (finding.workspace, None)}
+            return report.campaigns is None or not subjects.isdisjoint(unread_campaigns)
+        return finding.mailbox in mailboxes or (finding.mailbox is None and bool(unread))
+
+    return is_unchecked
+
+
+_SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
+"""Severities as numbers. A higher number is a worse severity."""
+
+
+def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
+    """Yield the numbers that differ between two matching findings."""
+    old, new = ({"severity": _SEVERITY_LEVELS[finding.severity], **finding.figures} for finding in (before, after))
+    kind = _subject_kind(after)
+    key = after.mailbox or after.step or after.campaign or after.domain or after.server_ip or after.workspace
+    for figure in dict.fromkeys([*old, *new]):
+        values = {"before": old.get(figure), "after": new.get(figure)}
+        if values["before"] != values["after"]:
+            yield Delta(
+                kind=kind, key=key, name=after.email or after.campaign_name or key, rule=after.rule, figure=figure, **values
+            )
+
+
+def _subject_kind(finding: Finding) -> SubjectKind:
+    if finding.campaign is not None:
+        return "campaign" if finding.step is None else "step"
+    return CATALOGUE[finding.rule].scope if finding.rule in CATALOGUE and finding.mailbox is None else "mailbox"
+
+
+def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:
+    """Yield the totals and scores that differ between two reports."""
+    old, new = _report_figures(earlier), _report_figures(later)
+    for kind, key, figure in dict.fromkeys([*new, *old]):
+        before, after = old.get((kind, key, figure)), new.get((kind, key, figure))
+        if before != after:
+            yield Delta(kind=kind, key=key, name=key, figure=figure, before=before, after=after)
+
+
+def _report_figures(report: Report) -> dict[tuple[SubjectKind, str, str], Number | None]:
+    figures: dict[tuple[SubjectKind, str, str], Number | None] = {("audit", "", "score"): report.scores.overall}
+    figures["audit", "", "mailboxes"] = report.mailboxes
+    if report.campaigns is not None:
+        figures["audit", "", "campaigns"] = report.campaigns.checked
+    figures |= {("audit", "", severity.value): count for severity, count in report.counts.items()}
+    figures |= {("workspace", key, "score"): score.score for key, score in report.scores.workspaces.items()}
+    figures |= {("domain", key, "score"): score.score for key, score in report.scores.domains.items()}
+    return figures

@@ -1,0 +1,282 @@
+"""Render a report or a brief as plain text, on a rich console, or as Markdown.
+
+The Markdown source is easy to read too, because some chats and issue trackers show the source. Importing this module does not
+import rich (extra `cli`); rich is needed only to render a `StyledReport` on a console.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from outreach_async.audit._report import Report
+from outreach_async.audit.reports._document import (
+    CODE,
+    SOFT,
+    STRONG,
+    Block,
+    Entries,
+    Entry,
+    Grid,
+    Line,
+    Paragraph,
+    Span,
+    Title,
+    build_brief_document,
+    build_document,
+    plain,
+)
+from outreach_async.audit.reports._wording import replace_unprintable
+from outreach_async.audit.reports.brief import Brief
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+WIDTH: Final = 80
+"""Width of plain text, in characters."""
+
+_LABEL_WIDTH: Final = 8
+"""Length of the longest severity name, in characters."""
+
+_RULE_INDENT: Final = " " * 12
+"""Indentation of the lines below the first line of a finding."""
+
+_MIN_NAME_WIDTH: Final = 16
+"""Minimum width of the first column of a table, in characters."""
+
+_NO_BREAK: Final = "\0"
+"""Placeholder for a non-breaking space. It cannot occur in a span, because spans have no control characters."""
+
+_STYLES: Final = {
+    "critical": "bold white on red",
+    "error": "bold red",
+    "warning": "yellow",
+    "info": "cyan",
+    "good": "green",
+    "score critical": "red",
+    "score warning": "yellow",
+    "score good": "green",
+    "score info": "dim",
+    STRONG: "bold",
+    SOFT: "dim",
+}
+
+_MAX_MARKDOWN_DOMAINS: Final = 25
+"""Maximum number of domains in the table of a Markdown report."""
+
+_SPECIAL_CHARACTERS: Final = re.compile(
+    r"[\\`*\[\]<|~$@]"
+    r"|(?<![^\W_])_|_(?![^\W_])"  # an underscore, except within a word such as space_1
+    r"|&(?=#?\w+;)"  # a character reference
+    r"|(?<!\d):(?=\S)|(?<=www)\."  # a URL, which would become a link, or the name of an emoji
+    r"|#(?=\w)"  # a reference to an issue, such as #1
+)
+
+_SPECIAL_STARTS: Final = frozenset("-+#=>")
+"""Characters that begin a list, a heading, an underline or a quotation at the start of a line."""
+
+_NUMBERED: Final = re.compile(r"\d+[.)]")
+"""The start of a line that Markdown would render as a numbered item."""
+
+_BACKTICKS: Final = re.compile("`+")
+
+_PLAIN_STYLES: Final = {"", SOFT}
+
+
+def render_text(report: Report) -> str:
+    """Render a report as plain text, with the recommended actions before the findings."""
+    return _join_text(build_document(report))
+
+
+def render_brief_text(brief: Brief) -> str:
+    """Render a brief as plain text."""
+    return _join_text(build_brief_document(brief))
+
+
+def _join_text(blocks: Iterable[Block]) -> str:
+    return "".join(f"{plain(line)}\n" for line in lay_out(blocks, WIDTH, upper=True))
+
+
+@attrs.frozen
+class StyledReport:
+    """A report or brief as a rich renderable: the content of the plain text, coloured and wrapped to the console width."""
+
+    report: Report | Brief
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines of the report or brief."""
+        from rich.text import Text
+
+        shown = self.report
+        blocks = build_brief_document(shown) if isinstance(shown, Brief) else build_document(shown)
+        for line in lay_out(blocks, options.max_width):
+            yield Text.assemble(*((span.text, _STYLES.get(span.style, "")) for span in line), overflow="fold")
+
+
+def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iterator[Line]:
+    """Yield the lines of the blocks, wrapped to a width in characters."""
+    earlier: Block | None = None
+    for block in blocks:
+        if isinstance(block, Paragraph) and isinstance(earlier, Entries | Grid):
+            yield []
+        earlier = block
+        yield from _lay_out_block(block, width, upper=upper)
+
+
+def _lay_out_block(block: Block, width: int, *, upper: bool) -> Iterator[Line]:
+    match block:
+        case Title(level=1):
+            pass  # the first line of the report already contains the title
+        case Title(level=2, line=line):
+            yield []
+            title = plain(line)
+            yield [Span(title.upper() if upper else title, STRONG)]
+        case Title(line=line):
+            yield from wrap_line([Span(span.text, STRONG if span.style == CODE else span.style) for span in line], width)
+        case Paragraph(lines=lines):
+            for line in lines:
+                yield from wrap_line(line, width)
+        case Entries(entries=entries):
+            for entry in entries:
+                yield from _lay_out_entry(entry, width)
+        case _:
+            yield from _lay_out_grid(block, width)
+
+
+def _lay_out_entry(entry: Entry, width: int) -> Iterator[Line]:
+    if entry.severity is None:
+        yield from wrap_line(entry.line, width, "  ", "    ")
+        return
+    label = Span(f"{entry.severity.upper():<{_LABEL_WIDTH}}", entry.severity.value)
+    yield from wrap_line([label, Span(f"  {entry.rule}  "), *entry.line], width, "  ", _RULE_INDENT)
+    for line in entry.details:
+        yield from wrap_line(line, width, _RULE_INDENT, _RULE_INDENT)
+
+
+def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
+    """Yield the rows of a table. A long name gets its own line; names are never truncated."""
+    columns = list(zip([Span(head) for head in grid.heads], *grid.rows, strict=True))
+    widths = [max(len(cell.text) for cell in column) for column in columns]
+    room = width - sum(each + 2 for each in widths[1:])
+    widths[0] = min(max(_MIN_NAME_WIDTH, room), widths[0])
+    for name, *cells in zip(*columns, strict=True):
+        shown = name
+        if len(name.text) > widths[0]:
+            yield from wrap_line([name], width)
+            shown = Span("")
+        row = [Span(f"{shown.text:<{widths[0]}}", shown.style)]
+        for cell, each in zip(cells, widths[1:], strict=True):
+            row += [Span("  " + " " * (each - len(cell.text))), cell]
+        yield row
+
+
+def wrap_line(line: Line, width: int, first: str = "", indent: str = "") -> Iterator[Line]:
+    """Wrap a line to a width, and yield the resulting lines. Code spans, such as DNS records, stay on one line if they fit."""
+    kept = [Span(span.text.replace(" ", _NO_BREAK)) if _is_kept(span, width - len(indent)) else span for span in line]
+    styles = iter([(character, span.style) for span in line for character in span.text])
+    text = "".join(span.text for span in kept)
+    for place, wrapped in enumerate(wrap(text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)):
+        margin = indent if place else first
+        yield [Span(margin), *_restyle(wrapped[len(margin) :].replace(_NO_BREAK, " "), styles)]
+
+
+def _is_kept(span: Span, room: int) -> bool:
+    return span.style == CODE and len(span.text) <= room
+
+
+def _restyle(text: str, styles: Iterator[tuple[str, str]]) -> Iterator[Span]:
+    """Yield a wrapped line as spans with the original styles. Wrapping removes only spaces at the ends of lines."""
+    styled = [(character, next(style for other, style in styles if other == character)) for character in text]
+    for style, characters in groupby(styled, key=itemgetter(1)):
+        yield Span("".join(character for character, _ in characters), style)
+
+
+def render_markdown(report: Report) -> str:
+    """Render a report as Markdown, with the recommended actions before the findings."""
+    return _join_markdown(build_document(report, max_domains=_MAX_MARKDOWN_DOMAINS))
+
+
+def render_brief_markdown(brief: Brief) -> str:
+    """Render a brief as Markdown that is short enough for a chat message."""
+    return _join_markdown(build_brief_document(brief))
+
+
+def _join_markdown(blocks: Iterable[Block]) -> str:
+    lines = [line for block in blocks for line in (*_markdown_block(block), "")]
+    return "".join(f"{line}\n" for line in lines[:-1])
+
+
+def _markdown_block(block: Block) -> Iterator[str]:
+    match block:
+        case Title(level=level, line=line):
+            yield f"{'#' * level} {_markdown_line(line)}"
+        case Paragraph(lines=lines):
+            yield from _hard_breaks(map(_markdown_start, lines))
+        case Entries(entries=entries, numbered=numbered):
+            for number, entry in enumerate(entries, 1):
+                yield from _markdown_entry(entry, f"{number}. " if numbered else "- ")
+        case _:
+            yield from _markdown_grid(block)
+
+
+def _markdown_entry(entry: Entry, marker: str) -> Iterator[str]:
+    label = [] if entry.severity is None else [Span(entry.severity.upper(), entry.severity.value), Span(f" {entry.rule} ")]
+    lines = [_markdown_start([*label, *entry.line]), *map(_markdown_start, entry.details)]
+    for place, line in enumerate(_hard_breaks(lines)):
+        yield f"{' ' * len(marker) if place else marker}{line}"
+
+
+def _hard_breaks(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines that end in hard line breaks, so that Markdown renders them as separate lines."""
+    shown = [line for line in lines if line]
+    yield from (f"{line}  " for line in shown[:-1])
+    yield from shown[-1:]
+
+
+def _markdown_start(line: Line) -> str:
+    """Return a line as Markdown. Escape its start if Markdown would render the line as a list, a heading or a quotation."""
+    text = _markdown_line(line).strip()
+    if text[:1] in _SPECIAL_STARTS:
+        return f"\\{text}"
+    number = _NUMBERED.match(text)
+    return f"{text[: number.end() - 1]}\\{text[number.end() - 1 :]}" if number else text
+
+
+def _markdown_line(line: Line, *, in_table: bool = False) -> str:
+    return "".join(_markdown_span(span, in_table=in_table) for span in line)
+
+
+def _markdown_span(span: Span, *, in_table: bool) -> str:
+    if span.style == CODE:
+        return format_code(span.text, in_table=in_table)
+    text = escape_markdown(span.text)
+    return text if in_table or span.style in _PLAIN_STYLES else f"**{text}**"
+
+
+def escape_markdown(text: str) -> str:
+    """Escape a string so that Markdown shows it verbatim within a line."""
+    return _SPECIAL_CHARACTERS.sub(r"\\\g<0>", replace_unprintable(text))
+
+
+def format_code(text: str, *, in_table: bool = False) -> str:
+    """Return a string as a code span, in which links and markup have no effect."""
+    shown = replace_unprintable(text)
+    shown = shown.replace("|", "\\|") if in_table else shown
+    fence = "`" * (1 + max((len(ticks) for ticks in _BACKTICKS.findall(shown)), default=0))
+    return f"{fence} {shown} {fence}" if "`" in shown or not shown.strip() else f"{fence}{shown}{fence}"
+
+
+def _markdown_grid(grid: Grid) -> Iterator[str]:
+    """Yield the rows of a table with aligned columns, so that the source is readable."""
+    rows = [[escape_markdown(head) for head in grid.heads]]
+    rows += [[_markdown_span(span, in_table=True) for span in row] for row in grid.rows]
+    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+    rows.insert(1, ["-" * width for width in widths])
+    for row in rows:
+        yield f"| {' | '.join(f'{cell:<{width}}' for cell, width in zip(row, widths, strict=True))} |"

@@ -1,0 +1,168 @@
+"""The run that `create_many` returns. Start it with `async with` to iterate over the outcomes, or with `await` for the report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterable, Generator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, NoReturn, get_args
+
+import anyio
+import attrs
+
+from outreach_async._engine.call import CallOptions
+from outreach_async._engine.engine import Engine
+from outreach_async._service.operations import ContactRequests
+from outreach_async._service.validation import require_choice, require_number, require_seconds, type_name
+from outreach_async.bulk._frames import ArrowStream, Numbers
+from outreach_async.bulk._outcomes import BulkReport, Order, RejectStreak
+from outreach_async.bulk._pipeline import Outcomes, Plan
+from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser, Source
+from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, journal_at, open_journal
+from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.transport._urls import service_address
+
+
+@attrs.frozen(kw_only=True)
+class BulkOptions:
+    """The options of a bulk run; `create_many` documents them."""
+
+    concurrency: int
+    order: Order
+    repeats: Repeats
+    numbers: Numbers
+    journal: str | os.PathLike[str] | JournalStore | None
+    resume: bool
+    earlier: Earlier
+    spool: bool
+    total: int | None
+    stop_after_rejects: int | None
+    max_outage: float | None
+
+
+def create_run(
+    engine: Engine,
+    contact_requests: ContactRequests,
+    call_options: CallOptions,
+    rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream,
+    *,
+    options: BulkOptions,
+    identity: Mapping[str, Any],
+) -> BulkRun:
+    """Validate the options, and return a run that has not started."""
+    workers = min(require_number("concurrency", options.concurrency, least=1), engine.max_in_flight)
+    require_choice("order", options.order, get_args(Order))
+    require_choice("repeats", options.repeats, get_args(Repeats))
+    require_choice("earlier", options.earlier, get_args(Earlier))
+    journal_options = _create_journal_options(options, identity, service_address(engine.transport))
+    source = Source(rows, options.numbers)
+    plan = Plan(
+        engine=engine,
+        duplicates=contact_requests.duplicates,
+        call_options=call_options,
+        source=source,
+        workers=workers,
+        order=options.order,
+        reject_streak=RejectStreak(_number_or_none("stop_after_rejects", options.stop_after_rejects, least=1)),
+        parser=RowParser(contact_requests, RecentEmails() if options.repeats == "error" else None),
+        max_outage=require_seconds("max_outage", options.max_outage),
+        total=source.total if options.total is None else _number_or_none("total", options.total, least=0),
+    )
+    return BulkRun(plan, journal_options)
+
+
+def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
+    return None if value is None else require_number(name, value, least=least)
+
+
+def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any], address: str | None) -> JournalOptions | None:
+    journal = options.journal
+    if journal is None:
+        _require_journal(options)
+        return None
+    if isinstance(journal, str | os.PathLike):
+        journal = journal_at(journal)
+    elif not isinstance(journal, JournalStore):
+        raise InvalidRequest(f"journal: expected a path, URL or Journal, got {type_name(journal)}; pass the path of a file")
+    recorded = {**identity["options"], "repeats": options.repeats, "spool": options.spool}
+    known = Identity(identity["workspace"], recorded, journal.source, journal.fingerprint, journal.mapping, address)
+    return JournalOptions(journal, known, options.resume, options.spool, options.repeats, options.earlier)
+
+
+def _require_journal(options: BulkOptions) -> None:
+    if options.repeats in WHOLE_INPUT:
+        raise InvalidRequest(
+            f"repeats: {options.repeats!r} needs a journal, to store the whole input before the first row is sent; pass a journal"
+        )
+    for name, needed in ("resume", options.resume), ("spool", options.spool), ("earlier", options.earlier == "unknown"):
+        if needed:
+            raise InvalidRequest(f'{name}: needs a journal, got None; pass journal="run.db"')
+
+
+class BulkRun:
+    """A bulk run. Start it with `async with` to iterate over the outcomes, or with `await` for the report.
+
+    Attributes:
+        findings: The columns of a data frame whose values are sent as text, although they are not strings; empty for other rows.
+
+    Example:
+        ```python
+        report = await client.contacts.create_many([{"email": "ann@company.example"}])
+        print(report.rows)  # -> 1
+        ```
+    """
+
+    def __init__(self, plan: Plan, journal_options: JournalOptions | None) -> None:
+        self.findings = plan.source.findings
+        self._plan = plan
+        self._journal_options = journal_options
+        self._started = False
+
+    def __await__(self) -> Generator[Any, Any, BulkReport]:
+        """Process all rows, and return the report."""
+        return self._run_to_end().__await__()
+
+    async def _run_to_end(self) -> BulkReport:
+        async with self as outcomes:
+            async for _ in outcomes:
+                pass
+        return outcomes.report
+
+    async def __aenter__(self) -> Outcomes:
+        """Start the workers, and return the outcomes."""
+        if self._started:
+            raise InvalidRequest("create_many: this run has already started; call create_many again to start another")
+        self._plan.engine.require_open()
+        self._started = True
+        self._outcomes = Outcomes(self._plan)
+        if self._journal_options is not None:
+            self._outcomes.record_in(await open_journal(self._journal_options))
+        self._group = await anyio.create_task_group().__aenter__()
+        self._outcomes.start(self._group)
+        return self._outcomes
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Cancel the requests in flight, and record how the run ended. An exception of the block propagates unchanged."""
+        is_raising = kind is not None
+        try:
+            # Also at the end of the run: a task that reads ahead may still wait for rows that are no longer needed.
+            self._group.cancel_scope.cancel()
+            # The block's exception is not passed to the task group, which would wrap it in an exception group.
+            await self._group.__aexit__(None, None, None)
+        except BaseException:
+            is_raising = True
+            raise
+        finally:
+            with anyio.CancelScope(shield=True):  # a cancelled run also commits the outcomes it has
+                try:
+                    await self._outcomes.close()
+                except JournalError:
+                    if not is_raising:  # this error must not replace a cancellation or the caller's own exception
+                        raise
+
+    def __aiter__(self) -> NoReturn:
+        """Reject `async for` on the run itself, because only the end of an `async with` block can stop the workers."""
+        raise InvalidRequest(
+            "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside the block"
+        )

@@ -1,0 +1,222 @@
+"""Read rows from data frames: pandas, polars, pyarrow, DuckDB, and any other object that exports an Arrow stream.
+
+pyarrow (extra `parquet`) imports the stream. The columns are checked before anything is sent. Cells are converted to strings, as
+in Parquet files that the importer reads, a few hundred rows at a time, so a large batch is never converted all at once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
+
+import attrs
+
+from outreach_async._engine.logs import LOGGER
+from outreach_async._service.validation import masked_repr, suggest_field, type_name
+from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport._secret import mask_keys
+
+_SLICE_SIZE: Final = 500
+"""Number of rows converted at once. A conversion blocks the event loop for about a millisecond."""
+_FIELDS: Final = frozenset({"email", *STANDARD_FIELDS})
+_PANDAS_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
+"""Pattern of the column names that pyarrow generates for an unnamed pandas index. A filtered or sorted frame has such a
+column, which contains row numbers."""
+_MISSING_TEXTS: Final = frozenset({"nan", "NaT", "<NA>"})
+"""Strings to which pandas' `astype(str)` converts missing values."""
+_INEXACT: Final = 1e15
+"""The smallest whole number whose digits a float may not preserve."""
+_MAX_SHOWN: Final = 5
+"""Maximum number of unknown columns that an error message lists."""
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """A pandas, polars, pyarrow or DuckDB data frame, or any other object that can be read as an Arrow stream.
+
+    `create_many` reads the frame with pyarrow (extra `parquet`), batch by batch. Name the columns after the fields of
+    `NewContact`, or `custom_<n>`; an unknown column raises InvalidRequest before anything is sent. Null and NaN leave a field
+    unset. Numbers, dates, times and Booleans are sent as text, as the command `import` sends them from a Parquet file: `75001`,
+    `2026-05-04`, `TRUE`. Each such column is logged as a warning and listed in the run's `findings`, because it may have lost
+    leading zeros. With `numbers="reject"`, a row with a value that is not a string is rejected.
+
+    pandas converts integers in a column with missing values to floats: `75001.0` is sent as `75001`. Its `astype(str)` converts
+    missing values to the string `nan`: such rows are rejected. An unnamed pandas index is ignored.
+
+    Example:
+        ```python
+        import polars
+
+        frame = polars.DataFrame({"email": ["ann@company.example"], "city": ["Lyon"]})
+        print(isinstance(frame, ArrowStream), (await client.contacts.create_many(frame)).rows)  # -> True 1
+        ```
+    """
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a PyCapsule with an ArrowArrayStream, as defined by the Arrow PyCapsule interface."""
+
+
+@attrs.frozen
+class UnsendableRow:
+    """A row of a data frame that cannot be converted to a contact."""
+
+    values: Mapping[str, object]
+    reason: str
+
+
+FrameRow: TypeAlias = dict[str, str] | UnsendableRow
+"""A row of a data frame: its values by column, or the reason why it cannot be converted to a contact."""
+
+
+def is_frame(rows: object) -> TypeGuard[ArrowStream]:
+    """Return whether `rows` is a data frame."""
+    if isinstance(rows, ArrowStream):
+        return True
+    if isinstance(rows, Mapping) and rows and all(isinstance(column, list | tuple) for column in rows.values()):
+        raise InvalidRequest("rows: expected an iterable of contacts, got a dict of columns; pass pyarrow.table(rows)")
+    if type(rows).__name__.endswith("Frame") or hasattr(type(rows), "__dataframe__"):
+        raise InvalidRequest(
+            f"rows: expected a data frame with __arrow_c_stream__, got {type_name(rows)} without it; collect or compute a lazy"
+            " frame, or upgrade the library (pandas to 2.2 or newer)"
+        )
+    return False
+
+
+Numbers = Literal["format", "reject"]
+"""What happens to values of a data frame that are not strings, such as numbers and dates. `format` sends them as text, and logs a
+warning for each column. `reject` rejects the rows that contain them.
+
+Example:
+    ```python
+    import polars
+
+    frame = polars.DataFrame({"email": ["ann@company.example"], "zip": [75001]})
+    report = await client.contacts.create_many(frame, numbers="reject")
+    print(report.outcomes[Outcome.REJECTED])  # -> 1
+    ```
+"""
+
+
+def read_frame(frame: ArrowStream, numbers: Numbers = "format") -> tuple[Iterator[FrameRow], tuple[str, ...]]:
+    """Check the columns of a data frame. Return an iterator over its rows, without missing values, and the findings."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        remedy = "run: pip install 'outreach_async[parquet]'"
+        raise InvalidRequest(f"rows: pyarrow is required to read a data frame and is not installed; {remedy}") from None
+    try:
+        reader = pa.RecordBatchReader.from_stream(frame)
+        names = [str(name) for name in reader.schema.names]
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        reason = mask_keys("; ".join(str(argument).partition("\n")[0] for argument in error.args))
+        remedy = "pass a data frame whose columns have unique names and contain strings"
+        raise InvalidRequest(f"rows: expected a data frame, got {type_name(frame)} ({reason}); {remedy}") from None
+    _check_columns(names)
+    columns = [(at, name) for at, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
+    if numbers == "reject":
+        return _read_rows(reader, columns, _read_objects), ()
+    findings = tuple(filter(None, (_check_type(name, reader.schema.types[at]) for at, name in columns)))
+    for finding in findings:
+        LOGGER.warning("create_many: %s", finding)
+    return _read_rows(reader, columns, _read_strings), findings
+
+
+def _check_columns(names: list[str]) -> None:
+    """Check that every column is a field of a contact."""
+    known = [name for name in names if not _PANDAS_INDEX.fullmatch(name)]
+    unknown = [name for name in known if name not in _FIELDS and not CUSTOM_CODE.fullmatch(name)]
+    if unknown:
+        shown = ", ".join(map(_describe_column, unknown[:_MAX_SHOWN]))
+        more = f" and {len(unknown) - _MAX_SHOWN} more" if len(unknown) > _MAX_SHOWN else ""
+        expected = "columns named after the fields of NewContact, or custom_<n>"
+        raise InvalidRequest(f"rows: expected {expected}, got {shown}{more}; rename or drop these columns")
+    if repeated := sorted({name for name in known if known.count(name) > 1}):
+        raise InvalidRequest(f"rows: expected unique column names, got {repeated[0]!r} more than once; rename or drop a column")
+    if "email" not in known:
+        raise InvalidRequest("rows: expected a column 'email', got none; rename the column that contains the e-mail addresses")
+
+
+def _describe_column(name: str) -> str:
+    near = suggest_field(name.strip().lower().replace(" ", "_").replace("-", "_"))
+    return masked_repr(name) + (f" (did you mean {near!r}?)" if near else "")
+
+
+def _check_type(name: str, kind: Any) -> str | None:
+    """Return the finding about a column whose values are not strings; `None` if they are."""
+    from pyarrow import types
+
+    from outreach_async.bulk._arrow_cells import is_convertible, is_text
+
+    if is_text(kind):
+        return None
+    what = f"rows: expected strings in column {name!r}, got {kind}"
+    if not is_convertible(kind):
+        raise InvalidRequest(f"{what}; convert the column to strings, or drop it")
+    is_number = types.is_integer(kind) or types.is_floating(kind)
+    loss = ", so leading zeros or a plus sign may be lost" if is_number else ""
+    return f"{what}; its values are sent as text{loss}; convert the column to strings, or pass numbers='reject'"
+
+
+_ReadColumn: TypeAlias = Callable[[Any], Sequence[object]]
+
+
+def _read_rows(reader: Any, columns: list[tuple[int, str]], read_column: _ReadColumn) -> Iterator[FrameRow]:
+    fields = [name for _, name in columns]
+    for batch in reader:
+        for start in range(0, batch.num_rows, _SLICE_SIZE):
+            part = batch.slice(start, _SLICE_SIZE)
+            for cells in zip(*(read_column(part.column(at)) for at, _ in columns), strict=True):
+                yield _build_row({name: cell for name, cell in zip(fields, cells, strict=True) if not _is_missing(cell)})
+
+
+def _read_objects(column: Any) -> Sequence[Any]:
+    cells: list[Any] = column.to_pylist()
+    return cells
+
+
+def _read_strings(column: Any) -> Sequence[object]:
+    """Return the cells of a column as strings. A value that cannot be converted without a loss is returned unchanged."""
+    from pyarrow import types
+
+    from outreach_async.bulk._arrow_cells import is_bytes, is_text, to_strings
+
+    if is_text(column.type):
+        return _read_objects(column)
+    texts = to_strings(column)
+    if types.is_floating(column.type):
+        return [
+            text if text is None or abs(value) < _INEXACT else value
+            for text, value in zip(texts, _read_objects(column), strict=True)
+        ]
+    if is_bytes(column.type):
+        return [
+            text if text is None or text.encode() == value else value
+            for text, value in zip(texts, _read_objects(column), strict=True)
+        ]
+    return texts
+
+
+def _is_missing(cell: object) -> bool:
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
+def _build_row(values: dict[str, Any]) -> FrameRow:
+    for name, cell in values.items():
+        if not isinstance(cell, str) or cell in _MISSING_TEXTS:
+            return UnsendableRow(values, f"{name}: {_describe_fault(name, cell)}")
+    return values
+
+
+def _describe_fault(name: str, cell: object) -> str:
+    if isinstance(cell, str):
+        remedy = "set missing values to null before converting a column to strings"
+        return f"expected a value, got {cell!r}, the string that astype(str) returns for a missing value; {remedy}"
+    if isinstance(cell, float) and abs(cell) >= _INEXACT:
+        return "expected a float of at most 15 digits, got more, which are not exact; read the column as strings"
+    if isinstance(cell, float) and cell.is_integer():
+        got = "an integer stored as a float (pandas does this if a column has missing values)"
+        return f"expected a string, got {got}; convert it: df[{name!r}] = df[{name!r}].astype('Int64').astype('string')"
+    return f"expected a string, got {type_name(cell)}; convert the column to strings"

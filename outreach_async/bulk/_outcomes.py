@@ -1,0 +1,336 @@
+"""Outcomes of rows, the order in which they are delivered, and the report of a run."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, MutableSequence
+from typing import Any, Final, Literal
+
+import attrs
+
+from outreach_async._service.contacts import CreateContactResponse, possible_outcomes
+from outreach_async._service.operations import AttemptInfo
+from outreach_async._service.retry import FailureKind, Idempotency, classify, explain_status, is_refusal, maybe_applied
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
+from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
+
+
+@attrs.frozen(kw_only=True)
+class ContactOutcome:
+    """The outcome of one row of a bulk run.
+
+    Attributes:
+        index: Index of the row in the input, from 0.
+        contact: The row as the caller passed it; a copy if the row is a dict.
+        status: The status in the service's last response, or `rejected`, `not_applied` or `unknown`.
+        id: Id of the contact; `None` if the service returned none.
+        possible: Every outcome that is consistent with what is known about the attempts to send the row.
+        attempts: Number of attempts to send the row.
+        error: The error of a row that failed or was not sent; `None` if there was no error.
+        repeats: Index of another row with the same e-mail, if this row was not sent or was rejected because of that row;
+            otherwise `None`.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": "bo@acme.example"}]) as outcomes:
+            async for outcome in outcomes:
+                print(outcome.index, outcome.status, outcome.id, outcome.attempts)  # -> 0 skipped None 1
+        ```
+    """
+
+    index: int
+    contact: object
+    status: Outcome
+    id: str | None
+    possible: frozenset[Outcome]
+    attempts: int
+    error: OutreachError | None = None
+    repeats: int | None = None
+
+    @property
+    def certain(self) -> bool:
+        """True if `status` is the only possible outcome."""
+        return len(self.possible) == 1
+
+
+def answered_outcome(index: int, row: object, answer: CreateContactResponse, info: AttemptInfo) -> ContactOutcome:
+    """Return the outcome of a row whose request succeeded."""
+    return ContactOutcome(
+        index=index,
+        contact=row,
+        status=answer.status,
+        id=answer.id,
+        possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
+        attempts=info.attempts,
+    )
+
+
+def failed_outcome(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
+    """Return the outcome of a row whose request failed."""
+    outcome = unfinished_outcome(index, row, error, duplicates, attempts=error.attempts, maybe_applied=error.maybe_applied)
+    if not is_refusal(error) or maybe_applied(error, FailureKind.FINAL):
+        return outcome
+    # The row itself is rejected, although an earlier attempt may have been applied.
+    possible = outcome.possible - {Outcome.NOT_APPLIED} | {Outcome.REJECTED}
+    return attrs.evolve(outcome, status=Outcome.REJECTED, possible=possible)
+
+
+def unfinished_outcome(
+    index: int, row: object, cause: OutreachError, duplicates: str, *, attempts: int, maybe_applied: bool
+) -> ContactOutcome:
+    """Return the outcome of a row that was still being processed when the run ended."""
+    possible = {Outcome.NOT_APPLIED}
+    if maybe_applied:
+        possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
+    return ContactOutcome(
+        index=index,
+        contact=row,
+        status=Outcome.UNKNOWN if maybe_applied else Outcome.NOT_APPLIED,
+        id=None,
+        possible=frozenset(possible),
+        attempts=attempts,
+        error=cause,
+    )
+
+
+def unsent_outcome(
+    index: int, row: object, status: Outcome, cause: OutreachError | None, repeats: int | None = None
+) -> ContactOutcome:
+    """Return the outcome of a row that is not sent, such as an invalid row or a row that repeats an e-mail."""
+    possible = frozenset({status})
+    return ContactOutcome(
+        index=index, contact=row, status=status, id=None, possible=possible, attempts=0, error=cause, repeats=repeats
+    )
+
+
+def is_superseded(outcome: ContactOutcome) -> bool:
+    """Return whether another row with the same e-mail was sent instead of this one."""
+    return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
+
+
+_HISTORY_SIZE: Final = 4096
+"""Number of recent responses whose contact ids are stored."""
+
+
+class RecentIds:
+    """Detects a response that contains the id of another row's contact."""
+
+    # For example, a server or proxy may write a response twice. Each later response on that connection is then received for the
+    # wrong row. The same id is allowed for rows whose e-mails the service may treat as equal, unless the later one was added.
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    def find_earlier(self, outcome: ContactOutcome, key: str) -> int | None:
+        """Return the index of an earlier row whose contact cannot have the same id as this row's; `None` if there is none."""
+        # If the id is new, it is stored with the key and index of this row.
+        if outcome.id is None:
+            return None
+        key_hash = hash(key)  # stored instead of the key, because it is smaller
+        earlier_hash, earlier = self._rows.setdefault(outcome.id, (key_hash, outcome.index))
+        if len(self._rows) > _HISTORY_SIZE:
+            self._rows.popitem(last=False)
+        if earlier == outcome.index or (earlier_hash == key_hash and outcome.status != Outcome.ADDED):
+            return None
+        return earlier
+
+
+def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
+    """Return the outcome of a row whose response may belong to another row, because both rows received the same id."""
+    text = (
+        f"create_contact: rows {outcome.index} and {other} received the same contact id;"
+        " one of the two responses was not meant for its row"
+    )
+    error = UnexpectedResponse(text, operation="create_contact", attempts=outcome.attempts, maybe_sent=True)
+    return failed_outcome(outcome.index, outcome.contact, error, duplicates)
+
+
+def affects_every_row(error: OutreachError) -> bool:
+    """Return whether an error affects every row, for example because the key, workspace, campaign or base URL is wrong."""
+    # Pass only an error that is no longer retried, because the result is also true for a temporary refusal such as 429.
+    # An InvalidRequest affects every row. Rows are validated before they are sent, so the cause is not a row. It is, for example,
+    # a closed transport.
+    if isinstance(error, InvalidRequest):
+        return True
+    return isinstance(error, StatusError) and explain_status(error.status_code, error.headers).affects_every_row
+
+
+def is_final_answer(error: OutreachError) -> bool:
+    """Return whether an error is the service's final answer about the row. A retry cannot resolve such an error."""
+    return isinstance(error, StatusError | UnexpectedResponse) and classify(error, Idempotency.IDEMPOTENT) is FailureKind.FINAL
+
+
+@attrs.frozen
+class BulkReport:
+    """The report of a run: the number of rows with each outcome. These numbers add up to `rows`.
+
+    Attributes:
+        rows: Number of rows whose outcome was returned.
+        outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
+        uncertain: Number of rows with more than one possible outcome.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count
+            as `not_applied`.
+        seconds: Duration of the run so far, in seconds.
+
+    Example:
+        ```python
+        report = await client.contacts.create_many([{"email": "ann@company.example"}, {"email": "bo@acme.example"}])
+        print(report.rows, report.outcomes[Outcome.ADDED], report.outcomes[Outcome.SKIPPED], report.uncertain)  # -> 2 1 1 0
+        ```
+    """
+
+    rows: int
+    outcomes: dict[Outcome, int]
+    uncertain: int
+    seconds: float
+    repeats: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values, with outcomes named as on the wire.
+
+        Example:
+            ```python
+            report = await client.contacts.create_many([{"email": "ann@company.example"}])
+            print(report.to_dict()["outcomes"]["added"])  # -> 1
+            ```
+        """
+        return {
+            "rows": self.rows,
+            "outcomes": {outcome.value: count for outcome, count in self.outcomes.items()},
+            "uncertain": self.uncertain,
+            "repeats": self.repeats,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+class OutcomeCounts:
+    """Counts outcomes by status."""
+
+    def __init__(self, begun: BulkReport | None = None) -> None:
+        self._outcomes: Counter[Outcome] = Counter(dict.fromkeys(Outcome, 0) | (begun.outcomes if begun else {}))
+        self._uncertain = begun.uncertain if begun else 0
+        self._repeats = begun.repeats if begun else 0
+
+    @property
+    def rows(self) -> int:
+        """Number of outcomes counted."""
+        return self._outcomes.total()
+
+    def add(self, outcome: ContactOutcome) -> None:
+        self._outcomes[outcome.status] += 1
+        self._uncertain += len(outcome.possible) != 1
+        self._repeats += is_superseded(outcome)
+
+    def report(self, seconds: float) -> BulkReport:
+        """Return a report of the counts so far; `seconds` is the duration of the run."""
+        return BulkReport(self.rows, dict(self._outcomes), self._uncertain, seconds, self._repeats)
+
+
+Order = Literal["completion", "input"]
+"""Order of the returned outcomes. `completion` returns each outcome as soon as it is known. `input` returns outcomes in the order
+of the rows: an outcome is returned after the outcomes of all earlier rows.
+
+Example:
+    ```python
+    async with client.contacts.create_many([{"email": ""}, {"email": "ann@company.example"}], order="input") as outcomes:
+        print([outcome.index async for outcome in outcomes])  # -> [0, 1]
+    ```
+"""
+
+
+Revision = Callable[[ContactOutcome], ContactOutcome]
+"""A function that takes the outcome of a row and returns the outcome that replaces it."""
+
+
+class CompletionOrder(deque[ContactOutcome]):
+    """A buffer that returns outcomes in the order in which they were added."""
+
+    def expect(self, _index: int) -> None:
+        """Do nothing, because this buffer delays no outcomes."""
+
+    def forget(self, _index: int) -> None:
+        """Do nothing, because this buffer delays no outcomes."""
+
+    def revise(self, index: int, revised: Revision) -> None:
+        """Replace a row's outcome with the result of `revised`, unless the caller has already received the outcome."""
+        revise(self, index, revised)
+
+
+class InputOrder:
+    """A buffer that accepts outcomes in any order and returns them in the order of the rows."""
+
+    def __init__(self) -> None:
+        self._expected: deque[int] = deque()
+        self._outcomes: dict[int, ContactOutcome] = {}
+
+    def __len__(self) -> int:
+        return len(self._outcomes) if self._expected and self._expected[0] in self._outcomes else 0
+
+    def expect(self, index: int) -> None:
+        """Delay the outcomes of later rows until the row with this index has its outcome."""
+        self._expected.append(index)
+
+    def forget(self, index: int) -> None:
+        """Stop waiting for the outcome of the row with this index, so that it no longer delays the outcomes of later rows."""
+        self._expected.remove(index)
+
+    def extend(self, outcomes: Iterable[ContactOutcome]) -> None:
+        """Add outcomes."""
+        self._outcomes.update((outcome.index, outcome) for outcome in outcomes)
+
+    def revise(self, index: int, revised: Revision) -> None:
+        """Replace a row's outcome with the result of `revised`, unless the caller has already received the outcome."""
+        if index in self._outcomes:
+            self._outcomes[index] = revised(self._outcomes[index])
+
+    def popleft(self) -> ContactOutcome:
+        """Remove and return the next outcome in the order of the rows."""
+        return self._outcomes.pop(self._expected.popleft())
+
+
+def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revision) -> None:
+    """Replace a row's outcome in `outcomes` with the result of `revised`. Do nothing if the outcome is not in `outcomes`."""
+    for position, outcome in enumerate(outcomes):
+        if outcome.index == index:
+            outcomes[position] = revised(outcome)
+
+
+OutcomeBuffer = CompletionOrder | InputOrder
+"""A buffer of outcomes that the caller has not received yet. Its length is 0 while no outcome is ready."""
+
+
+class RejectStreak:
+    """Detects that the first `rows` rows of a run are all rejected, whatever the reasons."""
+
+    def __init__(self, rows: int | None) -> None:
+        self._remaining = rows or 0
+        self._rows = rows
+        self._reasons: Counter[str] = Counter()
+
+    def check(self, outcome: ContactOutcome) -> BulkStopped | None:
+        """Count an outcome. If the first `rows` rows were all rejected, return the error that stops the run; otherwise `None`."""
+        if not self._remaining:
+            return None
+        reason = _reject_reason(outcome)
+        if reason is None:
+            self._remaining = 0
+            return None
+        self._reasons[reason] += 1
+        self._remaining -= 1
+        if self._remaining:
+            return None
+        ((reason, count),) = self._reasons.most_common(1)
+        share = "" if count == self._rows else f" ({count:,} of them with this error)"
+        return BulkStopped(
+            f"run stopped: the first {self._rows:,} rows were all rejected{share}: {reason}; "
+            "fix the cause, or turn off stop_after_rejects"
+        )
+
+
+def _reject_reason(outcome: ContactOutcome) -> str | None:
+    """Return the error message of a rejected row; `None` if the row was not rejected."""
+    # A row that the service refused counts as rejected even if its status is `unknown`.
+    error = outcome.error
+    if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
+        return None
+    return str(error)

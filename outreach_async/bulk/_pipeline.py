@@ -1,0 +1,453 @@
+"""The pipeline of a run: workers pull rows, send them, and pass the outcomes to one consumer.
+
+Rows with the same key are sent one after the other, in the order of the input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, NoReturn, Self
+
+import anyio
+import attrs
+from anyio.abc import TaskGroup
+
+from outreach_async._engine.call import Call, CallOptions, Slots
+from outreach_async._engine.engine import Engine
+from outreach_async.bulk import _outcomes as outcomes
+from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
+from outreach_async.bulk._recording import JournalledThrottle, JournalRecorder, NullRecorder
+from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, RowParser, Source
+from outreach_async.bulk._windows import MAX_WINDOW_SIZE
+from outreach_async.bulk.journal import OpenJournal
+from outreach_async.bulk.journal._identity import JournalState
+from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
+
+
+# One timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A gets
+# its response after 0.5 s; the first attempt of B never gets a response:
+#
+#   seconds        0.0        0.2        0.5                 30.0           30.2
+#                   |          |          |                   |              |
+#   worker A        |-- attempt 1 --------|-- attempt 2 -- ... |-- attempt 61 ------------ ...
+#     its deadline 30.0                  30.5                60.0
+#   worker B                   |-- attempt 1 --------------------------------X  cancelled
+#     its deadline            30.2                                          inf
+#   the timer      set                                       fires          fires
+#     `fires_at`   30.0                                      30.2           60.0
+#
+#    0.0  set: A's deadline, 30.0, is earlier than `fires_at`, which was infinite. The timer is woken and sets itself to 30.0.
+#    0.2  unchanged: B's deadline, 30.2, is later than `fires_at`. The deadline is stored, and nothing else happens.
+#    0.5  unchanged: A's response arrives. A's deadline becomes infinite, then 30.5 with the next attempt. Now `fires_at` is
+#         earlier than every deadline, which is harmless: the timer fires once without effect.
+#   30.0  fires and moves: no deadline has passed, so the timer moves to the earliest deadline, 30.2.
+#   30.2  fires: B's deadline has passed, and B's scope is cancelled. B leaves the scope and continues its call in a new one,
+#         where the attempt counts as timed out. The timer moves to the earliest deadline left, 60.0.
+#
+# Why not a cancel scope with a deadline for each attempt? That adds a timer to the event loop, and removes it again, for every
+# attempt. With equal timeouts, an attempt that starts later also has a later deadline, so nearly every attempt costs only the two
+# assignments of the step at 0.5 s. While responses are quick, the timer fires about once per timeout, however many attempts there
+# are. Measured: about 1 us per attempt with the shared timer, 7.8 us with a scope for each attempt.
+class AttemptTimer:
+    """Cancels the scope of each worker whose attempt has exceeded its deadline."""
+
+    def __init__(self) -> None:
+        self.fires_at = math.inf
+        self._deadlines: list[WorkerDeadline] = []
+        self._rescheduled = anyio.Event()
+        self._ended = False
+
+    def create_deadline(self) -> WorkerDeadline:
+        """Create a deadline for one worker, and add it to the deadlines that the timer watches."""
+        self._deadlines.append(deadline := WorkerDeadline(self))
+        return deadline
+
+    def wake(self) -> None:
+        """Make the timer recompute `fires_at`. Call this method when a deadline is set to a time before `fires_at`."""
+        self._rescheduled.set()
+
+    def end(self) -> None:
+        """Make `run` return. Call this method when no worker is left."""
+        self._ended = True
+        self.wake()
+
+    async def run(self) -> None:
+        """Watch the deadlines until `end` is called."""
+        # There is no await between the first line of the loop and the wait. Therefore no deadline can be set between the
+        # computation of `fires_at` and the new event, and no wake-up is lost.
+        while not self._ended:
+            now = anyio.current_time()
+            for worker in self._deadlines:
+                worker.expire(now)
+            self.fires_at = min((worker.deadline for worker in self._deadlines), default=math.inf)
+            self._rescheduled = anyio.Event()
+            with anyio.CancelScope(deadline=self.fires_at):
+                await self._rescheduled.wait()
+
+
+class WorkerDeadline:
+    """The deadline of the cancel scope that a worker runs in."""
+
+    # One `AttemptTimer` watches the deadlines of all workers. Setting `deadline` is cheap: the timer is rescheduled only if it
+    # would otherwise fire too late.
+
+    scope: anyio.CancelScope
+    _deadline = math.inf
+
+    def __init__(self, timer: AttemptTimer) -> None:
+        self._timer = timer
+
+    @property
+    def deadline(self) -> float:
+        """The time on the event loop's clock at which the scope is cancelled."""
+        return self._deadline
+
+    @deadline.setter
+    def deadline(self, value: float) -> None:
+        self._deadline = value
+        if value < self._timer.fires_at:
+            self._timer.wake()
+
+    def expire(self, now: float) -> None:
+        """Cancel the scope if its deadline has passed."""
+        if self._deadline <= now:
+            self._deadline = math.inf  # cancel once: otherwise the timer would fire again and again until the worker reacts
+            self.scope.cancel()
+
+
+_ROWS_PER_WORKER: Final = 4
+"""Number of rows in the pipeline per worker: enough to keep every worker busy while rows wait for others with the same key."""
+
+
+class _Worker:
+    """The state of a worker: its current row and call. Both are kept when a timeout replaces the worker's cancel scope."""
+
+    row: ParsedRow | None = None
+    call: Call[CreateResult] | None = None
+    done = False
+
+    def possibly_sent_index(self) -> int | None:
+        """Return the index of the worker's row if the row may have been sent and has no outcome; otherwise `None`."""
+        if self.row is None:
+            return None
+        maybe_sent = self.row.maybe_sent if self.call is None else self.call.maybe_applied
+        return self.row.index if maybe_sent else None
+
+
+@attrs.frozen
+class Plan:
+    """The validated options of a run."""
+
+    engine: Engine
+    duplicates: str
+    call_options: CallOptions
+    source: Source
+    workers: int
+    order: outcomes.Order
+    reject_streak: outcomes.RejectStreak
+    parser: RowParser
+    max_outage: float | None
+    total: int | None
+
+
+class Outcomes(AsyncIterator[ContactOutcome]):
+    """The outcomes of a running bulk run.
+
+    Iteration ends when every row has its outcome. If the iterable of rows raises an exception, the iteration raises it after the
+    last outcome. If the run stops early, the iteration raises `BulkStopped` after the last outcome.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+            async for outcome in outcomes:
+                print(outcome.status)  # -> added
+            print(outcomes.report.rows, outcomes.progress.rate >= 0)  # -> 1 True
+        ```
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        engine = plan.engine
+        self._throttle = JournalledThrottle(engine.limiter, engine.policy, max_outage=plan.max_outage)
+        self._timer = AttemptTimer()
+        self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, engine.observer)
+        self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
+        self._recorder: NullRecorder | JournalRecorder = NullRecorder(plan.source, plan.parser, self._deliver, self._buffer)
+        self._window_slots = Slots(plan.workers * _ROWS_PER_WORKER)
+        self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
+        self._recent_ids = outcomes.RecentIds()
+        self._changed = anyio.Event()
+        self._workers = [_Worker() for _ in range(plan.workers)]
+        self._active_workers = plan.workers
+        self._possibly_sent: list[int] = []
+        self._pulling_ended = self._input_exhausted = self._recording_done = self._any_sent = False
+        self._failure: Exception | None = None
+        self._started_at = self._measured_at = 0.0
+        self._delivered_count = 0
+
+    def record_in(self, journal: OpenJournal) -> None:
+        """Record the run in a journal. Call this method before `start`."""
+        plan = self._plan
+        self._recorder = recorder = JournalRecorder(journal, plan.source, plan.parser, self._deliver, self._next_window_size)
+        # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave the
+        # workers without rows.
+        self._window_slots = Slots(max(plan.workers, recorder.backlog))
+        self._throttle.recorder = recorder
+
+    def start(self, group: TaskGroup) -> None:
+        """Start the workers in a task group that outlives the iteration."""
+        self._started_at = self._measured_at = anyio.current_time()
+        self._rate_estimator = RateEstimator(self._started_at)
+        self._delivered_count = self._recorder.counts.rows
+        self._state_reporter.start(group)
+        self._recorder.feed.start(group)
+        group.start_soon(self._timer.run)
+        group.start_soon(self._run_recorder)
+        for worker in self._workers:
+            group.start_soon(self._run_worker, worker)
+
+    @property
+    def report(self) -> outcomes.BulkReport:
+        """The counts of the outcomes returned so far, including outcomes of earlier processes if a journal is resumed."""
+        # `_measured_at` moves only when the consumer waits for an outcome, so the duration of a finished run no longer grows.
+        return self._recorder.counts.report(self._measured_at - self._started_at)
+
+    @property
+    def progress(self) -> BulkProgress:
+        """The current progress: rows done, rate, state and estimated time left."""
+        now, rows = anyio.current_time(), self._recorder.counts.rows
+        rate = min(self._rate_estimator.rate(now), self._throttle.limit or math.inf)
+        left = None if self._plan.total is None else max(0, self._plan.total - rows)
+        pause, state = max(0.0, self._throttle.opens_at - now), self._throttle.state(now)
+        return BulkProgress(
+            rows=rows,
+            total=self._plan.total,
+            rate=rate,
+            state=state,
+            resumes=pause,
+            eta=None if left is None or not rate else pause + left / rate,
+            why=self._throttle.pause_reason if state == "paused" else "",
+        )
+
+    def drain(self) -> None:
+        """Stop pulling rows, and let the requests in flight finish. Then the iteration ends.
+
+        With a journal, rows that wait for a retry or for the end of a pause are left to a resumed run. Without a journal, the
+        outcome of such a row is `not_applied`, or `unknown` if the row may have been sent.
+
+        Example:
+            ```python
+            rows = ({"email": f"user{number}@company.example"} for number in range(10_000))
+            async with client.contacts.create_many(rows) as outcomes:
+                async for outcome in outcomes:
+                    outcomes.drain()
+            print(outcomes.report.rows < 10_000)  # -> True
+            ```
+        """
+        self._stop_pulling()
+        self._throttle.drain()
+
+    def _stop_pulling(self) -> None:
+        self._pulling_ended = True
+        self._recorder.feed.stop()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ContactOutcome:
+        """Return the next outcome."""
+        # There is no await between the check of `_buffer` and the new event, so no delivery in between can be missed.
+        while not self._buffer:
+            self._measured_at = anyio.current_time()
+            if self._recording_done:
+                self._raise_end()
+            self._changed = anyio.Event()
+            await self._changed.wait()
+        outcome = self._buffer.popleft()
+        self._window_slots.release()  # only when the consumer receives the outcome, so that memory stays bounded
+        self._recorder.counts.add(outcome)
+        return outcome
+
+    def _raise_end(self) -> NoReturn:
+        failure, self._failure = self._failure, None
+        if failure is None:
+            raise StopAsyncIteration
+        if isinstance(failure, BulkStopped):
+            failure.report, failure.resumable = self.report.to_dict(), self._recorder.resumable
+        raise failure
+
+    async def _run_worker(self, worker: _Worker) -> None:
+        deadline, clock = self._timer.create_deadline(), self._plan.engine.clock()
+        try:
+            # One scope serves many rows. A timeout cancels the scope for good, so a new scope is opened, and the worker continues
+            # with its current row and call.
+            while not worker.done:
+                with anyio.CancelScope() as deadline.scope:
+                    await self._process_rows(worker, deadline, clock)
+        except Exception as error:  # noqa: BLE001 - raised in the consumer, after the outcomes of the rows already read
+            self._stop_run(error)
+        finally:
+            if worker.call is not None:
+                self._plan.engine.discard(worker.call)
+            self._active_workers -= 1
+            if not self._active_workers:
+                self._state_reporter.end()
+                self._timer.end()
+                self._recorder.end()
+
+    async def _process_rows(self, worker: _Worker, deadline: WorkerDeadline, clock: Callable[[], float]) -> None:
+        """Send rows until no row is left, or the worker's scope is cancelled."""
+        options = self._plan.call_options
+        while not deadline.scope.cancel_called:
+            row = worker.row = worker.row or await self._next_row()
+            if row is None:
+                worker.done = True
+                return
+            if worker.call is None:
+                worker.call = Call(row.operation, options, self._throttle, clock)
+                worker.call.maybe_applied_earlier = row.maybe_sent
+            outcome = await self._send(row, worker.call, deadline)
+            if outcome is not None:
+                self._record_outcome(outcome)
+            else:  # the row is left without an outcome; the run then counts as unfinished, even if this was the last row
+                self._input_exhausted = False
+                self._buffer.forget(row.index)
+                if (index := worker.possibly_sent_index()) is not None:
+                    self._possibly_sent.append(index)
+            worker.row, worker.call = self._next_row_of_key(row.key), None
+
+    async def _next_row(self) -> ParsedRow | None:
+        """Pull rows until a row can be sent immediately, and return that row; `None` if no row is left."""
+        # If another worker is sending a row with the same key, the pulled row is left to that worker.
+        # This worker does not wait for a busy key: during the wait, one request fewer would be in flight.
+        while not self._pulling_ended:
+            if not self._window_slots.try_acquire():
+                await self._window_slots.acquire()
+            row = await self._recorder.feed.next()
+            if row is None:
+                self._input_exhausted |= not self._pulling_ended
+                self._pulling_ended = True
+                return None
+            self._buffer.expect(row.index)
+            if isinstance(row, ContactOutcome):
+                self._record_outcome(row)
+            elif row.key not in self._waiting_by_key:
+                self._waiting_by_key[row.key] = None
+                return row
+            elif waiting := self._waiting_by_key[row.key]:
+                waiting.append(row)
+            else:
+                self._waiting_by_key[row.key] = deque([row])
+        return None
+
+    def _next_row_of_key(self, key: str) -> ParsedRow | None:
+        """Return the row that has waited longest for the key. If no row waits for the key, release the key and return `None`."""
+        if waiting := self._waiting_by_key[key]:
+            return waiting.popleft()
+        del self._waiting_by_key[key]
+        return None
+
+    async def _send(self, row: ParsedRow, call: Call[CreateResult], deadline: WorkerDeadline) -> ContactOutcome | None:
+        """Send a row and return its outcome; `None` if the run ended before the row had an outcome, and can be resumed."""
+        cause, duplicates = self._throttle.halted, self._plan.duplicates
+        if cause is None:
+            self._any_sent = True
+            try:
+                answer, attempts = await self._plan.engine.execute(call, deadline)
+                return self._check_id(outcomes.answered_outcome(row.index, row.original, answer, attempts), row.key)
+            except OutreachError as error:
+                error.__traceback__ = None  # its frames would keep the response in memory for as long as the outcome
+                if outcomes.affects_every_row(error):
+                    self._throttle.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
+                elif error is not self._throttle.drained and (self._throttle.halted is None or outcomes.is_final_answer(error)):
+                    return outcomes.failed_outcome(row.index, row.original, error, duplicates)
+                cause = error
+        self._plan.engine.discard(call)
+        if cause is not self._throttle.drained:
+            self._stop_run(self._throttle.halted or cause)
+        if self._recorder.resumable:
+            return None
+        return outcomes.unfinished_outcome(
+            row.index, row.original, cause, duplicates, attempts=call.started_attempts, maybe_applied=call.maybe_applied
+        )
+
+    def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
+        # If a row with another e-mail received the same id, or both were added, neither response can be trusted. Both outcomes
+        # are then revised.
+        earlier, duplicates = self._recent_ids.find_earlier(outcome, key), self._plan.duplicates
+        if earlier is None:
+            return outcome
+        self._recorder.revise(earlier, lambda other: outcomes.misdirected_outcome(other, outcome.index, duplicates))
+        return outcomes.misdirected_outcome(outcome, earlier, duplicates)
+
+    def _stop_run(self, error: Exception) -> None:
+        if isinstance(error, JournalError):
+            self._throttle.halt(error)  # a row whose outcome cannot be recorded must not be sent
+        if isinstance(error, JournalError | InvalidRequest) and self._any_sent:
+            error.maybe_sent = error.maybe_applied = True  # the error concerns the whole run, and rows of it have been sent
+        self._failure = self._failure or error
+        self._stop_pulling()
+
+    def _record_outcome(self, outcome: ContactOutcome) -> None:
+        self._recorder.record_outcome(outcome)
+        if (error := self._plan.reject_streak.check(outcome)) is not None:
+            self._throttle.halt(error)
+            self._stop_run(error)
+
+    def _deliver(self, delivered: Sequence[ContactOutcome]) -> None:
+        if observer := self._plan.engine.observer:
+            for outcome in delivered:
+                observer.on_row(self._throttle.run, outcome)
+        self._delivered_count += len(delivered)
+        self._rate_estimator.add(len(delivered))
+        self._buffer.extend(delivered)
+        self._changed.set()
+
+    async def _run_recorder(self) -> None:
+        """Record every outcome, then record how the run ended."""
+        try:
+            await self._recorder.run()
+            with anyio.CancelScope(shield=True):  # a cancelled close cannot be retried: only its first call has an effect
+                await self.close()
+        except JournalError as error:
+            self._stop_run(error)
+        self._recording_done = True
+        self._changed.set()
+
+    async def close(self) -> None:
+        """Record how the run ended. Only the first call records anything.
+
+        Raises:
+            JournalError: The journal cannot be written.
+        """
+        state = self._end_state()
+        try:
+            await self._recorder.close(state, self._possibly_sent_rows())
+        except JournalError as error:
+            self._stop_run(error)
+            raise
+        self._state_reporter.close(state, self._throttle.halted or self._failure)
+        if isinstance(self._failure, JournalError):  # not raised yet: the caller left before the iteration could raise it
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _end_state(self) -> JournalState:
+        if self._throttle.halted is not None:
+            return "suspended" if isinstance(self._throttle.halted, BulkSuspended) else "stopped"
+        return "finished" if self._input_exhausted and all(worker.done for worker in self._workers) else "interrupted"
+
+    def _possibly_sent_rows(self) -> PossiblySent:
+        """Return the rows that may have been sent and have no outcome."""
+        current = (index for worker in self._workers if (index := worker.possibly_sent_index()) is not None)
+        waiting = (row.index for rows in self._waiting_by_key.values() for row in rows or () if row.maybe_sent)
+        return PossiblySent.of([*self._possibly_sent, *current, *waiting], self._recorder.feed.remaining_possibly_sent().ranges)
+
+    def _next_window_size(self) -> int:
+        """Return the maximum size of the next window: about as many rows as are sent in two seconds."""
+        # Each mark is a commit that the disk confirms, so a larger window costs less per row. But a crash makes every unanswered
+        # row of a window uncertain, so a window is no larger than the rate requires.
+        rate = self._rate_estimator.rate(anyio.current_time())
+        return max(self._plan.workers, min(int(2 * rate), MAX_WINDOW_SIZE))

@@ -1,0 +1,151 @@
+"""Measure the progress of a run, and report changes of its state to the log and to hooks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import anyio
+import attrs
+from anyio.abc import TaskGroup
+
+from outreach_async._engine.logs import describe_error, log_run_state
+from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async.errors import OutreachError
+
+if TYPE_CHECKING:
+    from outreach_async._engine.observer import Observer
+    from outreach_async.hooks import BulkState
+
+_TIME_CONSTANT: Final = 30.0
+"""Time constant of the average, in seconds: a sample of this age has about a third (1/e) of a new sample's weight."""
+_MIN_SAMPLE: Final = 0.5
+"""Minimum length of a sample of the rate, in seconds."""
+
+
+@attrs.frozen(kw_only=True)
+class BulkProgress:
+    """The progress of a run.
+
+    Attributes:
+        rows: Number of rows with an outcome, including outcomes from earlier processes of a resumed run.
+        total: Number of rows in the input; `None` if unknown.
+        rate: Recent rate, in rows per second; at most the client's rate limit.
+        state: `running`; `throttled` while the service's limits delay requests; `paused` while nothing is sent, because the
+            service is down or has requested a delay.
+        resumes: Seconds until the pause ends; 0.0 if the run is not paused.
+        eta: Estimated seconds until the last outcome, if `rate` stays the same; `None` if unknown.
+        why: Reason for the pause; an empty string if the run is not paused.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+            async for _ in outcomes:
+                print(outcomes.progress.rows, outcomes.progress.total, outcomes.progress.state)  # -> 1 1 running
+        ```
+    """
+
+    rows: int
+    total: int | None
+    rate: float
+    state: Literal["running", "throttled", "paused"]
+    resumes: float
+    eta: float | None
+    why: str = ""
+
+
+class RateEstimator:
+    """Estimates the rate of completed rows: an average of samples of half a second or more. Recent samples count more."""
+
+    def __init__(self, now: float) -> None:
+        self._sample_start = now
+        self._rows = 0
+        self._weighted_rows = 0.0
+        self._weighted_seconds = 0.0
+
+    def add(self, rows: int) -> None:
+        """Count newly completed rows."""
+        self._rows += rows
+
+    def rate(self, now: float) -> float:
+        """Return the rate in rows per second."""
+        span = now - self._sample_start
+        if span >= _MIN_SAMPLE:
+            decay = math.exp(-span / _TIME_CONSTANT)
+            self._weighted_rows = self._weighted_rows * decay + self._rows
+            self._weighted_seconds = self._weighted_seconds * decay + span
+            self._rows, self._sample_start, span = 0, now, 0.0
+        time = self._weighted_seconds + span
+        return (self._weighted_rows + self._rows) / time if time > 0 else 0.0
+
+
+_CHECK_INTERVAL: Final = 1.0
+"""Seconds between two checks of the state of a throttled or paused run. Each failed attempt also triggers a check."""
+
+
+class StateReporter:
+    """Reports changes of a run's state. Throttling and pauses are reported immediately, a recovery within about a second."""
+
+    def __init__(self, throttle: RunThrottle, count_rows: Callable[[], int], observer: Observer | None) -> None:
+        self._throttle = throttle
+        self._count_rows = count_rows
+        self._observer = observer
+        self._state: BulkState | None = None
+        self._closed = self._polling = False
+        self._ended = anyio.Event()
+
+    def start(self, group: TaskGroup) -> None:
+        """Report the state `running`, and start to report changes of the state."""
+        self._group = group
+        self._report_change("running")
+        self._throttle.on_change = self._check_state
+
+    def end(self) -> None:
+        """Stop checking the state. Call this method when all rows have been processed."""
+        self._throttle.on_change = lambda _now: None
+        self._ended.set()
+
+    def close(self, state: BulkState, failure: Exception | None) -> None:
+        """Report how the run ended. Only the first call has an effect."""
+        if not self._closed:
+            self._closed = True
+            self.end()
+            self._report_change(state, failure=failure)
+
+    def _check_state(self, now: float) -> None:
+        state = self._throttle.state(now)
+        if state != self._state:
+            self._report_change(state, max(0.0, self._throttle.opens_at - now))
+            if not self._polling:
+                self._polling = True
+                self._group.start_soon(self._poll)
+
+    async def _poll(self) -> None:
+        """Check the state until the run is no longer throttled or paused."""
+        # A failed attempt triggers a check, but no event marks the recovery. Poll for it, but only while throttled or paused.
+        while self._state != "running":
+            now = anyio.current_time()
+            with anyio.CancelScope(deadline=max(now + _CHECK_INTERVAL, self._throttle.opens_at)):
+                await self._ended.wait()
+                return
+            self._check_state(anyio.current_time())
+            if self._observer and self._throttle.limit is not None:
+                self._observer.on_rate(self._throttle.run, self._throttle.limit)
+        self._polling = False
+
+    def _report_change(self, state: BulkState, wait: float = 0.0, failure: Exception | None = None) -> None:
+        fields: dict[str, Any] = {"run": self._throttle.run, "state": state, "before": self._state, "rows": self._count_rows()}
+        fields |= {"limit": self._throttle.limit, "wait": wait}
+        self._state = state
+        log_run_state(fields, _end_reason(failure))
+        if self._observer:
+            self._observer.on_run_state(fields, failure)
+
+
+def _end_reason(failure: Exception | None) -> str | None:
+    """Return the reason why an exception ended a run; `None` if there was no exception."""
+    # If the caller's iterable raised the exception, the reason is only the class name, because the message may quote a row.
+    if isinstance(failure, OutreachError):
+        return describe_error(failure)
+    return None if failure is None else type(failure).__name__

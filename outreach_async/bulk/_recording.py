@@ -1,0 +1,179 @@
+"""Record and deliver the outcomes of a run. With a journal, outcomes are committed in batches before they are delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import anyio
+
+from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async.bulk._outcomes import ContactOutcome, OutcomeBuffer, OutcomeCounts, Revision, revise
+from outreach_async.bulk._rows import DirectFeed, PossiblySent, RowParser, Source
+from outreach_async.bulk._windows import WindowedFeed
+from outreach_async.bulk.journal import OpenJournal
+from outreach_async.bulk.journal._identity import JournalState
+from outreach_async.errors import JournalError
+
+_BATCH_SIZE: Final = 512
+"""Number of queued outcomes at which a batch is full. A full batch is committed immediately, without waiting for `linger`."""
+
+Deliver: TypeAlias = Callable[[Sequence[ContactOutcome]], None]
+
+
+class NullRecorder:
+    """Recorder for a run without a journal: delivers each outcome at once. Its attributes are those of `JournalRecorder`."""
+
+    resumable = False
+
+    def __init__(self, source: Source, parser: RowParser, deliver: Deliver, buffer: OutcomeBuffer) -> None:
+        self.feed = DirectFeed(source, parser)
+        self.counts = OutcomeCounts()
+        self._deliver = deliver
+        self._buffer = buffer
+        self._ended = anyio.Event()
+
+    def record_outcome(self, outcome: ContactOutcome) -> None:
+        """Deliver the outcome."""
+        self._deliver((outcome,))
+
+    def revise(self, index: int, revised: Revision) -> None:
+        """Replace a row's outcome with the result of `revised`, unless the caller has already received the outcome."""
+        self._buffer.revise(index, revised)
+
+    def end(self) -> None:
+        """Make `run` return. Call this method when no more outcomes follow."""
+        self._ended.set()
+
+    async def run(self) -> None:
+        """Wait until `end` is called. Outcomes are delivered by `record_outcome`."""
+        await self._ended.wait()
+
+    async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None:
+        """Do nothing: there is no journal."""
+
+
+class JournalRecorder:
+    """Recorder for a run with a journal: marks rows before they are sent, and commits outcomes before they are delivered."""
+
+    resumable = True
+
+    def __init__(
+        self, journal: OpenJournal, source: Source, parser: RowParser, deliver: Deliver, window_size: Callable[[], int]
+    ) -> None:
+        store = journal.options.journal
+        self.feed = WindowedFeed(journal, source, parser, window_size)
+        self.backlog = store.backlog
+        self._linger = store.linger
+        self.counts: OutcomeCounts = journal.writer.create_counts()
+        self._writer = journal.writer
+        self._thread = journal.thread
+        self._deliver = deliver
+        self._pending: list[ContactOutcome] = []
+        self._batch: list[ContactOutcome] = []
+        self._flush_lock = anyio.Lock(fast_acquire=True)
+        self._not_empty, self._batch_full = anyio.Event(), anyio.Event()
+        self._ended = self._write_failed = self._closed = False
+
+    @property
+    def heartbeat_due(self) -> float | None:
+        """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
+        return self._writer.heartbeat_due
+
+    async def write_heartbeat(self, due: float) -> None:
+        """Write a heartbeat to the journal. The write fails if another run has taken over the journal."""
+        await self._thread.run(self._writer.heartbeat, due)
+
+    def record_outcome(self, outcome: ContactOutcome) -> None:
+        """Queue the outcome for the next commit."""
+        self._pending.append(outcome)
+        if len(self._pending) == 1:
+            self._not_empty.set()
+        elif len(self._pending) == _BATCH_SIZE:
+            self._batch_full.set()
+
+    def revise(self, index: int, revised: Revision) -> None:
+        """Replace a row's outcome with the result of `revised`, unless the commit of the outcome has started."""
+        revise(self._pending, index, revised)
+
+    def end(self) -> None:
+        """Make `run` deliver the queued outcomes and return. Call this method when no more outcomes follow."""
+        self._ended = True
+        self._not_empty.set()
+        self._batch_full.set()
+
+    async def run(self) -> None:
+        """Commit and deliver outcomes in batches, until `end` is called and no outcome is left."""
+        try:
+            while not self._ended or self._pending:
+                # Wait for the first outcome without a timeout, then up to `linger` for the batch to fill: an idle run commits
+                # nothing, and a busy one commits as soon as the batch is full.
+                await self._not_empty.wait()
+                with anyio.move_on_after(self._linger):
+                    await self._batch_full.wait()
+                await self._flush()
+        except JournalError:
+            self._write_failed = True
+            raise
+
+    async def _flush(self) -> None:
+        """Commit and deliver the queued outcomes, and outcomes that an earlier, cancelled call left in the batch."""
+        async with self._flush_lock:  # concurrent flushes would commit a batch twice, which is an error
+            self._batch += self._pending
+            self._pending = []
+            if not self._ended:
+                self._not_empty, self._batch_full = anyio.Event(), anyio.Event()
+            if batch := self._batch:
+                try:
+                    await self._thread.run(self._commit)
+                finally:
+                    if not self._batch:  # asyncio's own Task.cancel may arrive although the commit succeeded
+                        self._deliver(batch)
+
+    def _commit(self) -> None:
+        self._writer.record(self._batch)
+        self._batch = []  # in the thread, right after the commit, so that the result is recorded even if the flush is cancelled
+
+    async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None:
+        """Commit the remaining outcomes, then record how the run ended and which rows without an outcome may have been sent."""
+        # The first call also closes the journal; later calls do nothing. If an outcome cannot be recorded, the journal's state
+        # stays `running`, and its marked rows without an outcome count as possibly sent.
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if not self._write_failed:
+                await self._flush()
+                await self._thread.run(self._writer.end, state, possibly_sent)
+        finally:
+            try:
+                await self._thread.run(self._writer.close)
+            finally:
+                self._writer.close()  # usually a no-op, but an event loop that is shutting down may not have run the call above
+
+
+class JournalledThrottle(RunThrottle):
+    """The throttle of a run that may have a journal. A heartbeat that is due is written before the next attempt starts."""
+
+    recorder: JournalRecorder | None = None
+
+    def try_start(self, now: float) -> bool:
+        """Start an attempt at once if the limits allow it, no other attempt is waiting, and no heartbeat is due."""
+        return (self.recorder is None or self.recorder.heartbeat_due is None) and super().try_start(now)
+
+    async def wait_and_start(self, not_before: float) -> None:
+        """Wait until an attempt may start, at `not_before` or later. Write a heartbeat if one is due, and start."""
+        await super().wait_and_start(not_before)
+        # Check after the wait, which may have been long: a run that was taken over meanwhile must not send the row.
+        if self.recorder is None or self.recorder.heartbeat_due is None:
+            return
+        started = anyio.current_time()
+        try:
+            # The process may also be suspended during a heartbeat, so check again: a write proves nothing about later times.
+            while (due := self.recorder.heartbeat_due) is not None:
+                await self.recorder.write_heartbeat(due)
+        except BaseException as error:
+            self.on_cancelled(anyio.current_time(), started)
+            if isinstance(error, JournalError):
+                self.halt(error)
+            raise

@@ -1,0 +1,395 @@
+"""Read the input of a run: pull the caller's rows, and parse them. For a row that must not be sent, create its outcome."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from functools import lru_cache
+from itertools import islice
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import anyio
+import attrs
+import msgspec
+from anyio.abc import TaskGroup
+
+from outreach_async._service.codec import encode_contact
+from outreach_async._service.contacts import CreateContactResponse, NewContact
+from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation
+from outreach_async._service.validation import require_choice, to_contact, type_name
+from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
+from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
+from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
+from outreach_async.errors import InvalidRequest
+
+CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
+"""The result of a request that creates a contact: the service's response, and information about the attempts."""
+
+
+@attrs.define
+class ParsedRow:
+    """A row to send."""
+
+    index: int
+    original: object
+    key: str
+    operation: Operation[CreateResult]
+    maybe_sent: bool = False
+
+
+@attrs.frozen
+class SpooledRow:
+    """A row of the input, read from the journal's spool."""
+
+    index: int
+    payload: bytes
+    repeats: int | None = None
+
+
+@attrs.frozen
+class PossiblySent:
+    """A set of rows that may have been sent, stored as ranges of row indexes."""
+
+    # If a process ends normally, it records exactly which rows have no outcome and may have been sent. If a process is killed,
+    # the set contains every row that the journal marks as about to be sent. Some of these rows have an outcome and are not sent
+    # again.
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, indexes: Iterable[int] = (), ranges: Iterable[tuple[int, int]] = ()) -> PossiblySent:
+        """Return the set of rows whose indexes are in `indexes` or in one of the half-open `ranges`."""
+        joined: list[tuple[int, int]] = []
+        for first, end in sorted([*((index, index + 1) for index in indexes), *ranges]):
+            if joined and first <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+            elif first < end:
+                joined.append((first, end))
+        return cls(tuple(joined))
+
+    def __contains__(self, index: int) -> bool:
+        at = bisect_right(self.ranges, (index, float("inf")))
+        return at > 0 and index < self.ranges[at - 1][1]
+
+    def starting_at(self, index: int) -> PossiblySent:
+        """Return the subset of rows whose index is at least `index`."""
+        return PossiblySent.of(ranges=[(max(first, index), end) for first, end in self.ranges if end > index])
+
+
+NO_ROWS: Final = PossiblySent()
+"""The empty set of rows."""
+
+
+class RowParser:
+    """Parses rows, one at a time."""
+
+    def __init__(self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None) -> None:
+        self._contact_requests = contact_requests
+        self._recent_emails = recent_emails
+
+    def parse(self, index: int, row: object) -> ParsedRow | ContactOutcome:
+        """Return the parsed row or, if the row must not be sent, its outcome."""
+        if not isinstance(row, SpooledRow):
+            return self._parse_contact(index, row)
+        content = msgspec.json.decode(row.payload)
+        if isinstance(content, str):
+            return unsent_outcome(index, {}, Outcome.REJECTED, InvalidRequest(content))
+        if row.repeats is not None:
+            return unsent_outcome(index, content, Outcome.NOT_APPLIED, None, row.repeats)
+        return self._parse_contact(index, content)
+
+    def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
+        if isinstance(row, UnsendableRow):
+            return unsent_outcome(index, row.values, Outcome.REJECTED, InvalidRequest(row.reason))
+        try:
+            contact = to_contact(row)
+            operation = self._contact_requests.build_row(contact)
+        except InvalidRequest as error:
+            return unsent_outcome(index, row, Outcome.REJECTED, error)
+        if self._recent_emails is not None and (earlier := self._recent_emails.find_earlier(index, contact.email)) is not None:
+            repeated = InvalidRequest(rejection_message(f"row {earlier}"))
+            return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier)
+        return ParsedRow(index, row, order_key(contact.email), operation)
+
+    def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
+        """Return an encoding of each row without parsing the rows; `None` if the rows must be parsed."""
+        # Encoding is many times faster than parsing, because the rows are not validated. The encoding of a valid row equals its
+        # `identifying_bytes`. An invalid row may have the same encoding as a valid row: for example, a date is encoded as a
+        # string.
+        if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
+            return None
+        try:
+            return _encode_lines(_to_encodable(originals))[1:-1].split(b"\n{")  # a line break within a string is escaped
+        except (TypeError, ValueError, RecursionError, InvalidRequest):  # parsing reports the error
+            return None
+
+    def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
+        """Return bytes that identify a row: the row's part of the request body, or the row's error if the row is not sent."""
+        if isinstance(row, ParsedRow):
+            return row.operation.request.body[self._contact_requests.prefix_size :]
+        return str(row.error).encode()
+
+    def encode_for_spool(self, row: object) -> tuple[str, bytes]:
+        """Return the row's exact e-mail and its `SpooledRow.payload`. The e-mail is empty if the row can never be sent."""
+        if isinstance(row, UnsendableRow):
+            return "", msgspec.json.encode(row.reason)
+        try:
+            contact = to_contact(row)
+            body = self._contact_requests.build_row(contact).request.body
+        except InvalidRequest as error:
+            return "", msgspec.json.encode(str(error))
+        return contact.email, b"{" + body[self._contact_requests.prefix_size :]
+
+
+_FIELD_ORDER: Final = tuple(
+    msgspec.json.decode(encode_contact(NewContact("", **dict.fromkeys(STANDARD_FIELDS))), type=dict[str, object])
+)
+"""The standard fields of a contact, in the order in which they are encoded. Custom fields follow the standard fields."""
+_FIELDS: Final[Any] = msgspec.defstruct(
+    "_FIELDS", [(name, str | None | Unset, UNSET) for name in _FIELD_ORDER], forbid_unknown_fields=True, gc=False
+)
+"""A struct with the standard fields of a contact. Converting a row to this struct puts the row's fields in order."""
+_custom_values, _extra_values = attrgetter("_custom"), attrgetter("_extra")  # the properties would take a fifth of the time
+_encode_lines: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode_lines
+
+
+def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
+    """Return one value per row. msgspec encodes each value to the JSON that `encode_contact` returns for the row."""
+    kinds = {*map(type, rows)}
+    if kinds == {NewContact}:
+        if not any(map(_custom_values, rows)) and not any(map(_extra_values, rows)):
+            return rows
+        return [msgspec.Raw(encode_contact(row)) if row.custom or row.extra else row for row in rows]
+    if kinds == {SpooledRow}:
+        return [msgspec.Raw(row.payload if row.repeats is None else b"") for row in rows]
+    if not all(issubclass(kind, Mapping) for kind in kinds):
+        raise TypeError
+    members = rows if kinds == {dict} else [dict(row.items()) for row in rows]
+    try:
+        return [*msgspec.convert(members, list[_FIELDS])]
+    except msgspec.ValidationError:  # nearly always because of a custom field
+        return [{name: row[name] for name in _wire_order(tuple(row))} for row in members]
+
+
+@lru_cache(maxsize=4096)  # nearly all rows of an input have the same keys
+def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
+    """Return the keys of a row in the order in which they are sent."""
+    known = [name for name in _FIELD_ORDER if name in keys]
+    codes = [key for key in keys if isinstance(key, str) and CUSTOM_CODE.fullmatch(key)]
+    if len(known) + len(codes) < len(keys):
+        raise TypeError
+    return (*known, *codes)
+
+
+# Other libraries call repeated rows duplicates. Here, `duplicates` is the option for contacts that the service already has.
+Repeats = Literal["serial", "error", "first", "last", "coalesce"]
+"""Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
+a row whose e-mail occurs in one of the previous 10,000 rows, regardless of case. `first` and `last` send only the first or last
+row with each e-mail. `coalesce` merges all rows with the same e-mail. `first`, `last` and `coalesce` compare e-mails exactly, and
+store the whole input in the journal before the first row is sent.
+
+Example:
+    ```python
+    report = await client.contacts.create_many([{"email": "ann@company.example"}] * 2, repeats="error")
+    print(report.outcomes[Outcome.ADDED], report.outcomes[Outcome.REJECTED])  # -> 1 1
+    ```
+"""
+
+WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
+"""Policies that require the whole input to be read before the first row is sent."""
+
+_HISTORY_SIZE: Final = 10_000
+"""Number of recent rows whose e-mails are stored."""
+
+
+def same_address_message(position: str) -> str:
+    """Return the message for a row that has the same e-mail as another row."""
+    return f"email: same address as {position}"
+
+
+def rejection_message(position: str) -> str:
+    """Return the message for a row that is rejected because it repeats the e-mail of another row, with the remedy."""
+    return f"{same_address_message(position)}; remove one of the rows, or choose another policy for repeats"
+
+
+class RecentEmails:
+    """Detects rows that have the same e-mail as a recent row, regardless of case and of spaces around it."""
+
+    # A rejected row is reported, so the comparison can be as broad as services probably make it. The policies in `WHOLE_INPUT`
+    # drop a row, so they compare identical e-mails only: dropping a row with a merely similar e-mail could lose a contact.
+    def __init__(self, size: int = _HISTORY_SIZE) -> None:
+        self._size = size
+        self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()  # the first and the latest row, in the order of the latest
+
+    def find_earlier(self, index: int, email: str) -> int | None:
+        """Store this row, and return the index of the first of the rows that it repeats; `None` if it repeats none."""
+        while self._rows and next(iter(self._rows.values()))[1] < index - self._size:
+            self._rows.popitem(last=False)
+        key = email.strip().casefold()
+        first, _ = self._rows.pop(key, (index, index))
+        self._rows[key] = first, index  # also if this row is rejected: a later row may repeat this one
+        return None if first == index else first
+
+
+_REMEDY: Final = "pass a list, a generator or an async generator of contacts"
+_AT_SIGN_FORMS: Final = dict.fromkeys((0xFE6B, 0xFF20), "@")
+_IDEOGRAPHIC_FULL_STOP: Final = "\u3002"
+"""A character that separates the labels of a domain, as a full stop does (RFC 3490, section 3.1)."""
+_IGNORABLE_CHARACTERS: Final = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Unicode's Default_Ignorable_Code_Point: zero-width characters, the byte order mark, variation selectors and others."""
+_QUOTED_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)+)"', re.DOTALL)
+_QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
+_GMAIL: Final = "gmail.com"
+_GOOGLEMAIL: Final = "googlemail.com"
+_MAX_DOMAIN_LENGTH: Final = 253
+"""Maximum length of a domain whose Punycode labels are decoded, in characters."""
+END: Final = object()
+"""The value that `Source.pull` returns when there are no more rows."""
+
+
+class Source:
+    """The input of a run: the rows of the caller's iterable. Many tasks may pull rows concurrently."""
+
+    def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream, numbers: Numbers = "format") -> None:
+        require_choice("numbers", numbers, get_args(Numbers))
+        self.total = _length_or_none(rows)  # before a frame is read, because DuckDB runs one query at a time
+        self.findings: tuple[str, ...] = ()
+        if is_frame(rows):
+            rows, self.findings = read_frame(rows, numbers)
+        if isinstance(rows, str | bytes | Mapping | NewContact):
+            raise InvalidRequest(f"rows: expected an iterable of contacts, got a single {type_name(rows)}; {_REMEDY}")
+        self._lock = anyio.Lock(fast_acquire=True)
+        self.ready = not isinstance(rows, AsyncIterable)
+        if not isinstance(rows, AsyncIterable | Iterable):
+            raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
+        self._stream: AsyncIterator[Any] | None = aiter(rows) if isinstance(rows, AsyncIterable) else None
+        self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else map(_freeze, rows)
+
+    async def pull(self) -> Any:
+        """Return the next row; `END` after the last row. Exceptions of the iterable propagate unchanged."""
+        if self._stream is None:
+            return next(self.iterator, END)
+        async with self._lock:  # an async generator raises if two tasks advance it at the same time
+            return _freeze(await anext(self._stream, END))
+
+    async def pull_batch(self, limit: int) -> list[Any]:
+        """Return the next `limit` rows of an iterable, or all remaining rows if there are fewer."""
+        return list(islice(self.iterator, limit))
+
+
+def _freeze(row: Any) -> Any:
+    """Return a copy of the row if the caller can change it, otherwise the row itself."""
+    # A generator may fill one dict again and again. A row is parsed, compared and reported long after it was pulled, so it must
+    # keep the values that it had then. `NewContact` and the rows of files cannot change, and have a hash.
+    is_fixed = isinstance(row, Hashable) and not isinstance(row, MutableMapping | MappingProxyType)
+    if is_fixed or not isinstance(row, Mapping):
+        return row
+    copy = dict(row)
+    for name in ("custom", "extra"):
+        if name in copy and isinstance(copy[name], Mapping):
+            copy[name] = dict(copy[name])
+    return copy
+
+
+def _length_or_none(rows: object) -> int | None:
+    try:
+        return len(rows)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def order_key(email: str) -> str:
+    """Return a key that is equal for two e-mail addresses if, and only if, a service may treat the addresses as equal."""
+    # Rows with the same key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
+    # accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's
+    # domains, dots. The local part never becomes empty: if it consists of ignored characters alone, it is used unchanged.
+    fold: Callable[[str], str] = str.lower  # sufficient for ASCII addresses, which nearly all addresses are
+    if not email.isascii():
+        fold, email = _fold, email.translate(_AT_SIGN_FORMS)
+    local, _, domain = email.rpartition("@")
+    domain = _fold_domain(fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, "."))
+    return f"{_fold_local(fold(local), domain) or local}@{domain}"
+
+
+def _fold_local(local: str, domain: str) -> str:
+    """Remove from a local part what does not change the mailbox: spaces, quotes, a tag and, for Gmail, dots."""
+    # The caller has already folded the characters; see `_fold`.
+    local = local.lstrip()
+    if local[:1] == '"' and (quoted := _QUOTED_STRING.fullmatch(local)):
+        local = _QUOTED_PAIR.sub(r"\1", quoted[1])
+    if (tag := local.find("+", 1)) > 0:
+        local = local[:tag]
+    return local.replace(".", "") or local if domain == _GMAIL else local
+
+
+def _fold_domain(domain: str) -> str:
+    """Return the canonical spelling of a domain. The caller has already folded the characters; see `_fold`."""
+    domain = domain.rstrip().rstrip(".")
+    if "xn--" in domain and len(domain) <= _MAX_DOMAIN_LENGTH:
+        domain = ".".join(map(_decode_label, domain.split(".")))
+    return _GMAIL if domain == _GOOGLEMAIL else domain
+
+
+def _fold(text: str) -> str:
+    """Return a string in which equivalent characters are replaced by the same character, and ignored characters are removed."""
+    # Each character is folded separately, so a string may be split before or after folding, with the same result.
+    # Both `upper` and `casefold` are needed: some characters are folded to a different letter than their upper-case form.
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
+    return "".join(character for character in _IGNORABLE_CHARACTERS.sub("", decomposed) if not unicodedata.combining(character))
+
+
+def _decode_label(label: str) -> str:
+    if not label.startswith("xn--"):
+        return label
+    try:
+        return _fold(label[4:].encode("ascii").decode("punycode"))
+    except UnicodeError:
+        return label
+
+
+class DirectFeed:
+    """Supplies the rows of a run without a journal. Each row is pulled when a worker requests the next row."""
+
+    def __init__(self, source: Source, parser: RowParser) -> None:
+        self._source = source
+        self._parser = parser
+        self._pulled_count = 0
+        self._stopped = False
+
+    def start(self, _group: TaskGroup) -> None:
+        """Do nothing: `next` pulls the rows, so no task is needed."""
+
+    async def next(self) -> ParsedRow | ContactOutcome | None:
+        """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row."""
+        row = END if self._stopped else await self._source.pull()
+        if row is END:
+            self._stopped = True
+            return None
+        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
+        return self._parser.parse(index, row)
+
+    def stop(self) -> None:
+        """Make every later call of `next` return `None`."""
+        self._stopped = True
+
+    def remaining_possibly_sent(self) -> PossiblySent:
+        """Return the empty set: there is no journal in which an earlier process could have recorded rows."""
+        return NO_ROWS

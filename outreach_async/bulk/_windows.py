@@ -1,0 +1,297 @@
+"""Divide the rows of a journalled run into windows. Each window is marked in the journal before its first row is sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Sequence
+from hashlib import blake2b
+from itertools import filterfalse
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
+
+from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source
+from outreach_async.bulk.journal import OpenJournal
+from outreach_async.bulk.journal._identity import OTHER_JOURNAL, MarkedWindow
+from outreach_async.errors import InvalidRequest
+
+MAX_WINDOW_SIZE: Final = 1_000
+"""Maximum number of rows in a window. After a crash, any row of a marked window may have been sent if it has no outcome."""
+_SPOOL_BATCH_SIZE: Final = 500
+"""Number of rows that are written to the spool in one transaction."""
+_CHECKPOINT_INTERVAL: Final = 50
+"""Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
+_QUICK_CHECKPOINT_INTERVAL: Final = 250
+"""Number of rows that are encoded without parsing before other tasks may run. Encoding takes less time than parsing."""
+_NOT_MARKED: Final = (None, frozenset[int]())
+
+
+class Prefetch:
+    """Reads rows ahead from an async iterable, so that a window contains all rows that have arrived, and waits for none."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._rows: deque[Any] = deque()
+        self._failure: Exception | None = None
+        self._ended = False
+        self._changed = anyio.Event()
+
+    @property
+    def ready(self) -> bool:
+        """True if a row has arrived or the stream has ended."""
+        return bool(self._rows) or self._ended
+
+    async def pull(self) -> Any:
+        """Return the next row; `END` after the last row. An exception of the stream is raised after the rows that precede it."""
+        while not self.ready:
+            await self._changed.wait()
+        if self._rows:
+            self._notify()
+            return self._rows.popleft()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        return END
+
+    async def pull_batch(self, limit: int) -> list[Any]:
+        """Wait for a row, and return the rows that have arrived, at most `limit`. After the last row, return an empty list."""
+        batch: list[Any] = []
+        while len(batch) < limit and (self._rows or not batch) and (row := await self.pull()) is not END:
+            batch.append(row)
+        return batch
+
+    async def run(self) -> None:
+        """Read the stream until it ends. Pause while `MAX_WINDOW_SIZE` rows are waiting to be pulled."""
+        try:
+            while (row := await self._source.pull()) is not END:
+                self._rows.append(row)
+                self._notify()
+                while len(self._rows) >= MAX_WINDOW_SIZE:
+                    await self._changed.wait()
+        except Exception as error:  # noqa: BLE001 - raised by `pull`
+            self._failure = error
+        self._ended = True
+        self._notify()
+
+    def _notify(self) -> None:
+        # Wake the tasks that wait for the old event, so that they check again. Tasks that start to wait later use the new event.
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+class WindowedFeed:
+    """Supplies the workers with the rows of marked windows, except rows with an outcome in the journal."""
+
+    # The next window is marked in advance.
+
+    def __init__(self, journal: OpenJournal, source: Source, parser: RowParser, window_size: Callable[[], int]) -> None:
+        options, writer = journal.options, journal.writer
+        self._source = source if source.ready else Prefetch(source)
+        self._parser = parser
+        self._writer = writer
+        self._thread = journal.thread
+        self._repeats = options.repeats
+        self._spools = options.spool or options.repeats in WHOLE_INPUT
+        self._window_size = window_size
+        self._marked_before = writer.hwm
+        self._possibly_sent = writer.possibly_sent
+        self._rows: deque[ParsedRow | ContactOutcome] = deque()
+        self._first = 0
+        self._last_size = 0
+        self._ended = False
+        self._failure: Exception | None = None
+        self._changed, self._window_wanted = anyio.Event(), anyio.Event()
+
+    def start(self, group: TaskGroup) -> None:
+        """Start the tasks that fill windows and read ahead."""
+        group.start_soon(self._run)
+        if isinstance(self._source, Prefetch):
+            group.start_soon(self._source.run)
+
+    async def next(self) -> ParsedRow | ContactOutcome | None:
+        """Return the next row of a marked window; `None` after the last row. If the row must not be sent, return its outcome."""
+        while not self._rows:
+            if self._ended:
+                failure, self._failure = self._failure, None
+                if failure is not None:
+                    raise failure
+                return None
+            self._window_wanted.set()
+            await self._changed.wait()
+        # Request the next window when half of this one is left: the mark is then committed while the workers send the other half,
+        # so that they do not wait for the disk.
+        if 2 * len(self._rows) <= self._last_size:
+            self._window_wanted.set()
+        return self._rows.popleft()
+
+    def stop(self) -> None:
+        """Make every later call of `next` return `None`."""
+        if self._rows:
+            self._first = self._rows[0].index
+            self._rows = deque()
+        self._end()
+
+    def remaining_possibly_sent(self) -> PossiblySent:
+        """Return the rows that `next` has not returned and that an earlier process may have sent."""
+        return self._possibly_sent.starting_at(self._rows[0].index if self._rows else self._first)
+
+    async def _run(self) -> None:
+        """Fill windows until the input ends. If the run is already finished, only compare the input with the journal."""
+        try:
+            is_settled = self._writer.finished and (self._spools or self._writer.has_same_input)
+            if self._spools:
+                await self._prepare_spool()
+            while not self._ended and not is_settled and await self._fill_window():
+                if not self._rows:  # every row has an outcome, so continue before the workers request the next window
+                    continue
+                # The event is replaced only after the wait, so that a request that arrives while a window is filled is not lost.
+                await self._window_wanted.wait()
+                self._window_wanted = anyio.Event()
+        except Exception as error:  # noqa: BLE001 - raised in a worker, which stops the run
+            self._failure = error
+        self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._window_wanted.set()
+        self._notify()
+
+    def _notify(self) -> None:
+        # Wake the tasks that wait for the old event, so that they check again. Tasks that start to wait later use the new event.
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _fill_window(self) -> bool:
+        """Read and mark one window, and supply its rows. Return whether another window may follow."""
+        marked, completed = await self._thread.run(self._find_marked) if self._first < self._marked_before else _NOT_MARKED
+        originals = await self._read_rows(self._window_size() if marked is None else marked.rows, whole=marked is not None)
+        if originals and marked is None and self._writer.finished:
+            raise InvalidRequest(
+                f"rows: the input changed: expected the {self._first} rows of the finished run, got more;"
+                f" resume with the same input, or {OTHER_JOURNAL}"
+            )
+        if not originals and marked is not None:
+            raise InvalidRequest(
+                f"rows: the input changed: it ends before row {self._first} of the journal; resume with the same input"
+            )
+        if not originals:
+            return False
+        rows = None if marked is None else await self._parse_unchanged(originals, marked, completed)
+        if marked is None or rows is None:
+            rows = await self._parse_rows(originals, ())
+            marked = MarkedWindow(self._first, len(originals), _digest(map(self._parser.identifying_bytes, rows)))
+            await self._thread.run(self._writer.mark, marked)  # on the disk before any row of the window reaches a worker
+            rows = [row for row in rows if row.index not in completed]
+        if self._ended:  # `stop` was called while this method waited for the source or the disk
+            return False
+        self._rows += rows
+        self._first, self._last_size = marked.end, marked.rows
+        if rows:
+            self._notify()
+        return True
+
+    def _find_marked(self) -> tuple[MarkedWindow | None, Container[int]]:
+        """Return the marked window that starts at the next row, and the indexes of its rows that have an outcome."""
+        marked = self._writer.window_at(self._first)
+        if marked is not None and self._writer.finished:  # no row of a finished run is sent again, even if its outcome was lost
+            return marked, range(marked.first, marked.end)
+        return _NOT_MARKED if marked is None else (marked, self._writer.completed_rows(marked.first, marked.rows))
+
+    async def _parse_unchanged(
+        self, originals: Sequence[Any], marked: MarkedWindow, completed: Container[int]
+    ) -> list[ParsedRow | ContactOutcome] | None:
+        """Compare a window with its mark without parsing its rows. If they match, parse the rows that have no outcome."""
+        # This saves time, because most rows of a marked window have an outcome and are not sent again.
+        contents: list[bytes] = []
+        for start in range(0, len(originals), _QUICK_CHECKPOINT_INTERVAL):
+            if (encoded := self._parser.try_encode(originals[start : start + _QUICK_CHECKPOINT_INTERVAL])) is None:
+                return None
+            contents += encoded
+            await checkpoint()
+        if MarkedWindow(marked.first, len(originals), _digest(contents)) != marked:
+            return None
+        rows = await self._parse_rows(originals, completed)
+        # Only valid rows are marked with the bytes of a contact. A row that is invalid now, such as one with a date instead of a
+        # string, may have been sent, so it must not count as rejected.
+        return rows if all(isinstance(row, ParsedRow) for row in rows) else None
+
+    async def _read_rows(self, size: int, *, whole: bool) -> list[Any]:
+        """Read at most `size` rows. If `whole` is false, wait for the first row only, then return the rows that have arrived."""
+        # Rows of a slow stream must not wait until a window is full. A window that is already marked must be read as a whole,
+        # because its digest is compared.
+        source = self._source
+        if self._spools:
+            source = Source(await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats))
+        rows: list[Any] = []
+        while len(rows) < size and (whole or not rows or source.ready):
+            if not (batch := await source.pull_batch(min(size - len(rows), _CHECKPOINT_INTERVAL))):
+                break
+            rows += batch
+            if len(batch) == _CHECKPOINT_INTERVAL:
+                await checkpoint()
+        return rows
+
+    async def _parse_rows(self, originals: Sequence[Any], skipped: Container[int]) -> list[ParsedRow | ContactOutcome]:
+        """Parse the rows of the next window, except rows whose index is in `skipped`."""
+        rows: list[ParsedRow | ContactOutcome] = []
+        for index in filterfalse(skipped.__contains__, range(self._first, self._first + len(originals))):
+            row = self._parser.parse(index, originals[index - self._first])
+            if isinstance(row, ParsedRow):
+                row.maybe_sent = index in self._possibly_sent
+            rows.append(row)
+            if not len(rows) % _CHECKPOINT_INTERVAL:
+                await checkpoint()
+        return rows
+
+    async def _prepare_spool(self) -> None:
+        """Store the whole input in the journal's spool. If an earlier process did that, compare the input with the spool."""
+        if self._writer.spooled is None:
+            await self._store_input()
+        elif not self._writer.has_same_input:
+            await self._compare_input(self._writer.spooled)
+
+    async def _store_input(self) -> None:
+        """Store the whole input in the spool, starting at the first row. No row is sent before the spool is complete."""
+        batch: list[tuple[int, str, bytes]] = []
+        count = 0
+        while (row := await self._source.pull()) is not END:
+            batch.append((count, *self._parser.encode_for_spool(row)))
+            count += 1
+            if len(batch) == _SPOOL_BATCH_SIZE:
+                await self._thread.run(self._writer.spool, batch)
+                batch = []
+            await checkpoint()
+        if self._writer.resumed and not count:  # finishing without rows would drop those that the earlier process has read
+            raise InvalidRequest(
+                "rows: expected the whole input, because the earlier process ended before the journal contained it, got no rows;"
+                f" pass the input again, or {OTHER_JOURNAL}"
+            )
+        await self._thread.run(self._writer.spool, batch)
+        await self._thread.run(self._writer.end_spool, count)
+
+    async def _compare_input(self, spooled: int) -> None:
+        """Compare the input with the spool, which contains `spooled` rows. The input may also be empty."""
+        # All rows are compared before the first one is sent. Otherwise, other rows would be ignored without notice.
+        count = 0
+        while rows := await self._source.pull_batch(_CHECKPOINT_INTERVAL):
+            stored = await self._thread.run(self._writer.spooled_rows, count, len(rows), "serial")
+            if [row.payload for row in stored] != [self._parser.encode_for_spool(row)[1] for row in rows]:
+                break
+            count += len(rows)
+        if rows or 0 < count < spooled:
+            raise InvalidRequest(
+                f"rows: the input changed: expected no rows, or the {spooled} rows that the journal contains, got other rows;"
+                f" resume without rows (rows=[]), or {OTHER_JOURNAL}"
+            )
+
+
+def _digest(contents: Iterable[bytes]) -> bytes:
+    """Return the digest of a window, computed from the identifying bytes of its rows."""
+    contents = [*contents]
+    parts = [b""] * (2 * len(contents))
+    parts[::2] = [len(content).to_bytes(4) for content in contents]
+    parts[1::2] = contents
+    return blake2b(b"".join(parts), digest_size=8).digest()

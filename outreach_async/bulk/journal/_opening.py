@@ -1,0 +1,137 @@
+"""Open or create the journal of a run. Creation is atomic, and an existing journal is locked and checked before use."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, suppress
+from errno import EIO
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from outreach_async.bulk.journal import _reader as reader
+from outreach_async.bulk.journal import _records as records
+from outreach_async.bulk.journal._identity import OTHER_JOURNAL, Earlier
+from outreach_async.bulk.journal._lock import JournalLock, require_lockable, translate_os_errors
+from outreach_async.errors import InvalidRequest
+
+Link: TypeAlias = Callable[[str, str], None]
+
+LOG_SUFFIXES: Final = ("-wal", "-shm")
+"""File name suffixes of SQLite's write-ahead log and of the log's index."""
+
+
+@attrs.frozen
+class LockedJournal:
+    """A journal that is locked and checked, and can now be opened for writing."""
+
+    lock: JournalLock
+    metadata: Mapping[str, Any]
+    created: bool
+    damage: Mapping[str, Any] | None = None
+
+
+def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier: Earlier, link: Link) -> LockedJournal:
+    """Lock and check an existing journal, or create a new one."""
+    require_lockable(path)
+    damage = None
+    with ExitStack() as stack:
+        try:
+            if os.path.lexists(path):
+                lock = JournalLock.acquire(path, resume=resume or earlier == "unknown")
+                stack.callback(lock.release)
+                existing = _read_checked_metadata(path, lock.header)
+                stack.pop_all()
+                return LockedJournal(lock, existing, created=False)
+            _refuse_orphaned_log(path)
+        except (reader.DamagedJournalError, reader.EmptyJournalError) as error:
+            if earlier == "known":
+                raise
+            with translate_os_errors(path):  # the file is still locked: another run may be about to rename it, too
+                damage = {"reason": str(error), "kept": Path(set_aside(path)).name}
+    with translate_os_errors(path):
+        create_journal(path, metadata, link)
+    return LockedJournal(JournalLock.acquire(path, resume=True), metadata, created=True, damage=damage)
+
+
+def _refuse_orphaned_log(path: str) -> None:
+    with translate_os_errors(path), suppress(FileNotFoundError):
+        if Path(f"{path}-wal").stat().st_size > 0:
+            raise reader.DamagedJournalError(
+                f"journal {path} is damaged: the file is missing, but its log {path}-wal exists; {reader.remedy(Path(path))}"
+            )
+
+
+def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
+    """Check an existing journal, and return the metadata of its run."""
+    if not header:
+        raise reader.empty_error(Path(path))
+    kind = records.classify_header(header)
+    if kind == "newer":
+        raise InvalidRequest(f"journal: {path} was written by a newer version of this library; resume with that version")
+    if kind == "foreign":
+        raise InvalidRequest(f"journal: {path} is not a journal; {OTHER_JOURNAL}")
+    try:
+        metadata, log_stale = reader.query_journal(Path(path), reader.require_intact)
+    except InvalidRequest as error:  # SQLite finds no journal, although the first bytes are those of a journal
+        message = f"journal {path} is damaged: its header is invalid; {reader.remedy(Path(path))}"
+        raise reader.DamagedJournalError(message) from error
+    if log_stale:
+        with translate_os_errors(path):
+            set_aside(path, LOG_SUFFIXES)
+    return metadata
+
+
+def create_journal(path: str, metadata: Mapping[str, Any], link: Link = os.link) -> None:
+    """Create a journal that only its owner can read. The file gets its final name only after it is complete and on the disk."""
+    folder = Path(path).parent
+    descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
+    os.close(descriptor)
+    try:
+        _write_tables(draft, metadata)
+        _sync(draft)
+        link(draft, path)
+    except sqlite3.Error as error:
+        raise OSError(EIO, str(error)) from error
+    finally:
+        for suffix in ("", *LOG_SUFFIXES):
+            Path(draft + suffix).unlink(missing_ok=True)
+    _sync(folder)
+
+
+def _write_tables(draft: str, metadata: Mapping[str, Any]) -> None:
+    with closing(reader.connect(draft, "mode=rw")) as db:
+        db.execute("PRAGMA synchronous = OFF")  # the draft is not a journal until it is synced and linked
+        db.execute("PRAGMA journal_mode = MEMORY")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute(f"PRAGMA application_id = {records.APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {records.FORMAT_VERSION}")
+        for table in records.TABLES:
+            db.execute(table)
+        db.executemany(records.SET_METADATA, [records.encode_metadata(name, value) for name, value in metadata.items()])
+        db.execute("COMMIT")
+        db.execute("PRAGMA journal_mode = WAL")  # last: closing copies a log into the file, which can fail silently
+
+
+def _sync(path: str | Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str:
+    """Rename the files of a journal to unused names, and return the new path of the journal."""
+    names = (f"{path}.damaged{f'-{number}' if number else ''}" for number in count())
+    name = next(name for name in names if not any(os.path.lexists(name + suffix) for suffix in (*LOG_SUFFIXES, "")))
+    for suffix in suffixes:
+        with suppress(FileNotFoundError):
+            Path(path + suffix).rename(name + suffix)
+    _sync(Path(path).parent)
+    return name

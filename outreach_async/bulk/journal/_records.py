@@ -1,0 +1,242 @@
+"""The stored form of a journal: its schema, and the conversion of metadata, outcomes and totals. This module does no I/O.
+
+An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]. A status is stored as a
+number, the possible statuses as bits, an id without its prefix, and an error as the digest of a string that is stored once. A
+value that has no short form is stored as JSON, which starts with `"` or `[`, so it cannot be mistaken for a short form.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, Literal
+from zlib import crc32
+
+import attrs
+import msgspec
+from msgspec import MsgspecError
+
+from outreach_async import errors
+from outreach_async._vocabulary import ID_PREFIXES, Outcome
+from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, OutcomeCounts
+from outreach_async.errors import OutreachError
+
+APPLICATION_ID: Final = 0x4F41424A  # "OABJ": outreach_async, bulk journal
+FORMAT_VERSION: Final = 1
+
+TABLES: Final = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL, crc NOT NULL)",
+    # The columns have no types: a status is a number or a string. Rarely used columns come last: a missing value costs a byte.
+    "CREATE TABLE outcome (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, crc, possible, error, repeats)",
+    "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
+    "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
+)
+"""Statements that create the tables. The column `crc` is a checksum of the row's other columns. The table `error` has no `crc`,
+because the digest is a checksum of the text. In the table `spool`, `key` is the e-mail by which repeats of a row are found. It is
+null if the row never counts as a repeat."""
+
+SET_METADATA: Final = (
+    "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET value = excluded.value, crc = excluded.crc"
+)
+
+_USER_VERSION: Final = 60  # https://sqlite.org/fileformat2.html#the_database_header
+_APPLICATION_ID: Final = 68
+HEADER_SIZE: Final = 100
+
+DECODING_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, MsgspecError)
+"""Exceptions that decoding may raise if the content is damaged."""
+
+
+class CorruptContentError(ValueError):
+    """The content of a journal is inconsistent: it was damaged or changed after it was written."""
+
+
+def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
+    """Return whether a file is a journal, a journal of a newer version, or another file, according to its first bytes."""
+    # A file is classified before SQLite opens it, because SQLite might change a file that is not a journal.
+    if len(header) < HEADER_SIZE or not header.startswith(b"SQLite format 3\0"):
+        return "foreign"
+    (version,) = struct.unpack_from(">I", header, _USER_VERSION)
+    if struct.unpack_from(">I", header, _APPLICATION_ID) != (APPLICATION_ID,):
+        return "foreign"
+    return "newer" if version > FORMAT_VERSION else "ours"
+
+
+MESSAGE_LIMIT: Final = 500
+"""Maximum length of an error's message in a journal, in characters; the rest is cut off."""
+
+_SIGN_OFFSET: Final = 2**31
+_encode: Final = msgspec.json.Encoder().encode
+_split_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_ID_PREFIX: Final = ID_PREFIXES["contact"]
+_STORABLE: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a string inside SQLite
+_STATUSES: Final = (  # the order is part of the format: only append to it
+    Outcome.ADDED,
+    Outcome.SKIPPED,
+    Outcome.OVERWRITTEN,
+    Outcome.UPDATED_MISSING_FIELDS,
+    Outcome.REJECTED,
+    Outcome.NOT_APPLIED,
+    Outcome.UNKNOWN,
+)
+_CERTAIN: Final = {status: frozenset({status}) for status in _STATUSES}  # shared, because nearly every outcome needs one
+_STATUS_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
+_ERROR_CLASSES: Final = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OutreachError)
+}
+
+_set_index, _set_contact, _set_status, _set_id, _set_possible, _set_attempts, _set_error, _set_repeats = (
+    getattr(ContactOutcome, field.name).__set__ for field in attrs.fields(ContactOutcome)
+)
+
+
+def encode_batch(outcomes: Iterable[ContactOutcome]) -> tuple[str, str | None]:
+    """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs."""
+    # The second value is `None` if no outcome has an error.
+    texts: dict[int, str] = {}
+    rows = [_encode_outcome(outcome, texts) for outcome in outcomes]
+    for row in rows:
+        row.append(crc32(_encode(row)) - _SIGN_OFFSET)  # as `checksum` does
+    return to_json(rows), to_json([*texts.items()]) if texts else None
+
+
+def checksum(columns: Sequence[object]) -> int:
+    """Return the checksum of a row's columns: a signed 32-bit integer, which SQLite stores in at most five bytes."""
+    return crc32(_encode(columns)) - _SIGN_OFFSET
+
+
+def require(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as an assertion
+    """Raise an error unless a condition is true."""
+    if not condition:
+        raise CorruptContentError(message)
+
+
+def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
+    """Return an entry of the run's metadata as a row of the table `meta`."""
+    text = to_json(value)
+    return name, text, checksum([name, text])
+
+
+def require_checksums(rows: str, checksums: str) -> None:
+    """Check the checksums of a page of outcomes."""
+    expected = msgspec.json.decode(checksums)
+    # SQLite nearly always writes the same bytes as msgspec. Decoding, which takes most of the time, is then unnecessary.
+    if [crc32(row) - _SIGN_OFFSET for row in _split_array(rows)] != expected:
+        for columns, crc in zip(msgspec.json.decode(rows), expected, strict=True):
+            require(checksum(columns) == crc, f"checksum mismatch in row {columns[0]}")
+
+
+def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
+    """Convert a stored list back to an outcome."""
+    index, number, id_, attempts, possible, error_digest, repeats = row
+    if error is not None or error_digest is not None:
+        require(error is not None, f"the error of row {index} is missing")
+        require(digest(error or "") == error_digest, f"checksum mismatch in the error of row {index}")
+    status = _STATUSES[number] if isinstance(number, int) else Outcome(msgspec.json.decode(number))
+    # The fields are set through their slots, because the `__init__` of a frozen attrs class looks up each field by its name. That
+    # would take three quarters of the time of this function.
+    outcome: ContactOutcome = object.__new__(ContactOutcome)
+    _set_index(outcome, index)
+    _set_contact(outcome, contact)
+    _set_status(outcome, status)
+    _set_id(outcome, None if id_ is None else _decode_id(id_))
+    _set_possible(outcome, _CERTAIN.get(status) or frozenset({status}) if possible is None else _decode_possible(possible))
+    _set_attempts(outcome, attempts)
+    _set_error(outcome, None if error is None else _decode_error(error))
+    _set_repeats(outcome, repeats)
+    return outcome
+
+
+def to_json(value: object) -> str:
+    """Return a value encoded as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def to_storable(text: str) -> str:
+    """Return a string in a form that SQLite stores without loss. Different strings have different stored forms."""
+    return text if _STORABLE.fullmatch(text) else to_json(text)
+
+
+def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str]) -> list[Any]:
+    error = None
+    if outcome.error is not None:
+        text = _encode_error(outcome.error)
+        error = digest(text)
+        texts[error] = text
+    number = _STATUS_NUMBERS.get(outcome.status)
+    return [
+        outcome.index,
+        to_json(outcome.status) if number is None else number,
+        None if outcome.id is None else _encode_id(outcome.id),
+        outcome.attempts,
+        None if outcome.possible == {outcome.status} else _encode_possible(outcome.possible),
+        error,
+        outcome.repeats,
+    ]
+
+
+def _encode_possible(possible: frozenset[Outcome]) -> int | str:
+    if possible <= _STATUS_NUMBERS.keys():
+        return sum(1 << _STATUS_NUMBERS[status] for status in possible)
+    return to_json(sorted(possible))
+
+
+def _decode_possible(stored: int | str) -> frozenset[Outcome]:
+    if isinstance(stored, str):
+        return frozenset(map(Outcome, msgspec.json.decode(stored)))
+    return frozenset(status for number, status in enumerate(_STATUSES) if stored >> number & 1)
+
+
+def _encode_id(id_: str) -> str:
+    rest = id_.removeprefix(_ID_PREFIX)
+    return rest if id_.startswith(_ID_PREFIX) and _STORABLE.fullmatch(rest) else to_json(id_)
+
+
+def _decode_id(stored: str) -> str:
+    return msgspec.json.decode(stored, type=str) if stored.startswith('"') else _ID_PREFIX + stored
+
+
+def _encode_error(error: OutreachError) -> str:
+    kind = next(kind for kind in type(error).__mro__ if kind in _ERROR_CLASSES.values())
+    message = str(error)[:MESSAGE_LIMIT].encode(errors="backslashreplace").decode()
+    attributes = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
+    return to_json([kind.__name__, message, *attributes])
+
+
+def _decode_error(text: str) -> OutreachError:
+    name, message, operation, status_code, attempts, maybe_sent, maybe_applied = msgspec.json.decode(text)
+    # A newer version of the library may have stored a class that this version does not have.
+    kind = _ERROR_CLASSES.get(name, OutreachError)
+    error = kind(message, operation=operation, status_code=status_code, attempts=attempts, maybe_sent=maybe_sent)
+    error.maybe_applied = maybe_applied
+    return error
+
+
+def digest(text: str) -> int:
+    """Return a signed 64-bit digest of a string. Errors are identified by digest, so their strings need not stay in memory."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)
+
+
+def encode_totals(totals: BulkReport) -> dict[str, Any]:
+    """Return the totals of a run as JSON values, as `BulkReport.to_dict` does, but without rounding the duration."""
+    return {**totals.to_dict(), "seconds": totals.seconds}
+
+
+def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
+    """Return the totals of a run from their stored JSON values."""
+    outcomes = {Outcome(name): count for name, count in stored["outcomes"].items()}
+    require(sum(outcomes.values()) == stored["rows"], "the totals do not add up")
+    return BulkReport(stored["rows"], outcomes, stored["uncertain"], stored["seconds"], stored["repeats"])
+
+
+def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
+    """Return the totals of a run with further outcomes added; `seconds` is the duration of the run so far."""
+    counts = OutcomeCounts(totals)
+    for outcome in outcomes:
+        counts.add(outcome)
+    return counts.report(seconds)

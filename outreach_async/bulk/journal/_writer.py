@@ -1,0 +1,336 @@
+"""The single writer of a run's journal. Its methods are synchronous. When a method returns, its changes are durable."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final, Self
+
+import msgspec
+
+from outreach_async._service.validation import require_choice
+from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
+from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats, SpooledRow
+from outreach_async.bulk.journal import _records as records
+from outreach_async.bulk.journal._database import Database, FileDatabase, Transaction
+from outreach_async.bulk.journal._identity import (
+    END_STATES,
+    OTHER_JOURNAL,
+    Earlier,
+    Identity,
+    MarkedWindow,
+    encode_identity,
+    require_same_run,
+)
+from outreach_async.bulk.journal._opening import open_locked
+from outreach_async.bulk.journal._records import checksum, require, to_json
+from outreach_async.errors import InvalidRequest
+
+_PAGE_SIZE: Final = 200
+"""Number of rows with the same e-mail that are read at once for merging."""
+
+
+_SELECT_ROWS: Final = """
+    SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ? AND seq < ?
+"""
+_SELECT_KEYED_ROWS: Final = """
+    SELECT json_group_array(json_array(
+        seq, key, payload, crc,
+        coalesce((SELECT min(seq) FROM spool AS other WHERE other.key = spool.key), seq),
+        coalesce((SELECT max(seq) FROM spool AS other WHERE other.key = spool.key), seq)
+    )) FROM spool WHERE seq >= ? AND seq < ?
+"""
+_SELECT_GROUP: Final = """
+    SELECT json_group_array(json_array(seq, payload)) FROM (
+        SELECT seq, payload FROM spool WHERE key = (SELECT key FROM spool WHERE seq = ?) AND seq > ? ORDER BY seq LIMIT ?
+    )
+"""
+_SELECT_COMPLETED: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
+_ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
+"""The set of all rows."""
+
+
+class DatabaseWriter:
+    """The writer of a journal that is stored in a database. It implements `JournalWriter`, which documents the methods."""
+
+    def __init__(
+        self,
+        database: Database,
+        metadata: Mapping[str, Any],
+        identity: Identity,
+        wall: Callable[[], float],
+        *,
+        created: bool,
+    ) -> None:
+        self._database = database
+        self._identity = identity
+        self._wall = wall
+        self._opened_at = wall()
+        self._closed = self._spool_indexed = False
+        self._totals = records.decode_totals(metadata["totals"])
+        self._earlier_seconds = self._totals.seconds
+        self._events: int = metadata["events"]
+        self._fingerprint: str | None = metadata["identity"]["fingerprint"]
+        self.resumed = not created
+        self.state: str = metadata["state"]
+        self.hwm: int = metadata["hwm"]
+        self.possibly_sent = _possibly_sent_rows(metadata)
+        self.spooled: int | None = metadata["spooled"]
+
+    def start(self, earlier: Earlier, damage: Mapping[str, Any] | None = None) -> None:
+        """Set the state to `running`; a finished run stays finished. Call this method before any row is sent."""
+        # If the process is killed in this state, every marked row without an outcome counts as possibly sent.
+        if self.finished:
+            return
+        with self._database.mark_transaction() as transaction:
+            if self.resumed:
+                self._add_event(transaction, "resumed", {"after": self.state})
+                transaction.set_metadata("state", "running")
+            if earlier == "unknown":
+                self.possibly_sent = _ALL_ROWS
+                transaction.set_metadata("earlier", earlier)
+        self.state = "running"
+        if damage is not None:
+            self.record_event("damaged", damage)
+
+    @property
+    def finished(self) -> bool:
+        """True if every row of the input has its outcome."""
+        return self.state == "finished"
+
+    @property
+    def has_same_input(self) -> bool:
+        """True if the input and the journal both have a fingerprint, which were compared when the journal was opened."""
+        return None not in (self._fingerprint, self._identity.fingerprint)
+
+    def create_counts(self) -> OutcomeCounts:
+        """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
+        return OutcomeCounts(self._totals)
+
+    def window_at(self, first: int) -> MarkedWindow | None:
+        """Return the marked window that starts at row `first`; `None` if there is none."""
+        with self._database.connection() as db:
+            columns = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
+        return None if columns is None else MarkedWindow(*columns)
+
+    def mark(self, window: MarkedWindow) -> None:
+        """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged."""
+        # When this method returns, the mark is durable. In a journal file, it also survives the loss of the write-ahead log.
+        if window.rows < 1 or window.first > self.hwm:
+            raise InvalidRequest(
+                f"journal: expected a window of at least 1 row, starting at or before row {self.hwm}, got {window.rows} rows"
+                f" starting at row {window.first}; mark rows in order"
+            )
+        if window.first < self.hwm:
+            if self.window_at(window.first) != window:
+                raise InvalidRequest(
+                    f"rows: the input changed: rows {window.first} to {window.end - 1} differ from those of the journal"
+                    f" {self._database.name}; resume with the same input, or {OTHER_JOURNAL}"
+                )
+            return
+        with self._database.mark_transaction() as transaction:
+            columns = (window.first, window.rows, window.digest)
+            transaction.apply("window", *columns, checksum(columns))
+            transaction.set_metadata("hwm", window.end)
+        self.hwm = window.end
+
+    def completed_rows(self, first: int, rows: int) -> frozenset[int]:
+        """Return the indexes of rows with an outcome, from index `first` to `first + rows - 1`."""
+        with self._database.connection() as db:
+            (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
+        return frozenset(msgspec.json.decode(indexes))
+
+    def record(self, outcomes: Sequence[ContactOutcome]) -> None:
+        """Record outcomes in one transaction: if the transaction fails, none of them is recorded."""
+        if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
+            raise InvalidRequest(
+                f"journal: expected row indexes below {self.hwm}, got {beyond[0]}; mark a row before you record its outcome"
+            )
+        rows, errors = records.encode_batch(outcomes)
+        totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
+        with self._database.transaction() as transaction:
+            if errors is not None:
+                transaction.apply("errors", errors)
+            transaction.apply("outcomes", rows)
+            transaction.set_metadata("totals", records.encode_totals(totals))
+        self._totals = totals
+
+    def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Record an event; `data` contains its details as JSON values."""
+        with self._database.transaction() as transaction:
+            self._add_event(transaction, kind, data)
+
+    def _add_event(self, transaction: Transaction, kind: str, data: Mapping[str, Any]) -> None:
+        columns = (self._events + 1, float(self._wall()), kind, to_json(data))
+        transaction.apply("event", *columns, checksum(columns))
+        transaction.set_metadata("events", self._events + 1)
+        self._events += 1
+
+    def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
+        """Record how the run ended. A run that has already finished stays finished."""
+        require_choice("state", state, END_STATES)
+        if self.finished:
+            return
+        if state == "finished" and (missing := self.hwm - self._totals.rows):
+            raise InvalidRequest(
+                f"journal: expected an outcome for every marked row, got none for {missing} rows;"
+                " record every outcome before you end the run"
+            )
+        totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
+        with self._database.transaction() as transaction:
+            transaction.set_metadata("state", state)
+            transaction.set_metadata("suspects", possibly_sent.ranges)
+            transaction.set_metadata("totals", records.encode_totals(totals))
+        self.state, self._totals = state, totals
+
+    def _elapsed_seconds(self) -> float:
+        return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
+
+    def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        """Store rows of the input in the spool."""
+        if self.spooled is not None:
+            raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; add no more rows")
+        columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
+        with self._database.transaction() as transaction:
+            transaction.apply("spool", to_json([(*row, checksum(row)) for row in columns]))
+
+    def end_spool(self, rows: int) -> None:
+        """Record that the spool contains the whole input, and that the input has `rows` rows."""
+        with self._database.connection() as db:
+            (stored,) = db.execute("SELECT count(*) FROM spool WHERE seq < ?", (rows,)).fetchone()
+        if stored != rows:
+            raise InvalidRequest(f"journal: expected {rows} spooled rows, got {stored}; spool every row before you end the spool")
+        with self._database.transaction() as transaction:
+            transaction.apply("truncate spool", rows)
+            transaction.set_metadata("spooled", rows)
+        self.spooled = rows
+
+    def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
+        """Return rows from a spool that contains the whole input."""
+        # If `policy` selects another row with the same e-mail to be sent instead of a row, the returned item for the row contains
+        # the index of the other row.
+        keyed = policy in WHOLE_INPUT
+        if keyed and not self._spool_indexed:
+            with self._database.connection() as db:  # an index changes no content, so it is not recorded as a change
+                db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
+            self._spool_indexed = True
+        with self._database.connection() as db:
+            stored = _fetch_rows(db, _SELECT_KEYED_ROWS if keyed else _SELECT_ROWS, first, first + rows)
+            return [self._build_row(db, columns, policy) for columns in sorted(stored)]
+
+    def _build_row(self, db: sqlite3.Connection, columns: Sequence[Any], policy: Repeats) -> SpooledRow:
+        index, key, payload, crc, earliest, latest = columns
+        require(checksum([index, key, payload]) == crc, f"checksum mismatch in spooled row {index}")
+        sent = latest if policy == "last" else earliest
+        if index != sent:
+            return SpooledRow(index, payload.encode(), repeats=sent)
+        duplicates = self._identity.options.get("duplicates", "skip")
+        if policy == "coalesce" and latest != index and duplicates != "skip":
+            return SpooledRow(index, _merge_rows(db, index, payload, duplicates))
+        return SpooledRow(index, payload.encode())
+
+    def close(self) -> None:
+        """Close the journal. Closing a closed journal does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._database.close()
+
+
+class FileWriter(DatabaseWriter):
+    """The writer of a journal in an SQLite file. The file is locked until the writer is closed."""
+
+    _database: FileDatabase
+
+    heartbeat_due = None
+    """Always `None`: the lock on the file prevents a takeover, so no heartbeat is needed."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        identity: Identity,
+        *,
+        resume: bool,
+        earlier: Earlier = "known",
+        wall: Callable[[], float] = time.time,
+    ) -> Self:
+        """Open a journal for writing: create it, or resume its run."""
+        path, metadata = str(path), create_metadata(identity, earlier)
+        locked = open_locked(path, metadata, resume=resume, earlier=earlier, link=cls._link)
+        with ExitStack() as stack:
+            stack.callback(locked.lock.release)
+            require_same_run(path, identity, locked.metadata["identity"])
+            database = FileDatabase(path, locked.metadata["log"], locked.lock)
+            stack.pop_all()
+            stack.callback(database.close)
+            writer = cls(database, locked.metadata, identity, wall, created=locked.created)
+            writer.start(earlier, locked.damage)
+            stack.pop_all()
+        return writer
+
+    def heartbeat(self, due: float) -> None:
+        """Do nothing, because a journal with a lock needs no heartbeat."""
+
+    @staticmethod
+    def _link(draft: str, path: str) -> None:
+        os.link(draft, path)
+
+
+def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
+    """Return the initial metadata of a run, for a new journal."""
+    return {
+        "identity": encode_identity(identity),
+        "earlier": earlier,
+        "state": "running",
+        "hwm": 0,
+        "totals": records.encode_totals(OutcomeCounts().report(0.0)),
+        "suspects": [],
+        "spooled": None,
+        "events": 0,
+        "log": {"run": token_hex(8), "commits": 0},
+    }
+
+
+def _possibly_sent_rows(metadata: Mapping[str, Any]) -> PossiblySent:
+    if metadata["earlier"] == "unknown":
+        return _ALL_ROWS
+    if metadata["state"] == "running":  # the process was killed before it could record which rows it had sent
+        return PossiblySent.of(ranges=[(0, metadata["hwm"])])
+    return PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
+
+
+def _merge_rows(db: sqlite3.Connection, index: int, payload: str, duplicates: str) -> bytes:
+    """Merge all rows with the same e-mail into the first row. Rows are read in pages, because there may be very many."""
+    members, last = msgspec.json.decode(payload), index
+    while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
+        for last, later in page:  # noqa: B007 - the next page begins after row `last`
+            members = merge(members, msgspec.json.decode(later), duplicates)
+    return msgspec.json.encode(members)
+
+
+def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[list[Any]]:
+    (text,) = db.execute(query, arguments).fetchone()
+    return msgspec.json.decode(text, type=list[list[Any]])
+
+
+def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
+    """Return the contact to send instead of two rows with the same e-mail."""
+    # The result is the contact that the service would store if it received both rows. With `skip`, only the earlier row counts.
+    # With `overwrite`, values of the later row replace those of the earlier row. With `update_missing_fields`, values of the
+    # later row fill only blank fields of the earlier row.
+    if duplicates == "skip":
+        return {**earlier}
+    if duplicates == "overwrite":
+        return {**earlier, **later}
+    # A blank value of the later row is not used: the service would not fill a field with it, but would store it in a new contact.
+    filled = {name: value for name, value in later.items() if not _is_blank(value) and _is_blank(earlier.get(name))}
+    return {**earlier, **filled}
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())

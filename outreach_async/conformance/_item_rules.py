@@ -1,0 +1,504 @@
+"""Define the documented rules about the items of lists: campaigns, mailboxes, steps, templates and fields.
+
+This module also defines the class `StatedRule`. Every rule is an instance of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, Final
+
+import attrs
+
+from outreach_async import errors
+from outreach_async.conformance._calibration import Measurement
+from outreach_async.conformance._read_probes import COMPLETE, HttpExchange
+from outreach_async.conformance._shapes import (
+    AUTO_EMAIL,
+    CAMPAIGN,
+    COUNT,
+    EMAIL,
+    FIELD,
+    LETTER,
+    MAILBOX,
+    NON_EMPTY_ARRAY,
+    NON_NEGATIVE,
+    PERCENTAGE,
+    RELATIVE_TIME,
+    STATUS,
+    STEP,
+    STEPS,
+    TEMPLATE,
+    TIMESTAMP,
+    TIMESTAMP_OR_STRING,
+    Shape,
+    ValueKind,
+    find_misfits,
+    is_count,
+    is_number,
+)
+from outreach_async.conformance._target import extract_rows
+from outreach_async.fake._stored_records import CUSTOM_CODE, STANDARD_FIELDS
+
+Item = Mapping[str, Any]
+
+_MAX_SHOWN: Final = 60
+_PERSONALIZED: Final = "PER"
+_STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
+_MAX_CODES: Final = 5
+"""Maximum number of missing codes that a message names."""
+_LEAST_SHARE: Final = 0.02
+"""Smallest share of e-mails for which a percentage can be told from a fraction."""
+_SHARE_TOLERANCE: Final = 0.005
+"""Largest difference between a share and the same share rounded to two decimal places."""
+
+
+# A rule.
+
+
+@attrs.frozen
+class RuleSubject:
+    """A value to which a rule applies."""
+
+    exchange: HttpExchange
+    location: str
+    value: Any
+
+
+@attrs.frozen
+class StatedRule:
+    """A rule that the service's API documentation states."""
+
+    id: str
+    statement: str
+    subjects: Callable[[Measurement], Iterator[RuleSubject]]
+    find_faults: Callable[[Any], Iterator[str]]
+
+
+def shorten(value: object) -> str:
+    """Return a representation of a value from a response, with 60 characters at most."""
+    return errors.shorten(repr(value), _MAX_SHOWN)
+
+
+_SHAPES: Final = {
+    "campaign": CAMPAIGN,
+    "mailbox": MAILBOX,
+    "step": STEP,
+    "template": TEMPLATE,
+    "response": STEPS,
+}
+
+_PERCENTAGE_COUNTS: Final = {
+    "opens": "opens_num", "replies": "replies_num", "bounces": "bounces_num",
+    "opened": "opened_num", "clicked": "clicked_num", "replied": "replied_num", "unsubscribed": "unsubscribed_num",
+}  # fmt: skip
+"""Percentages of campaigns and templates, each with the count from which the percentage is computed."""
+
+
+# Items: subjects of rules.
+
+
+@attrs.frozen
+class ListedItem:
+    """An item of a list."""
+
+    item: Any
+    shape: Shape
+    prefix: str
+
+    def has_valid(self, name: str) -> bool:
+        """Return whether the item has the field `name`, with a value of the type in `shape`."""
+        return isinstance(self.item, dict) and name in self.item and self.shape[name][1](self.item[name])
+
+
+def _all_items(measured: Measurement) -> Iterator[RuleSubject]:
+    """Yield every item that was read, as a `ListedItem` with its shape and the prefix of its id."""
+    yield from _listed(measured, CAMPAIGN)
+    yield from _listed(measured, MAILBOX)
+    yield from _items_in(measured.survey.fields, FIELD, "")
+    yield from _listed(measured, STEP)
+    for subject in _templates(measured):
+        prefix = "personalized_step_" if subject.value.get("test_letter") == _PERSONALIZED else "temp_"
+        yield RuleSubject(subject.exchange, subject.location, ListedItem(subject.value, TEMPLATE, prefix))
+
+
+def _listed(measured: Measurement, shape: Shape) -> Iterator[RuleSubject]:
+    """Yield every campaign, mailbox or step that was read."""
+    survey = measured.survey
+    exchanges: Iterable[HttpExchange]
+    if shape is STEP:
+        exchanges, prefix = survey.steps.values(), "step_"
+    else:
+        pages, prefix = (survey.campaign_pages, "camp_") if shape is CAMPAIGN else (survey.mailbox_pages, "mailbox_")
+        exchanges = (page.exchange for page in pages.pages)
+    return chain.from_iterable(_items_in(exchange, shape, prefix) for exchange in exchanges)
+
+
+def _items_in(exchange: HttpExchange, shape: Shape, prefix: str) -> Iterator[RuleSubject]:
+    data = (exchange.payload or {}).get("data")
+    for place, item in enumerate(data if isinstance(data, list) else ()):
+        yield RuleSubject(exchange, f"data[{place}]", ListedItem(item, shape, prefix))
+
+
+def _objects(shape: Shape, measured: Measurement) -> Iterator[RuleSubject]:
+    return (subject for subject in _listed(measured, shape) if isinstance(subject.value.item, dict))
+
+
+_campaigns = partial(_objects, CAMPAIGN)
+_mailboxes = partial(_objects, MAILBOX)
+_steps = partial(_objects, STEP)
+
+
+def _templates(measured: Measurement) -> Iterator[RuleSubject]:
+    return (RuleSubject(one.exchange, one.location, one.value[1]) for one in _ordered_templates(measured))
+
+
+def _ordered_templates(measured: Measurement) -> Iterator[RuleSubject]:
+    """Yield every template, as a pair of the `order` of its step and the template itself."""
+    for exchange in measured.survey.steps.values():
+        for place, step in enumerate(exchange.rows):
+            found = step.get("templates")
+            for number, template in enumerate(found if isinstance(found, list) else ()):
+                if isinstance(template, dict):
+                    yield RuleSubject(exchange, f"data[{place}].templates[{number}]", (step.get("order"), template))
+
+
+def _step_lists(measured: Measurement) -> Iterator[RuleSubject]:
+    return (attrs.evolve(subject, value=subject.value[1]) for subject in _campaign_pairs(measured))
+
+
+def _orders(measured: Measurement) -> Iterator[RuleSubject]:
+    for exchange in measured.survey.steps.values():
+        if exchange.rows:
+            yield RuleSubject(exchange, "the steps' order", [step.get("order") for step in exchange.rows])
+
+
+def _campaign_pairs(measured: Measurement) -> Iterator[RuleSubject]:
+    """For each campaign whose steps were read, yield its item in the campaign list, and the response of list-steps."""
+    listed = {str(row.get("id")): row for row in measured.survey.campaign_pages.rows}
+    for id_, exchange in measured.survey.steps.items():
+        if exchange.payload is not None:
+            yield RuleSubject(exchange, "the response", (listed[id_], exchange.payload))
+
+
+def _campaign_totals(measured: Measurement) -> Iterator[RuleSubject]:
+    """For each campaign whose steps were read, yield its item before and after the steps, and its templates."""
+    # The item after the steps is empty if the campaign is no longer on the first page.
+    later = {str(row.get("id")): row for row in measured.survey.campaigns_after.rows}
+    for subject in _campaign_pairs(measured):
+        listed, document = subject.value
+        templates = [template for step in extract_rows(document) for template in _templates_of(step)]
+        yield attrs.evolve(subject, value=(listed, later.get(str(listed.get("id")), {}), templates))
+
+
+def _rated_items(measured: Measurement) -> Iterator[RuleSubject]:
+    """Yield templates and campaigns, each with the number of e-mails sent."""
+    for subject in _templates(measured):
+        yield attrs.evolve(subject, value=(subject.value, subject.value.get("sent")))
+    for subject in _campaign_totals(measured):
+        listed, _, templates = subject.value
+        yield attrs.evolve(subject, location="the campaign", value=(listed, _add_up(templates, "sent")))
+
+
+def _templates_of(step: Item) -> list[dict[str, Any]]:
+    return extract_rows({"data": step.get("templates")})
+
+
+def _unique_names(measured: Measurement) -> Iterator[RuleSubject]:
+    """For each response, yield the strings that must be unique in it: ids of items and templates, or codes of fields."""
+    survey = measured.survey
+    for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
+        yield RuleSubject(page.exchange, "the page", page.ids)
+    for exchange in survey.steps.values():
+        templates = [template for step in exchange.rows for template in _templates_of(step)]
+        yield RuleSubject(exchange, "the response", _collect_strings([*exchange.rows, *templates], "id"))
+    yield RuleSubject(survey.fields, "the response", _collect_strings(survey.fields.rows, "code"))
+
+
+def _collect_strings(items: Sequence[Item], name: str) -> list[str]:
+    return [item[name] for item in items if isinstance(item.get(name), str)]
+
+
+def _codes(measured: Measurement) -> Iterator[RuleSubject]:
+    if measured.survey.fields.payload is not None:
+        yield RuleSubject(measured.survey.fields, "the list", [field.get("code") for field in measured.survey.fields.rows])
+
+
+def _searchables(measured: Measurement) -> Iterator[RuleSubject]:
+    for place, field in enumerate(measured.survey.fields.rows):
+        names = field.get("searchable")
+        for name in names if isinstance(names, list) else ():
+            yield RuleSubject(measured.survey.fields, f"data[{place}].searchable", name)
+
+
+# Items: violations.
+
+
+def _check_shape(listed: ListedItem) -> Iterator[str]:
+    return find_misfits(listed.item, listed.shape)
+
+
+def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
+    id_ = listed.item.get("id", "") if isinstance(listed.item, dict) else ""
+    if listed.prefix and not (isinstance(id_, str) and id_.startswith(listed.prefix)):
+        yield f"has the id {shorten(id_)}, which does not start with {listed.prefix}"
+
+
+def _check_values(kind: ValueKind, **names: str) -> Callable[[ListedItem], Iterator[str]]:
+    """Return a function that yields a fault for each named field whose value is not of `kind`."""
+    tables = [(_SHAPES[item], fields.split()) for item, fields in names.items()]
+    description, is_of_kind = kind
+
+    def find_faults(listed: ListedItem) -> Iterator[str]:
+        for name in (name for shape, fields in tables if shape is listed.shape for name in fields):
+            if listed.has_valid(name) and not is_of_kind(listed.item[name]):
+                yield f"{name} is {shorten(listed.item[name])}, not {description}"
+
+    return find_faults
+
+
+def _check_percentages_of_zero(listed: ListedItem) -> Iterator[str]:
+    for name, count in _PERCENTAGE_COUNTS.items():
+        comparable = name in listed.shape and listed.has_valid(name) and listed.has_valid(count)
+        if comparable and listed.item[name] > 0 >= listed.item[count]:
+            yield f"{name} is {shorten(listed.item[name])}, although {count} is {shorten(listed.item[count])}"
+
+
+def _check_fractions(rated: tuple[Item, Any]) -> Iterator[str]:
+    """Yield a fault for each percentage that is its count divided by the e-mails sent, and not a hundred times that."""
+    item, sent = rated
+    count: Any
+    for name, count in ((name, item.get(other)) for name, other in _PERCENTAGE_COUNTS.items() if name in item):
+        if is_number(item[name]) and is_count(count) and is_count(sent) and sent:
+            share = count / sent
+            if share >= _LEAST_SHARE and abs(item[name] - share) <= _SHARE_TOLERANCE:
+                yield f"{name} is {shorten(item[name])}, a fraction and not a percentage: {count} of {sent} e-mails"
+
+
+def _add_up(templates: Sequence[Item], name: str) -> int | None:
+    """Return the sum of a count over templates; `None` if there are no templates, or not every template has the count."""
+    counts: list[Any] = [template.get(name) for template in templates]
+    return sum(map(int, counts)) if counts and all(map(is_count, counts)) else None
+
+
+def _check_sums(totals: tuple[Item, Item, Sequence[Item]]) -> Iterator[str]:
+    """Yield a fault for each count of a campaign that differs from the sum over its templates."""
+    # E-mails may be opened and answered while the run reads. The sum is therefore at least the count that was listed before the
+    # steps, and at most the count that was listed after them.
+    before, after, templates = totals
+    for name, part in (("opens_num", "opened_num"), ("replies_num", "replied_num")):
+        total = _add_up(templates, part)
+        if total is None:
+            continue
+        if is_count(before.get(name)) and total < before[name]:
+            yield f"has {total} in {part} of all templates, although the campaign is listed with {before[name]} in {name}"
+        elif is_count(after.get(name)) and total > after[name]:
+            yield f"has {total} in {part} of all templates, although the campaign is listed with {after[name]} in {name}"
+
+
+def _check_most(template: Item) -> Iterator[str]:
+    """Yield a fault for each count that is larger than the number of e-mails sent."""
+    # Clicks are left out, because an e-mail may have several links.
+    sent = template.get("sent")
+    for name in ("opened_num", "replied_num", "unsubscribed_num"):
+        if is_count(sent) and is_count(template.get(name)) and template[name] > sent:
+            yield f"has {template[name]} in {name}, more than the {sent} e-mails sent"
+
+
+def _check_sent(listed: ListedItem) -> Iterator[str]:
+    sent, done = _add_up(_templates_of(listed.item), "sent"), listed.item.get("already_sent")
+    if sent is not None and is_count(done) and done < sent:
+        yield f"has already_sent {done}, fewer than the {sent} e-mails that its templates sent"
+
+
+def _check_letters(listed: ListedItem) -> Iterator[str]:
+    return _check_unique(_collect_strings(_templates_of(listed.item), "test_letter"))
+
+
+def _check_finished(document: Item) -> Iterator[str]:
+    steps = extract_rows(document)
+    left, done = ([step.get(name) for step in steps] for name in ("left_to_send", "already_sent"))
+    date = document.get("days_left_date")
+    if all(map(is_count, (*left, *done))) and any(done) and not any(left) and date != COMPLETE:
+        yield f"has days_left_date {shorten(date)}, not {COMPLETE!r}, although no step has contacts left to send"
+
+
+def _check_interested(listed: ListedItem) -> Iterator[str]:
+    names = "interested_num", "replies_num"
+    if all(map(listed.has_valid, names)) and listed.item[names[0]] > listed.item[names[1]]:
+        yield f"interested_num is {shorten(listed.item[names[0]])}, more than the {shorten(listed.item[names[1]])} replies"
+
+
+def _check_days_left(pair: tuple[Item, Item]) -> Iterator[str]:
+    for item, shape in zip(pair, (CAMPAIGN, STEPS), strict=True):
+        yield from _check_values(NON_NEGATIVE, campaign="days_left", response="days_left")(ListedItem(item, shape, ""))
+
+
+def _check_orders(orders: Sequence[Any]) -> Iterator[str]:
+    if not all(map(is_count, orders)) or sorted(orders) != list(range(1, len(orders) + 1)):
+        yield f"is {shorten(orders)}, not 1, 2, ..."
+
+
+def _check_step_counts(listed: ListedItem) -> Iterator[str]:
+    names = "left_to_send", "already_sent", "out_of"
+    if all(map(listed.has_valid, names)):
+        left, done, whole = (listed.item[name] for name in names)
+        if left + done > whole:
+            yield f"has left_to_send {left} and already_sent {done}, together more than out_of {whole}"
+
+
+def _check_personalized(template: Item) -> Iterator[str]:
+    for name in ("new_thread", "subject"):
+        if template.get("test_letter") == _PERSONALIZED and template.get(name) is not None:
+            yield f"has the {name} {shorten(template[name])}, not null"
+
+
+def _check_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
+    order, template = ordered
+    new, subject = template.get("new_thread"), template.get("subject")
+    if template.get("test_letter") == _PERSONALIZED:
+        return
+    if "new_thread" in template and new is None:
+        yield "has a null new_thread, which is valid only if test_letter is PER"
+    if new is False and order != 1 and subject is not None:
+        yield f"has the subject {shorten(subject)}, not null, although the template is a follow-up in the same thread"
+    if new is True and "subject" in template and subject is None:
+        yield "has a null subject, although the template starts a new thread"
+
+
+def _check_step_count(pair: tuple[Item, Item]) -> Iterator[str]:
+    listed, document = pair
+    data = document.get("data")
+    if is_count(listed.get("steps")) and isinstance(data, list) and listed["steps"] != len(data):
+        yield f"has {len(data)} steps, although the campaign is listed with {listed['steps']}"
+
+
+def _check_date(pair: tuple[Item, Item]) -> Iterator[str]:
+    listed, own = (item.get("days_left_date") for item in pair)
+    if (listed == COMPLETE) != (own == COMPLETE):
+        yield f"has days_left_date {shorten(own)}, although the campaign is listed with {shorten(listed)}"
+
+
+def _check_complete_counts(pair: tuple[Item, Item]) -> Iterator[str]:
+    document = pair[1]
+    if document.get("days_left_date") != COMPLETE:
+        return
+    if is_count(document.get("days_left")) and document["days_left"]:
+        yield f"has days_left_date {COMPLETE!r}, but days_left is {document['days_left']}"
+    steps = document.get("data")
+    for place, step in enumerate(steps if isinstance(steps, list) else ()):
+        left = step.get("left_to_send") if isinstance(step, dict) else None
+        if is_count(left) and left:
+            yield f"has days_left_date {COMPLETE!r}, but data[{place}] has {left} left to send"
+
+
+def _check_unique(ids: Sequence[str]) -> Iterator[str]:
+    repeats = [id_ for place, id_ in enumerate(ids) if id_ in ids[:place]] if len(set(ids)) < len(ids) else []
+    if repeats:
+        yield f"has {shorten(repeats[0])} more than once"
+
+
+def _check_codes(codes: Sequence[Any]) -> Iterator[str]:
+    missing = [code for code in _STANDARD_CODES if code not in codes]
+    if missing:
+        more = f" and {len(missing) - _MAX_CODES} more" if len(missing) > _MAX_CODES else ""
+        yield f"has no code {', '.join(missing[:_MAX_CODES])}{more}"
+    odd = [code for code in codes if isinstance(code, str) and code.startswith("custom") and not CUSTOM_CODE.fullmatch(code)]
+    if odd:
+        yield f"has {shorten(odd[0])}, which is not of the form custom_<n>"
+
+
+def _check_lower_case(name: object) -> Iterator[str]:
+    if isinstance(name, str) and name != name.lower():
+        yield f"has {shorten(name)}, which is not lower case"
+
+
+_check_step_list = partial(find_misfits, shape=STEPS)
+_check_counts = _check_values(
+    COUNT,
+    campaign="steps contacts opens_num replies_num bounces_num interested_num",
+    step="left_to_send already_sent out_of",
+    template="sent opened_num clicked_num replied_num unsubscribed_num",
+)
+_check_percentages = _check_values(
+    PERCENTAGE,
+    campaign="opens replies bounces",
+    mailbox="opened_14days avg_open_rate avg_click_rate",
+    template="opened clicked replied unsubscribed",
+)
+_check_timestamps = _check_values(TIMESTAMP, campaign="created", mailbox="created_at")
+_check_dates = _check_values(TIMESTAMP_OR_STRING, campaign="days_left_date")
+_check_relative_times = _check_values(RELATIVE_TIME, campaign="last_activity", mailbox="age last_activity created")
+
+ITEM_RULES: Final[tuple[StatedRule, ...]] = (
+    StatedRule("W3", "every id starts with the prefix of its resource", _all_items, _check_id_prefix),
+    StatedRule("W3-unique", "ids and field codes are unique", _unique_names, _check_unique),
+    StatedRule("W4", "every item has every documented field, with the documented type", _all_items, _check_shape),
+    StatedRule("W4-status", "a campaign is draft, live or paused", _campaigns, _check_values(STATUS, campaign="status")),
+    StatedRule("W4-counts", "counts are whole numbers of 0 or more", _all_items, _check_counts),
+    StatedRule(
+        "W4-percentages",
+        "the opens, replies and bounces of campaigns, and the rates of mailboxes and templates, are percentages",
+        _all_items,
+        _check_percentages,
+    ),
+    StatedRule("W4-shares", "a percentage is 0 if its count is 0", _all_items, _check_percentages_of_zero),
+    StatedRule("W4-fractions", "percentages of campaigns and templates are not fractions", _rated_items, _check_fractions),
+    StatedRule(
+        "W4-sums", "opens_num and replies_num are the counts of all templates of a campaign", _campaign_totals, _check_sums
+    ),
+    StatedRule(
+        "W4-most", "a template has at most as many opens, replies and unsubscribes as e-mails sent", _templates, _check_most
+    ),
+    StatedRule("W4-interested", "interested_num is the count of interested replies", _campaigns, _check_interested),
+    StatedRule(
+        "W4-created",
+        "the created field of a campaign and the created_at field of a mailbox are Unix timestamps",
+        _all_items,
+        _check_timestamps,
+    ),
+    StatedRule("W4-date", "days_left_date is a string or a Unix timestamp", _campaigns, _check_dates),
+    StatedRule(
+        "W4-relative",
+        "last_activity, age, and the created field of a mailbox are relative times",
+        _all_items,
+        _check_relative_times,
+    ),
+    StatedRule("W4-email", "email is a valid e-mail address", _mailboxes, _check_values(EMAIL, mailbox="email")),
+    StatedRule("W4-steps", "steps is the number of the campaign's steps", _campaign_pairs, _check_step_count),
+    StatedRule("T1", "order is the position of the step: 1, 2, ...", _orders, _check_orders),
+    StatedRule("T1-type", "the only type of a step is auto_email", _steps, _check_values(AUTO_EMAIL, step="type")),
+    StatedRule("T1-wait", "wait_time is the time to wait between steps", _steps, _check_values(NON_NEGATIVE, step="wait_time")),
+    StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(NON_EMPTY_ARRAY, step="templates")),
+    StatedRule(
+        "T3",
+        "out_of is the total number of contacts that go through the step, and includes left_to_send and already_sent",
+        _steps,
+        _check_step_counts,
+    ),
+    StatedRule("T3-sent", "already_sent includes every contact to which a template of the step was sent", _steps, _check_sent),
+    StatedRule("T6", "new_thread and subject are null if test_letter is PER", _templates, _check_personalized),
+    StatedRule(
+        "T6-thread",
+        "if test_letter is not PER, subject is null in a follow-up in the same thread, and a string in a new thread",
+        _ordered_templates,
+        _check_thread,
+    ),
+    StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(LETTER, template="test_letter")),
+    StatedRule("T7-unique", "each template of a step has its own test_letter", _steps, _check_letters),
+    StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_step_list),
+    StatedRule("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs, _check_days_left),
+    StatedRule(
+        "T14",
+        "days_left_date is Complete either in both list-campaigns and list-steps, or in neither",
+        _campaign_pairs,
+        _check_date,
+    ),
+    StatedRule("T14-finished", "a campaign with nothing left to send is Complete", _step_lists, _check_finished),
+    StatedRule("T14-left", "a finished campaign has nothing left to send", _campaign_pairs, _check_complete_counts),
+    StatedRule("F1", "all-fields has all standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
+    StatedRule("F1-searchable", "searchable contains lower-case names", _searchables, _check_lower_case),
+)
+"""The documented rules about campaigns, mailboxes, steps, templates and fields."""

@@ -1,0 +1,529 @@
+"""Read the lists of a workspace, and measure the service behaviours that can be observed without creating contacts.
+
+The survey reads the lists of the workspace, and stores the requests and responses. Probes send requests whose responses the
+API documentation does not specify, such as a request with an invalid page number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.conformance._target import (
+    Access,
+    Dialogue,
+    InconclusiveError,
+    KnobFinding,
+    ambiguous,
+    extract_rows,
+    is_accepted,
+    observed,
+    parse_document,
+    require_integer,
+    require_success,
+    run_probe,
+    unobserved,
+)
+from outreach_async.fake.behaviour import HeaderAuth
+from outreach_async.transport._wire import Request, Response
+
+MAX_MAILBOXES: Final = 2000
+"""The maximum `display` for mailboxes in the API documentation."""
+
+COMPLETE: Final = "Complete"
+"""The value of `days_left_date` for a finished campaign."""
+
+CAMPAIGN_DISPLAYS: Final = (10, 5, 1)
+"""Values of `display` for campaigns, to try in this order. All are small, because the maximum is unknown."""
+
+_MAX_PAGES: Final = {"campaigns": 10, "mailboxes": 4}
+"""Maximum number of pages to read from the start of each list."""
+
+_MAX_TOTAL: Final = 10**8
+"""The largest `total_found` for which the last page is read."""
+
+_MAX_STEP_LISTS: Final = 10
+"""Maximum number of campaigns whose steps are read."""
+
+
+@attrs.frozen
+class HttpExchange:
+    """A request and its response."""
+
+    request: Request
+    response: Response | None = None
+    error: str = ""
+    payload: dict[str, Any] | None = attrs.field(init=False, eq=False, repr=False)  # parsed once, because many rules read it
+
+    @payload.default
+    def _parse_payload(self) -> dict[str, Any] | None:
+        try:
+            return parse_document(self.response) if self.response is not None and is_accepted(self.response) else None
+        except InconclusiveError:
+            return None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The items of a list response."""
+        return extract_rows(self.payload or {})
+
+
+@attrs.frozen
+class SampledPage:
+    """A page of a list."""
+
+    exchange: HttpExchange
+    number: int
+    index: int
+    display: int
+    size: int
+
+    @property
+    def total(self) -> int | None:
+        """The `total_found` of the page; `None` if it is not a count."""
+        return _find_total(self.exchange)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the page's items."""
+        return [row["id"] for row in self.exchange.rows if isinstance(row.get("id"), str)]
+
+
+@attrs.frozen
+class PageSequence:
+    """Pages of one list, all with the same `display`."""
+
+    pages: tuple[SampledPage, ...]
+    page_after: SampledPage | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The items of all pages."""
+        return [row for page in self.pages for row in page.exchange.rows]
+
+
+@attrs.frozen
+class WorkspaceSurvey:
+    """Everything that was read from a workspace."""
+
+    fields: HttpExchange
+    campaign_pages: PageSequence
+    mailbox_pages: PageSequence
+    single_items: tuple[PageSequence, PageSequence]
+    steps: Mapping[str, HttpExchange]
+    campaigns_after: HttpExchange
+    first_page: KnobFinding
+
+    @property
+    def page_sequences(self) -> tuple[PageSequence, ...]:
+        """The sequences `campaign_pages` and `mailbox_pages`, and then those of `single_items`."""
+        return (self.campaign_pages, self.mailbox_pages, *self.single_items)
+
+    @property
+    def pages(self) -> Iterator[SampledPage]:
+        """The pages of all sequences."""
+        return (page for sequence in self.page_sequences for page in sequence.pages)
+
+    @property
+    def list_exchanges(self) -> Iterator[HttpExchange]:
+        """The requests and responses of all lists, except failed requests for pages after the first page."""
+        yield from (page.exchange for page in self.pages if not page.index or page.exchange.payload is not None)
+        yield from (*self.steps.values(), self.fields)
+
+    @property
+    def templates(self) -> list[dict[str, Any]]:
+        """The templates of all steps that were read."""
+        steps = [step for exchange in self.steps.values() for step in exchange.rows]
+        return [template for step in steps for template in extract_rows({"data": step.get("templates")})]
+
+    @property
+    def first_page_number(self) -> int:
+        """The number of the first page; 1 if unknown."""
+        return self.first_page.possible[0] if self.first_page.possible else 1
+
+
+def send_once(request: Request) -> Dialogue[HttpExchange]:
+    """Send a request once, and return the exchange. If no response arrives, `HttpExchange.error` contains the reason."""
+    try:
+        return HttpExchange(request, (yield request))
+    except InconclusiveError as error:
+        return HttpExchange(request, error=str(error))
+
+
+def survey_workspace(access: Access) -> Dialogue[WorkspaceSurvey]:
+    """Read the lists of a workspace."""
+    fields = yield from send_once(access.fields())
+    first_page = yield from run_probe(probe_first_page(access))
+    first = first_page.possible[0] if first_page.possible else 1
+    mailboxes = yield from _read_sequence(access, "mailboxes", first, MAX_MAILBOXES, exact=True)
+    for display in CAMPAIGN_DISPLAYS:
+        campaigns = yield from _read_sequence(access, "campaigns", first, display)
+        if campaigns.pages[0].exchange.payload is not None:
+            break
+    singles = (yield from _read_two_items(access, "campaigns", first)), (yield from _read_two_items(access, "mailboxes", first))
+    steps = {}
+    for id_ in _select_campaigns(campaigns.rows):
+        steps[id_] = yield from send_once(access.steps(id_))
+    campaigns_after = yield from send_once(campaigns.pages[0].exchange.request)
+    return WorkspaceSurvey(fields, campaigns, mailboxes, singles, steps, campaigns_after, first_page)
+
+
+def _read_sequence(access: Access, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
+    """Read the first pages and the last page of a list, and request one page past the end."""
+    head = yield from send_once(access.page(kind, first, display))
+    total, served = _find_total(head), len(head.rows)
+    size = display if exact or not served or total is None or total <= served else min(display, served)
+    pages = [SampledPage(head, first, 0, display, size)]
+
+    def read_page(index: int) -> Dialogue[SampledPage]:
+        exchange = yield from send_once(access.page(kind, first + index, display))
+        return SampledPage(exchange, first + index, index, display, size)
+
+    if head.payload is None or total is None or total > _MAX_TOTAL:
+        return PageSequence(tuple(pages))
+    count = -(-total // size)
+    while len(pages) < min(count, _MAX_PAGES[kind]) and pages[-1].exchange.rows:
+        pages.append((yield from read_page(len(pages))))
+    if len(pages) < count:
+        pages.append((yield from read_page(count - 1)))
+    return PageSequence(tuple(pages), (yield from read_page(max(count, 1))))
+
+
+def _read_two_items(access: Access, kind: str, first: int) -> Dialogue[PageSequence]:
+    """Read the first two items of a list, one item per page. The pages show whether the service obeys `page` and `display`."""
+    exchanges = [(yield from send_once(access.page(kind, first, 1)))]
+    if (_find_total(exchanges[0]) or 0) > 1:
+        exchanges.append((yield from send_once(access.page(kind, first + 1, 1))))
+    return PageSequence(tuple(SampledPage(exchange, first + index, index, 1, 1) for index, exchange in enumerate(exchanges)))
+
+
+def _find_total(exchange: HttpExchange) -> int | None:
+    try:
+        total = require_integer(exchange.payload or {}, "total_found")
+    except InconclusiveError:
+        return None
+    return total if total >= 0 else None
+
+
+def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
+    """Return at most `_MAX_STEP_LISTS` campaign ids: finished campaigns, one campaign of each status, then others."""
+    finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
+    finished += [row for row in campaigns if row.get("days_left") == 0 and row.get("contacts") and row not in finished][:1]
+    informative = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
+    states = {str(row.get("status")): row for row in reversed(informative)}
+    ids = [row["id"] for row in (*finished, *states.values(), *informative) if isinstance(row.get("id"), str)]
+    return list(dict.fromkeys(ids))[:_MAX_STEP_LISTS]
+
+
+def probe_first_page(access: Access) -> Dialogue[KnobFinding]:
+    """Find out whether the first page has the number 0 or 1 (rule P3)."""
+    zero = yield access.page("mailboxes", 0, 1)
+    one = yield access.page("mailboxes", 1, 1)
+    if not is_accepted(zero):
+        require_success(one)
+        return observed(1, "page 0 was refused, and page 1 was served")
+    document = require_success(zero)
+    if require_integer(document, "current_page") != 0:
+        return observed(1, "page 0 was served with a current_page other than 0")
+    rows = extract_rows(document)
+    if is_accepted(one) and rows:
+        # If the list has only one page, the service may return this page with the number 0 for both requests. This is not a copy.
+        other = require_success(one)
+        if extract_rows(other) == rows and require_integer(other, "current_page"):
+            return observed(1, "page 0 was served as a copy of page 1")
+    return observed(0, "page 0 was served with current_page 0")
+
+
+PAGES_PAST_END: Final = 5
+"""To request a page past the end of a list, `probe_past_end` skips this many page numbers after the last page."""
+
+HUGE_DISPLAY: Final = 10_001
+"""A value of `display` for campaigns that is larger than any plausible maximum."""
+
+_LIKELY_MAXIMA: Final = (100, 101, 2000, 2001)
+"""The values of `display` to try first in the search for a maximum."""
+
+
+def probe_past_end(access: Access, first: int) -> Dialogue[KnobFinding]:
+    """Find out how the service responds to a request for a page past the end (rule P8)."""
+    head = require_success((yield access.page("mailboxes", first, 1)))
+    far = first + require_integer(head, "total_pages") + PAGES_PAST_END
+    response = yield access.page("mailboxes", far, 1)
+    if not is_accepted(response):
+        return observed("error", f"page {far}, past the end, was refused with {response.status}")
+    document = parse_document(response)
+    current = require_integer(document, "current_page")
+    if extract_rows(document) or current != far:
+        return observed("clamp", f"page {far}, past the end, was served as page {current}")
+    return observed("empty", f"page {far}, past the end, was served without items")
+
+
+def probe_bad_number(access: Access, first: int) -> Dialogue[KnobFinding]:
+    """Find out how the service responds to invalid or out-of-range numbers in list requests (rule P5)."""
+    verdicts = {}
+    for name, value in (("display", "abc"), ("display", 0), ("display", -1), ("page", "abc"), ("page", -1)):
+        numbers = {"page": first, "display": 1, name: value}
+        verdicts[f"{name}={value}"] = is_accepted((yield access.page("mailboxes", **numbers)))
+    served = [name for name, verdict in verdicts.items() if verdict]
+    refused = [name for name in verdicts if name not in served]
+    if served and refused:
+        return unobserved(
+            f"served: {', '.join(served)}; refused: {', '.join(refused)}; no value of this knob matches this behaviour"
+        )
+    return observed("default", f"{', '.join(served)} served") if served else observed("reject", f"{', '.join(refused)} refused")
+
+
+def probe_over_max(access: Access, first: int) -> Dialogue[KnobFinding]:
+    """Find out how the service responds to a request for more mailboxes per page than allowed (rule P6)."""
+    response = yield access.page("mailboxes", first, MAX_MAILBOXES + 1)
+    label = f"mailboxes, display={MAX_MAILBOXES + 1}:"
+    if not is_accepted(response):
+        return observed("reject", f"{label} refused with {response.status}")
+    document = parse_document(response)
+    count, total = len(extract_rows(document)), require_integer(document, "total_found")
+    if count > MAX_MAILBOXES:
+        return observed("serve", f"{label} {count} served")
+    if total > MAX_MAILBOXES:
+        return observed("clamp", f"{label} {count} of {total} served")
+    return ambiguous(("clamp", "serve"), f"{label} not refused, but {total} mailboxes are too few to decide")
+
+
+def probe_campaign_max_display(access: Access, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
+    """Find the maximum `display` for campaigns (rule P7). `over` is the finding about the knob `over_max`."""
+    if over.is_only("serve"):
+        return unobserved("the service does not enforce the maximum display, so the maximum cannot be observed")
+    response = yield access.page("campaigns", first, HUGE_DISPLAY)
+    label = f"campaigns, display={HUGE_DISPLAY}:"
+    if not is_accepted(response):
+        most = yield from _find_largest_accepted(access, first)
+        how = f"campaigns, display={most}: served, but display={most + 1} refused"
+        return observed(most, how) if "reject" in (over.possible or ("reject",)) else _unobserved_difference(how)
+    document = parse_document(response)
+    count, total = len(extract_rows(document)), require_integer(document, "total_found")
+    if total and not count:
+        raise InconclusiveError(f"{label} none of {total} served")
+    if count < total:
+        how = f"{label} {count} of {total} served"
+        return _unobserved_difference(how) if over.is_only("reject") else observed(count, how)
+    if over.is_only("reject"):
+        return observed(None, f"{label} served")
+    left = [maximum for maximum in (None, 2000, 100) if maximum is None or maximum >= total]
+    return ambiguous(left, f"{label} all {total} served, so there is no maximum, or it is at least {max(total, 1)}")
+
+
+def _unobserved_difference(how: str) -> KnobFinding:
+    return unobserved(f"{how}; for mailboxes, the service behaves differently, but the knob over_max applies to both lists")
+
+
+def _find_largest_accepted(access: Access, first: int) -> Dialogue[int]:
+    low, high = 0, HUGE_DISPLAY
+    while high - low > 1:
+        middle = next((place for place in _LIKELY_MAXIMA if low < place < high), (low + high) // 2)
+        if is_accepted((yield access.page("campaigns", first, middle))):
+            low = middle
+        else:
+            high = middle
+    if not low:
+        raise InconclusiveError("the service refused every value of display that was tried for campaigns")
+    return low
+
+
+def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
+    """Refine `over`, the finding about the knob `over_max`, with `maximum`, the finding about the maximum for campaigns."""
+    # If `over` has several possible values, `clamp` is one of them, and a maximum was observed, then the result is `clamp`.
+    # Otherwise, the result is `over`.
+    if "clamp" in over.possible and not over.is_observed and maximum.is_observed and maximum.possible[0] is not None:
+        return observed("clamp", maximum.explanation)
+    return over
+
+
+def probe_error_renderer(access: Access) -> Dialogue[KnobFinding]:
+    """Find out the format of error responses (rule E2), by sending requests that the service must refuse."""
+    for request in (
+        access.steps(f"camp_conformance{access.nonce}"),
+        access.get(f"/workspaces/space_conformance{access.nonce}/all-fields"),
+        access.get("/campaigns", workspace=access.workspace),
+    ):
+        response = yield request
+        if not is_accepted(response):
+            return interpret_refusal(response)
+    return unobserved("no request was refused")
+
+
+def interpret_refusal(response: Response) -> KnobFinding:
+    """Return the finding about the format of error responses. `response` is an error response."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    document = parse_document(response)
+    body = f"the body of an error response with status {response.status}"
+    if isinstance(document, dict):
+        how = f"{body} is a JSON object with {', '.join(sorted(document)[:8]) or 'no keys'}"
+        if isinstance(document.get("error"), dict):
+            return observed("nested" if response.status >= 400 else "200_with_error", how)  # noqa: PLR2004 - where refusals begin
+        if isinstance(document.get("message"), str):
+            return observed("flat", how)
+        return unobserved(f"{how}; no value of this knob matches this behaviour")
+    if "html" in kind or response.body.lstrip()[:1] == b"<":
+        return observed("html", f"{body} is HTML")
+    if kind == "text/plain":
+        return observed("text", f"{body} is plain text")
+    return unobserved(f"{body} is not a JSON object, HTML or plain text")
+
+
+def probe_auth(access: Access) -> Dialogue[KnobFinding]:
+    """Find out which of the headers in `access` the service requires (rule A3)."""
+    # For each header, send a request for all-fields without it. If the service refuses this request, it requires the header. If
+    # it requires none of the headers, send a request with all of them. If the service refuses this request, the `WWW-
+    # Authenticate` header of the response shows the authentication scheme.
+    for name in access.headers:
+        left = {other: value for other, value in access.headers.items() if other != name}
+        if not is_accepted((yield Access(access.workspace, headers=left, nonce=access.nonce).fields())):
+            scheme = access.headers[name].rpartition(" ")[0]
+            return observed(HeaderAuth(name.lower(), scheme), f"the request for all-fields was refused without the header {name}")
+    response = yield access.fields()
+    if is_accepted(response):
+        return observed(None, "the request for all-fields was accepted without a credential in a header")
+    challenge = response.headers.get("www-authenticate", "").partition(" ")[0]
+    if not challenge:
+        return unobserved("the request for all-fields was refused; if a credential is missing, pass it as a header")
+    return observed(HeaderAuth(scheme=challenge), "the request for all-fields was refused with an authentication challenge")
+
+
+PROOF_COUNT: Final = 12
+"""Number of values of the same form that count as proof that the service uses no other form.
+
+If two forms were equally likely, the chance that 12 values all have the same form would be about 1 in 2,000.
+"""
+
+Item = Mapping[str, Any]
+
+_CAMPAIGN_PERCENTAGES: Final = ("opens", "interested", "replies", "bounces")
+_MAILBOX_PERCENTAGES: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
+_TEMPLATE_PERCENTAGES: Final = ("opened", "clicked", "replied", "unsubscribed")
+_DIGIT_VALUES: Final = (2, 1, 0)
+_UNIT_SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "month": 2592000, "year": 31536000}
+_AGE_PATTERN: Final = re.compile(rf"([0-9]{{1,6}}|an?) ({'|'.join(_UNIT_SECONDS)})s? ago", re.IGNORECASE)
+
+
+@attrs.frozen
+class Percentage:
+    """A percentage in a response."""
+
+    value: float
+    exact: Fraction | None = None
+
+    @property
+    def decimals(self) -> int:
+        """Number of decimal places, without trailing zeros."""
+        return max(0, -int(Decimal(repr(self.value)).normalize().as_tuple().exponent))
+
+    def fits(self, digits: int) -> bool:
+        """Return whether the value can be the result of rounding to `digits` decimal places."""
+        if self.decimals > digits:
+            return False
+        return self.exact is None or abs(Fraction(repr(self.value)) - self.exact) <= Fraction(1, 2 * 10**digits)
+
+
+def collect_percentages(survey: WorkspaceSurvey) -> Iterator[Percentage]:
+    """Yield every percentage that was read."""
+    yield from map(Percentage, _collect_numbers(survey.campaign_pages.rows, _CAMPAIGN_PERCENTAGES))
+    yield from map(Percentage, _collect_numbers(survey.mailbox_pages.rows, _MAILBOX_PERCENTAGES))
+    for template in survey.templates:
+        sent: Any = template.get("sent")
+        for name in _TEMPLATE_PERCENTAGES:
+            value: Any = template.get(name)
+            count: Any = template.get(f"{name}_num")
+            if _is_number(value):
+                known = type(sent) is int and type(count) is int and sent > 0
+                yield Percentage(value, Fraction(100 * count, sent) if known else None)
+
+
+def _collect_numbers(items: Iterable[Item], names: Sequence[str]) -> Iterator[float]:
+    return (item[name] for item in items for name in names if _is_number(item.get(name)))
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
+def measure_numbers(survey: WorkspaceSurvey) -> KnobFinding:
+    """Find out the JSON type of percentages that are whole numbers: an integer (`50`) or a float (`50.0`) (rule W9)."""
+    whole = [found.value for found in collect_percentages(survey) if not found.decimals]
+    integers = sum(type(value) is int for value in whole)
+    floats = len(whole) - integers
+    how = f"{len(whole)} percentages are whole numbers: {integers} are written as integers, {floats} as floats"
+    return _decide_form({"int_when_whole": integers, "float": floats}, how, "no percentage that is a whole number was read")
+
+
+def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
+    """Find out how many decimal places percentages have (rule T8)."""
+    found = list(collect_percentages(survey))
+    most = max((percentage.decimals for percentage in found), default=0)
+    loose = {percentage.value for percentage in found if percentage.exact is None} - {0, 100}
+    how = f"{len(found)} percentages have at most {most} decimal places"
+    if most > _DIGIT_VALUES[0]:
+        return unobserved(f"{how}; no value of this knob matches this behaviour")
+    if most == _DIGIT_VALUES[0] or len(loose) >= PROOF_COUNT:
+        return observed(most, how)
+    fitting = [digits for digits in _DIGIT_VALUES if all(percentage.fits(digits) for percentage in found)]
+    if not fitting or len(fitting) == len(_DIGIT_VALUES):
+        return unobserved(f"{how}: too few to decide")
+    return ambiguous(fitting, f"{how}, consistent with the counts of the templates")
+
+
+def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
+    """Find out how the campaign list writes dates (rule T16)."""
+    dates = [row.get("days_left_date") for row in survey.campaign_pages.rows]
+    timestamps = sum(map(_is_number, dates))
+    # A string without digits, such as Complete, is not a date.
+    texts = sum(isinstance(date, str) and any(map(str.isdigit, date)) for date in dates)
+    how = f"of {timestamps + texts} dates, {timestamps} are numbers and {texts} strings"
+    return _decide_form({"timestamp": timestamps, "text": texts}, how, "no campaign with a date was read")
+
+
+def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
+    """Return the finding that all values have one form, or `mixed` if they have several forms."""
+    # If all values have one form, but there are fewer than `PROOF_COUNT` values, the finding has two possible values: this form
+    # and `mixed`.
+    met = [form for form, count in forms.items() if count]
+    if len(met) != 1:
+        return observed("mixed", how) if met else unobserved(why_not)
+    return observed(met[0], how) if forms[met[0]] >= PROOF_COUNT else ambiguous((met[0], "mixed"), how)
+
+
+def measure_order(survey: WorkspaceSurvey) -> KnobFinding:
+    """Find out the order of lists (rule P10)."""
+    campaigns, mailboxes = survey.campaign_pages.rows, survey.mailbox_pages.rows
+    orders, others = _match_orders(campaigns, "created"), _match_orders(mailboxes, "created_at")
+    fitting = [order for order, fits in orders.items() if fits and others[order]]
+    if not fitting:
+        return unobserved("no value of this knob matches the order of both campaigns and mailboxes")
+    if len(fitting) == len(orders):
+        return unobserved("too few rows to decide")
+    return ambiguous(fitting, f"observed in {len(campaigns)} campaigns and {len(mailboxes)} mailboxes")
+
+
+def _match_orders(items: Sequence[Item], created: str) -> dict[str, bool]:
+    times = list(_collect_numbers(items, (created,)))
+    ages = [age for item in items if (age := parse_age(item.get("last_activity"))) is not None]
+    return {
+        "oldest": times == sorted(times),
+        "newest": times == sorted(times, reverse=True),
+        "last_activity": len(ages) == len(items) and ages == sorted(ages),
+    }
+
+
+def parse_age(text: object) -> float | None:
+    """Convert a relative time, such as `5 minutes ago`, to a number of seconds."""
+    # The result is 0 for `just now`, infinity for `never`, and `None` if `text` is not a relative time.
+    if not isinstance(text, str):
+        return None
+    match = _AGE_PATTERN.fullmatch(text.strip())
+    if match:
+        return _UNIT_SECONDS[match[2].lower()] * (int(match[1]) if match[1].isdigit() else 1)
+    return {"just now": 0.0, "never": math.inf}.get(text.strip().lower())

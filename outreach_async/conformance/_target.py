@@ -1,0 +1,315 @@
+"""Build requests, interpret responses, and run dialogues over a transport.
+
+A dialogue is a generator that yields requests, receives responses and returns a result. A probe is a dialogue that returns a
+finding. Dialogues use plain HTTP instead of the typed client, so that they can handle any response.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Generator, Iterable, Mapping
+from functools import partial
+from secrets import token_hex
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+import anyio
+import attrs
+
+from outreach_async._service.responses import mask_string, parse_retry_after, secret_parts
+from outreach_async.errors import InvalidRequest, TransportError, shorten
+from outreach_async.transport._wire import Progress, Request, Response, Transport
+
+
+@attrs.frozen
+class KnobFinding:
+    """The possible values of a knob, and how they were observed."""
+
+    possible: tuple[Any, ...]
+    explanation: str
+
+    @property
+    def is_observed(self) -> bool:
+        """True if exactly one value is possible."""
+        return len(self.possible) == 1
+
+    def is_only(self, value: object) -> bool:
+        """Return whether `value` is the only possible value."""
+        return self.possible == (value,)
+
+
+def observed(value: Any, how: str) -> KnobFinding:
+    return KnobFinding((value,), how)
+
+
+def ambiguous(values: Iterable[Any], how: str) -> KnobFinding:
+    """Return a finding with several possible values, because the responses fit each of them."""
+    return KnobFinding(tuple(values), how)
+
+
+def unobserved(why: str) -> KnobFinding:
+    """Return a finding for a knob whose value was not observed."""
+    return KnobFinding((), why)
+
+
+def run_probe(probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
+    # If the probe raises `InconclusiveError`, return a finding without a value. Its explanation is the message of the error.
+    try:
+        return (yield from probe)
+    except InconclusiveError as error:
+        return unobserved(str(error))
+
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Patience:
+    """Time limits of the requests to a service.
+
+    Attributes:
+        answer: Timeout for one response, in seconds.
+        throttled: Maximum total waiting time before retries of throttled requests, in seconds.
+
+    Example:
+        ```python
+        print(await check(FakeTransport(fake), Access("space_1"), Patience(answer=5.0, throttled=0.0)))  # -> []
+        ```
+    """
+
+    answer: float = 30.0
+    throttled: float = 120.0
+
+
+_MAX_UNANSWERED: Final = 3
+"""Maximum number of requests to a service that has never responded."""
+
+
+class DialogueRunner:
+    """Runs dialogues over a transport. If the first three requests get no response, the runner sends no more requests."""
+
+    def __init__(self, transport: Transport, patience: Patience, secrets: tuple[str, ...] = ()) -> None:
+        self.request_count = 0
+        self.retry_after_values: list[str] = []
+        self._transport = transport
+        self._patience = patience
+        self._remaining_wait = patience.throttled
+        self._responded = False
+        self._failure = ""
+        self._secrets = secrets
+
+    async def run(self, dialogue: Dialogue[T]) -> T:
+        """Run a dialogue to its end and return its result."""
+        # If a request gets no response, `InconclusiveError` is raised inside the dialogue.
+        resume = partial(next, dialogue)
+        while True:
+            try:
+                request = resume()
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            try:
+                resume = partial(dialogue.send, await self._send_until_served(request))
+            except InconclusiveError as error:
+                resume = partial(dialogue.throw, error)
+
+    async def _send_until_served(self, request: Request) -> Response:
+        while True:
+            response = await self._send(request)
+            if not is_throttled(response):
+                return response
+            self.retry_after_values.append(response.headers.get("retry-after", ""))
+            # Wait at least a second: without a valid Retry-After, waits of 0 s would never use up the budget, and the loop would
+            # never end.
+            wait = max(1.0, parse_retry_after(response.headers, now=time.time()) or 0.0)
+            if wait > self._remaining_wait:
+                return response
+            self._remaining_wait -= wait
+            await anyio.sleep(wait)
+
+    async def _send(self, request: Request) -> Response:
+        if not self._responded and self.request_count == _MAX_UNANSWERED:  # otherwise, each request could wait for its timeout
+            raise InconclusiveError(self._failure)
+        self.request_count += 1
+        try:
+            with anyio.fail_after(self._patience.answer):
+                response = await self._transport.send(request, Progress())
+        except TimeoutError:
+            self._failure = f"no response within {self._patience.answer:g} s"
+            raise InconclusiveError(self._failure) from None
+        except TransportError as error:
+            self._failure = f"no response: {mask_string(str(error), self._secrets)}"
+            raise InconclusiveError(self._failure) from None
+        self._responded = True
+        return response
+
+
+Dialogue = Generator[Request, Response, T]
+"""A generator that yields requests, receives responses, and returns a result."""
+
+DOMAIN: Final = "conformance.example"
+"""Domain of the created contacts' e-mail addresses. RFC 2606 reserves `.example`, so no real address has this domain."""
+
+OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
+"""Values of `status` in the response to a create request, spelled as in the service's API documentation."""
+
+_MAX_SHOWN: Final = 500
+_MAX_BODY_READ: Final = 20_000
+_TOO_MANY_REQUESTS: Final = 429
+
+
+class InconclusiveError(Exception):
+    """Raised if a response is missing or inconclusive, such as a server error, a redirect or invalid JSON."""
+
+
+@attrs.frozen
+class Access:
+    """The workspace to check, the credentials, and the permission to create contacts.
+
+    Attributes:
+        workspace: Workspace id.
+        owner_key: API key of a user of the workspace; required to create contacts.
+        writes: Whether contacts may be created in the workspace.
+        campaign: Id of a draft campaign in the workspace, to which contacts may be added; `None` for no campaign.
+        gmail: Whether two contacts with addresses at gmail.com may be created. Gmail never assigns these addresses.
+        headers: Header fields to send, such as `authorization`.
+        nonce: A string that makes the addresses of this run unique.
+        hidden: Further secrets to mask, such as a proxy password.
+
+    Raises:
+        InvalidRequest: The values contradict each other.
+
+    Example:
+        ```python
+        access = Access("space_1", owner_key="key_1", writes=True)
+        print(len(await check(FakeTransport(fake), access)))  # -> 0
+        ```
+    """
+
+    workspace: str = attrs.field(converter=str)
+    owner_key: str | None = attrs.field(default=None, repr=False)
+    writes: bool = False
+    campaign: str | None = None
+    gmail: bool = False
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    nonce: str = attrs.field(factory=lambda: token_hex(6))
+    hidden: tuple[str, ...] = attrs.field(default=(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.writes and not self.owner_key:
+            raise InvalidRequest("owner_key: expected an API key for writes=True, got none; pass an owner_key, or omit writes")
+        if not self.writes and (self.campaign or self.gmail):
+            remedy = "pass writes=True, or omit campaign and gmail"
+            raise InvalidRequest(f"campaign, gmail: need writes=True, got writes=False; {remedy}")
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Strings to mask in reports and errors: the owner key, credentials in headers, and `hidden`."""
+        return (*((self.owner_key,) if self.owner_key else ()), *secret_parts(self.headers), *self.hidden)
+
+    def get(self, path: str, **query: Any) -> Request:
+        """Return a GET request for a path with query parameters."""
+        return Request("GET", f"{path}?{urlencode(query)}" if query else path, self.headers)
+
+    def page(self, kind: str, page: Any, display: Any) -> Request:
+        """Return a request for a page of `campaigns` or `mailboxes`."""
+        return self.get(f"/{kind}", workspace=self.workspace, display=display, page=page)
+
+    def fields(self) -> Request:
+        """Return a request for the fields of the workspace."""
+        return self.get(f"/workspaces/{quote(self.workspace, safe='')}/all-fields")
+
+    def steps(self, campaign: str) -> Request:
+        """Return a request for the steps of a campaign."""
+        return self.get(f"/campaigns/{quote(campaign, safe='')}/steps")
+
+    def address(self, name: str) -> str:
+        """Return an e-mail address that does not exist and that no other run uses."""
+        return f"{name}-{self.nonce}@{DOMAIN}"
+
+    def creation(
+        self,
+        email: str,
+        duplicates: str = "skip",
+        fields: Mapping[str, str] | None = None,
+        *,
+        key: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Request:
+        """Return a request that creates a contact.
+
+        Args:
+            email: The e-mail address.
+            duplicates: Value of `duplicates` in `upload_options`.
+            fields: Further keys of the body, with their values.
+            key: An owner key to use instead of `owner_key`.
+            options: Further keys of `upload_options`, with their values. A key with the value `OMITTED` is left out.
+        """
+        given = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
+        body = {
+            "owner_key": self.owner_key if key is None else key,
+            "workspace": self.workspace,
+            "email": email,
+            "upload_options": {name: value for name, value in given.items() if value is not OMITTED},
+            **(fields or {}),
+        }
+        return Request("POST", "/contacts", {**self.headers, "content-type": "application/json"}, json.dumps(body).encode())
+
+    def format_response(self, response: Response) -> str:
+        """Return a response as a string of about 500 characters at most, with secrets masked."""
+        body = mask_string(response.body[:_MAX_BODY_READ].decode(errors="replace"), self.secrets)
+        words = " ".join("".join(c if c.isprintable() else " " for c in body).split())
+        return f"{response.status} {shorten(words, _MAX_SHOWN)}".rstrip()
+
+
+OMITTED: Final = object()
+"""Marker value: `Access.creation` omits each key of `upload_options` whose value is this marker."""
+
+
+def parse_document(response: Response) -> Any:
+    """Return the JSON document of a response; `None` if it is not JSON."""
+    try:
+        return json.loads(response.body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_throttled(response: Response) -> bool:
+    """Return whether the service throttled the request: the response has the status 429, or a `Retry-After` header."""
+    return response.status == _TOO_MANY_REQUESTS or "retry-after" in response.headers
+
+
+def is_accepted(response: Response) -> bool:
+    """Return whether a response shows that the service accepted the request. A response with the status 200 can be a refusal."""
+    if is_throttled(response):
+        raise InconclusiveError(f"the service throttled the request with {response.status}")
+    if 400 <= response.status < 500:  # noqa: PLR2004 - the range of refusals
+        return False
+    document = parse_document(response)
+    if not 200 <= response.status < 300 or not isinstance(document, dict):  # noqa: PLR2004 - the range of successes
+        fault = "" if isinstance(document, dict) else " without a JSON object"
+        raise InconclusiveError(f"the service responded with {response.status}{fault}")
+    return document.get("status") in ("ok", *OUTCOMES)  # a tuple, not a set, because the value may be unhashable
+
+
+def require_success(response: Response) -> dict[str, Any]:
+    """Return the JSON document of a successful response."""
+    if not is_accepted(response):
+        raise InconclusiveError(f"the service refused the request with {response.status}")
+    found: dict[str, Any] = parse_document(response)
+    return found
+
+
+def extract_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the items of a list response. Items that are not objects are left out."""
+    data = document.get("data")
+    return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+
+
+def require_integer(document: Mapping[str, Any], name: str) -> int:
+    """Return a whole number from a response."""
+    value = document.get(name)
+    if type(value) is not int and not (type(value) is float and value.is_integer()):
+        raise InconclusiveError(f"{name} is not a whole number")
+    return int(value)

@@ -1,0 +1,283 @@
+"""Measure the service behaviours that can be observed only by creating contacts.
+
+The probes cover the rules A2, C3, C4, C7, C10, C16, C20, C21 and C27.
+
+Every created contact has an e-mail address that does not exist. Contacts are permanent: no operation deletes a contact.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.conformance._read_probes import HttpExchange, WorkspaceSurvey, send_once
+from outreach_async.conformance._target import (
+    OMITTED,
+    OUTCOMES,
+    Access,
+    Dialogue,
+    InconclusiveError,
+    KnobFinding,
+    ambiguous,
+    extract_rows,
+    is_accepted,
+    observed,
+    require_integer,
+    require_success,
+    unobserved,
+)
+from outreach_async.fake._stored_records import CUSTOM_CODE, RESERVED_MEMBERS, STANDARD_FIELDS, custom_number
+from outreach_async.transport._wire import Request
+
+MAX_CAMPAIGN_PAGES: Final = 300
+"""Maximum number of pages of the campaign list that are searched for `access.campaign`."""
+
+_CODE_OFFSET: Final = 1000
+_OK: Final = 200
+_CREATED: Final = 201
+
+INVALID_VALUES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(STANDARD_FIELDS, "not \x07 valid"),
+    **dict.fromkeys((code for code in STANDARD_FIELDS if code.endswith("_phone")), "not a phone number"),
+    **dict.fromkeys((code for code in STANDARD_FIELDS if code.startswith("website")), "not a website"),
+    **dict.fromkeys((code for code in STANDARD_FIELDS if code.endswith("_date")), "not a date"),
+    "country": "Not a country",
+    "timezone": "Not a timezone",
+    "zip": "not \x07 a postal code",
+    "stack_overflow": "not \x07 a handle",
+}
+"""For each standard field, an invalid value that strict validation is likely to refuse."""
+
+
+REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
+"""Keys that are required in a create request. A knob determines whether `campaign` is required too (rule C7)."""
+
+
+@attrs.frozen
+class TrialCreations:
+    """The first create requests: with each `duplicates` option, with every field, and with each required key omitted in turn."""
+
+    outcomes: Mapping[str, HttpExchange]
+    other_new: Mapping[str, HttpExchange] = attrs.field(factory=dict)
+    fields: HttpExchange | None = None
+    incomplete: Mapping[str, HttpExchange] = attrs.field(factory=dict)
+
+    @property
+    def failure(self) -> str:
+        """The reason why the first create request failed; empty if it succeeded. After a failure, nothing can be measured."""
+        first = self.outcomes["added"]
+        if first.response is None:
+            return first.error
+        return "" if first.payload else f"a plain create request was refused with {first.response.status}"
+
+
+@attrs.frozen
+class MembershipCounts:
+    """The number of contacts in a campaign's first step, before and after contacts are created."""
+
+    exchange: HttpExchange
+    before: int
+    after_joining: int
+    after_other: int
+
+
+def create_trial(access: Access, survey: WorkspaceSurvey) -> Dialogue[TrialCreations]:
+    """Create contacts with each duplicates option, then send complete and incomplete create requests."""
+    email = access.address("trial")
+    outcomes = {}
+    for outcome, policy in zip(OUTCOMES, ("skip", "skip", "overwrite", "update_missing_fields"), strict=True):
+        outcomes[outcome] = yield from send_once(access.creation(email, policy, {"first_name": "Conformance"}))
+    if outcomes["added"].payload is None:
+        return TrialCreations(outcomes)
+    other_new = {}
+    for policy in ("overwrite", "update_missing_fields"):
+        other_new[policy] = yield from send_once(access.creation(access.address(f"new-{policy}"), policy))
+    codes = [row.get("code") for row in survey.fields.rows]
+    given = {code: "Conformance" for code in codes if isinstance(code, str) and code not in RESERVED_MEMBERS}
+    fields = (yield from send_once(access.creation(access.address("fields"), fields=given))) if given else None
+    incomplete = {}
+    for member in REQUIRED_MEMBERS:
+        incomplete[member] = yield from send_once(_omit_member(member, access.creation(access.address(f"without-{member}"))))
+    return TrialCreations(outcomes, other_new, fields, incomplete)
+
+
+def _omit_member(member: str, creation: Request) -> Request:
+    body = json.loads(creation.body)
+    del (body if member in body else body["upload_options"])[member]
+    return attrs.evolve(creation, body=json.dumps(body).encode())
+
+
+def measure_created_status(trial: TrialCreations) -> KnobFinding:
+    """Find out the HTTP status of the response for each outcome of a create request (rule C3)."""
+    document = {name: exchange for name, exchange in trial.outcomes.items() if (exchange.payload or {}).get("status") == name}
+    statuses = {name: exchange.response.status for name, exchange in document.items() if exchange.response is not None}
+    how = ", ".join(f"{name} {status}" for name, status in statuses.items())
+    if "added" not in statuses or not set(statuses.values()) <= {_OK, _CREATED}:
+        return unobserved(f"no value of this knob matches the observed HTTP statuses ({how or 'none'})")
+    rest = {name: status for name, status in statuses.items() if name != "added" and status != _OK}
+    return observed({"added": statuses["added"], **rest} if rest else statuses["added"], how)
+
+
+def probe_email_key(access: Access) -> Dialogue[KnobFinding]:
+    """Find out which spellings of an e-mail address the service treats as the same contact (rule C4)."""
+    email = access.address("spelling")
+    local, _, domain = email.partition("@")
+    yield from _require_added(access.creation(email))
+    same_domain = yield from _probe_duplicate(access.creation(f"{local}@{domain.upper()}"))
+    same_local = yield from _probe_duplicate(access.creation(f"{local.upper()}@{domain}"))
+    how = (
+        f"before the @, a different letter case means {_describe_match(same_local)}; "
+        f"after the @, it means {_describe_match(same_domain)}"
+    )
+    if not same_local:
+        return observed("domain_lower" if same_domain else "exact", how)
+    if not same_domain:
+        return unobserved(f"{how}; no value of this knob matches this behaviour")
+    if not access.gmail:
+        why = "addresses at gmail.com are not enabled for this run, so the handling of Gmail addresses cannot be observed"
+        return ambiguous(("lower", "gmail"), f"{how}; {why}")
+    # Gmail never assigns an address with a hyphen.
+    yield from _require_added(access.creation(f"outreach-conformance-{access.nonce}@gmail.com"))
+    dotted = access.creation(f"outreach-conformance.-{access.nonce}+tag@gmail.com")
+    return observed("gmail" if (yield from _probe_duplicate(dotted)) else "lower", how)
+
+
+def _describe_match(same: bool) -> str:  # noqa: FBT001 - the only argument
+    return "the same contact" if same else "another contact"
+
+
+def _require_added(request: Request) -> Dialogue[None]:
+    if require_success((yield request)).get("status") != "added":
+        raise InconclusiveError("a contact with a new address was not added")
+
+
+def _probe_duplicate(request: Request) -> Dialogue[bool]:
+    return bool(require_success((yield request)).get("status") != "added")
+
+
+def probe_owner_key(access: Access) -> Dialogue[KnobFinding]:
+    """Find out whether the service accepts owner keys that do not exist (rule A2)."""
+    if not is_accepted((yield access.creation(access.address("unknown-key"), key=f"key_conformance{access.nonce}"))):
+        return observed("check", "an unknown key was refused")
+    if not is_accepted((yield access.creation(access.address("no-key"), key=f"conformance{access.nonce}"))):
+        return observed("prefix_only", "an unknown key was accepted, but a key without the prefix key_ was refused")
+    return observed("off", "an unknown key without the prefix key_ was accepted")
+
+
+def probe_unknown_custom(access: Access, survey: WorkspaceSurvey) -> Dialogue[KnobFinding]:
+    """Find out how the service handles a custom field that the workspace does not have (rule C20)."""
+    if survey.fields.payload is None:
+        why = "the probe could not choose a custom field that the workspace does not have"
+        return unobserved(f"the fields of the workspace could not be read, so {why}")
+    codes = [row.get("code") for row in survey.fields.rows]
+    numbers = [custom_number(code) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
+    code = f"custom_{max(numbers, default=0) + _CODE_OFFSET}"
+    if not is_accepted((yield access.creation(access.address("unknown-custom"), fields={code: "x"}))):
+        return observed("reject", f"{code} was refused")
+    return ambiguous(("ignore", "store"), f"{code} was accepted; no operation shows whether it was stored")
+
+
+def probe_unknown_body(access: Access) -> Dialogue[KnobFinding]:
+    """Find out how the service handles a field that is not in the API documentation (rule C21)."""
+    if not is_accepted((yield access.creation(access.address("unknown-field"), fields={"outreach_conformance": "x"}))):
+        return observed("reject", "an unknown field was refused")
+    return ambiguous(("ignore", "store"), "an unknown field was accepted; no operation shows whether it was stored")
+
+
+def probe_missing_campaign(access: Access) -> Dialogue[KnobFinding]:
+    """Find out whether the service accepts an omitted or empty `upload_options.campaign` (rule C7)."""
+    left_out = is_accepted((yield access.creation(access.address("no-campaign"), options={"campaign": OMITTED})))
+    empty = is_accepted((yield access.creation(access.address("empty-campaign"), options={"campaign": ""})))
+    if left_out != empty:
+        how = (
+            "without the key campaign was accepted, but a request with an empty campaign"
+            if left_out
+            else "with an empty campaign was accepted, but a request without the key campaign"
+        )
+        return unobserved(f"a create request {how} was refused; no value of this knob matches this behaviour")
+    how = "a create request without the key campaign and one with an empty campaign were both"
+    return observed("null", f"{how} accepted") if left_out else observed("reject", f"{how} refused")
+
+
+def probe_strict_fields(access: Access) -> Dialogue[KnobFinding]:
+    """Find out in which fields strict validation refuses invalid values (rule C27)."""
+    strict = {"strict_validation": True}
+    if not is_accepted((yield access.creation(access.address("lax"), fields=INVALID_VALUES))):
+        return unobserved("invalid values are refused even without strict validation")
+    refused = []
+    if not is_accepted((yield access.creation(access.address("strict"), fields=INVALID_VALUES, options=strict))):
+        for code, value in INVALID_VALUES.items():
+            if not is_accepted((yield access.creation(access.address(f"strict-{code}"), fields={code: value}, options=strict))):
+                refused.append(code)
+    if not is_accepted((yield access.creation(f"not an e-mail {access.address('strict')}", options=strict))):
+        refused.append("email")
+    how = f"invalid values are refused in {len(refused)} of {len(INVALID_VALUES) + 1} fields"
+    return observed("all" if len(refused) > len(INVALID_VALUES) else frozenset(refused), how)
+
+
+def probe_enrolment(access: Access, first: int, display: int) -> Dialogue[tuple[dict[str, KnobFinding], MembershipCounts | None]]:
+    """Create contacts with and without `access.campaign`, and count the campaign's contacts (rules C7, C10 and C16)."""
+    if access.campaign is None:
+        return _unobserved_enrolment("no campaign was given for contacts to join"), None
+    counts = None
+    try:
+        yield from _require_draft(access, first, display)
+        member, guest, options = access.address("member"), access.address("guest"), {"campaign": access.campaign}
+        before, _ = yield from _read_first_step(access)
+        yield from _require_added(access.creation(member, options=options))
+        joined, _ = yield from _read_first_step(access)
+        yield from _require_added(access.creation(guest))
+        alone, exchange = yield from _read_first_step(access)
+        counts = MembershipCounts(exchange, before, joined, alone)
+        if (joined, alone) != (before + 1, joined):
+            why = f"{before} contacts at first, {joined} after a create request with the campaign"
+            why += f", {alone} after a create request without a campaign"
+            return _unobserved_enrolment(f"the counts of the campaign do not show which contacts joined: {why}"), counts
+        return (yield from _probe_reenrolment(access, member, guest, joined)), counts
+    except InconclusiveError as error:
+        return _unobserved_enrolment(str(error)), counts
+
+
+def _probe_reenrolment(access: Access, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
+    """Send create requests with the campaign for two existing contacts. `member` is already in the campaign; `guest` is not."""
+    options = {"campaign": access.campaign}
+    require_success((yield access.creation(guest, options=options)))
+    after, _ = yield from _read_first_step(access)
+    how = (
+        "a create request with the campaign was skipped, because the contact already exists; "
+        f"the campaign had {joined} contacts before this request, and {after} after it"
+    )
+    skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
+    if not is_accepted((yield access.creation(member, "overwrite", options=options))):
+        return {"skip_enrols": skip, "reenrol": observed("error", "adding a contact to its campaign again was refused")}
+    how = "adding a contact to its campaign again was accepted; in a draft campaign, the effect cannot be observed"
+    return {"skip_enrols": skip, "reenrol": ambiguous(("noop", "restart"), how)}
+
+
+def _unobserved_enrolment(why: str) -> dict[str, KnobFinding]:
+    return dict.fromkeys(("skip_enrols", "reenrol"), unobserved(why))
+
+
+def _require_draft(access: Access, first: int, display: int) -> Dialogue[None]:
+    for page in range(first, first + MAX_CAMPAIGN_PAGES):
+        document = require_success((yield access.page("campaigns", page, display)))
+        for row in extract_rows(document):
+            if row.get("id") == access.campaign:
+                if row.get("status") != "draft":
+                    raise InconclusiveError("the campaign is not a draft, so it might send e-mail to new contacts")
+                return
+        if page - first + 1 >= require_integer(document, "total_pages"):
+            break
+    raise InconclusiveError("the campaign was not found in the workspace's list of campaigns")
+
+
+def _read_first_step(access: Access) -> Dialogue[tuple[int, HttpExchange]]:
+    """Return the number of contacts in the campaign's first step, and the request and response."""
+    exchange = HttpExchange(request := access.steps(str(access.campaign)), (yield request))
+    steps: list[dict[str, Any]] = exchange.rows
+    if not steps or not isinstance(steps[0].get("out_of"), int):
+        raise InconclusiveError("the campaign has no steps, or its first step has no contact count")
+    return int(steps[0]["out_of"]), exchange

@@ -1,0 +1,141 @@
+"""Error responses of the service (rules E2 and E3). A renderer turns a `Refusal`, which describes an error, into a response.
+
+The service's API documentation does not describe error codes or error bodies. A client must therefore not depend on them. To
+make sure of this, test the client with several renderers.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+import attrs
+
+_MAX_NAME_LENGTH: Final = 60
+_KEY_PATTERN: Final = re.compile(r"(?<=key_)[0-9A-Za-z_-]+|(?<=owner_key=)[^&]*")
+
+
+@attrs.frozen
+class Refusal:
+    """An error with which the service refuses a request.
+
+    Attributes:
+        status: HTTP status code.
+        code: The kind of error, such as `unknown_owner_key`.
+        message: The reason. It never contains an owner key.
+        field: The body field or query parameter at fault, with dots between nested names; `None` if no single
+            field is at fault.
+        hints: Hints for people about likely mistakes. They appear in the `x-fake-hint` header and the request log, but not in the
+            body.
+        headers: Additional header fields of the response, such as `retry-after`.
+
+    Example:
+        ```python
+        fake.behaviour = Behaviour(error_renderer=lambda refusal: (refusal.status, {}, refusal.code.encode()))
+        print(fake.handle(Request("GET", "/campaigns/camp_gone/steps")).body)  # -> b'campaign_not_found'
+        ```
+    """
+
+    status: int
+    code: str
+    message: str
+    field: str | None = None
+    hints: tuple[str, ...] = ()
+    headers: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+
+
+class RequestRefused(Exception):
+    """Raised to refuse a request. An error renderer turns the attribute `refusal` into the response."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def refusal_error(
+    status: int,
+    code: str,
+    message: str,
+    field: str | None = None,
+    *,
+    hints: tuple[str, ...] = (),
+    headers: Mapping[str, str] | None = None,
+    knob: str = "",
+) -> RequestRefused:
+    """Return a `RequestRefused` for a `Refusal` with the given attributes."""
+    # If `knob`, the name of an attribute of `Behaviour`, is given, a hint says that this attribute decided the refusal.
+    decided = (f"decided by Behaviour.{knob}",) if knob else ()
+    return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
+
+
+def sanitize_name(name: str) -> str:
+    """Shorten a name that a request contains, escape characters that are not ASCII, and mask owner keys."""
+    # The result can be shown in messages. A caller that mixes up arguments may send an owner key as a name.
+    return mask_keys(name)[:_MAX_NAME_LENGTH].encode("unicode_escape").decode("ascii")
+
+
+def mask_keys(text: str) -> str:
+    """Return a string with every owner key replaced by `***`."""
+    return _KEY_PATTERN.sub("***", text)
+
+
+def mask_document(value: Any) -> Any:
+    """Return a JSON document with every owner key replaced by `***`. Any value of the key `owner_key` is replaced, too."""
+    if isinstance(value, dict):
+        return {mask_keys(name): "***" if name == "owner_key" else mask_document(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [mask_document(item) for item in value]
+    return mask_keys(value) if isinstance(value, str) else value
+
+
+RenderedError = tuple[int, Mapping[str, str], bytes]
+"""Status, header fields by lower-case name, and body of an error response."""
+
+ErrorRenderer = Callable[[Refusal], RenderedError]
+
+
+def _render_json(status: int, document: Any) -> RenderedError:
+    return status, {"content-type": "application/json"}, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def render_nested(refusal: Refusal) -> RenderedError:
+    """Render a refusal as JSON: `{"status": "error", "error": {"code": ..., "message": ..., "field": ...}}`."""
+    error = {"code": refusal.code, "message": refusal.message, "field": refusal.field}
+    return _render_json(refusal.status, {"status": "error", "error": error})
+
+
+def render_flat(refusal: Refusal) -> RenderedError:
+    """Render a refusal as JSON: `{"message": ...}`."""
+    return _render_json(refusal.status, {"message": refusal.message})
+
+
+def render_text(refusal: Refusal) -> RenderedError:
+    """Render a refusal as plain text."""
+    return refusal.status, {"content-type": "text/plain; charset=utf-8"}, refusal.message.encode()
+
+
+def render_html(refusal: Refusal) -> RenderedError:
+    """Render a refusal as an HTML page."""
+    page = f"<html><head><title>{refusal.status}</title></head><body><p>{html.escape(refusal.message)}</p></body></html>"
+    return refusal.status, {"content-type": "text/html; charset=utf-8"}, page.encode()
+
+
+def render_ok_with_error(refusal: Refusal) -> RenderedError:
+    """Render a refusal like `render_nested`, but with status 200."""
+    _, headers, body = render_nested(refusal)
+    return 200, headers, body
+
+
+RendererName = Literal["nested", "flat", "text", "html", "200_with_error"]
+
+RENDERERS: Final[dict[RendererName, ErrorRenderer]] = {
+    "nested": render_nested,
+    "flat": render_flat,
+    "text": render_text,
+    "html": render_html,
+    "200_with_error": render_ok_with_error,
+}
+"""Error renderers, by name. `Behaviour.error_renderer` accepts these names."""

@@ -1,0 +1,408 @@
+"""Execute the five operations of the service (rule W1). Every error is raised as `RequestRefused`.
+
+The module contains authentication (rules A2 to A4), pagination (P1 to P11), and the rendering of records as JSON items (W4).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.fake import _create_contact as create_contact
+from outreach_async.fake._arguments import check_id
+from outreach_async.fake._clock import DAY, format_age, format_date
+from outreach_async.fake._create_contact import validate
+from outreach_async.fake._error_responses import refusal_error
+from outreach_async.fake._request import ParsedRequest, Query, require_parameter
+from outreach_async.fake._simulation_state import COUNT_NAMES, CampaignFlow
+from outreach_async.fake._stored_records import Campaign, Mailbox, Share, Step, Template, Workspace, field_items
+from outreach_async.fake._world import Limiter, ListKind, World
+from outreach_async.fake.behaviour import Behaviour, HeaderAuth
+
+
+def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> None:
+    """Check that the header that `auth` names contains a known credential."""
+    scheme, _, token = headers.get(auth.header, "").rpartition(" ")
+    known = token in auth.tokens if auth.tokens else token in world.owner_keys
+    if not known or scheme.lower() != auth.scheme.lower():
+        challenge = {"www-authenticate": auth.scheme} if auth.scheme else {}
+        raise refusal_error(401, "unauthorized", f"the header {auth.header} must contain a known credential", headers=challenge)
+
+
+def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
+    """Check that an owner key has access to the workspace of a create request, and return the workspace."""
+    # The key is checked only if `behaviour.owner_key` is `check`. The checks run in this order: the key, the workspace, the
+    # access of the key's user to the workspace (rule A4).
+    is_checked = behaviour.owner_key == "check"
+    if is_checked and owner_key not in world.owner_keys:
+        raise refusal_error(401, "unknown_owner_key", "owner_key is not a known owner key", "owner_key")
+    record = find_workspace(workspace, world)
+    if is_checked and workspace not in world.owner_keys[owner_key]:
+        raise refusal_error(403, "workspace_denied", "the user of owner_key has no access to this workspace", "workspace")
+    return record
+
+
+def find_workspace(workspace: str, world: World) -> Workspace:
+    """Return a workspace by id."""
+    record = world.workspaces.get(workspace)
+    if record is None:
+        raise refusal_error(404, "workspace_not_found", "no workspace has this id", "workspace")
+    return record
+
+
+def find_campaign(campaign: str, world: World, field: str, workspace: str | None = None) -> Campaign:
+    """Return a campaign by id."""
+    record = world.campaigns.get(campaign)
+    if record is None or workspace not in {None, record.workspace}:
+        raise refusal_error(404, "campaign_not_found", "no campaign has this id", field)
+    return record
+
+
+MAX_MAILBOXES: Final = 2000
+"""Maximum number of mailboxes per page (`display`), as stated in the service's API documentation."""
+
+DEFAULT_DISPLAY: Final = 10
+"""Items per page if the parameter `display` is invalid and `behaviour.bad_number` is `default`."""
+
+_NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # int() alone would accept " ٣_0 "
+
+
+def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> tuple[str, int, int]:
+    """Parse the query parameters of a request for a page of campaigns or mailboxes."""
+    workspace, display_text, page_text = (require_parameter(query, name) for name in ("workspace", "display", "page"))
+    display = _parse_number("display", display_text, 1, DEFAULT_DISPLAY, behaviour)
+    page = _parse_number("page", page_text, behaviour.first_page, behaviour.first_page, behaviour)
+    check_id(workspace, "space_", "workspace")
+    if maximum is not None and display > maximum and behaviour.over_max != "serve":
+        if behaviour.over_max == "reject":
+            raise refusal_error(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
+        display = maximum
+    return workspace, display, page
+
+
+def _parse_number(name: str, text: str, least: int, default: int, behaviour: Behaviour) -> int:
+    if _NUMBER_PATTERN.fullmatch(text) and int(text) >= least:
+        return int(text)
+    if behaviour.bad_number == "default":
+        return default
+    message = f"{name} must be an integer of at least {least} with at most 9 digits"
+    raise refusal_error(400, "invalid_number", message, name, knob="bad_number")
+
+
+# Rendering.
+
+
+def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
+    """Return `100 * n / of`, rounded half to even; 0 if `of` is 0."""
+    value = _round_percent(n, of, behaviour.percent_digits)
+    whole = value.is_integer() and behaviour.numbers != "float"
+    return int(value) if whole and (behaviour.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
+
+
+@lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of percentages, and the next page repeats most of them
+def _round_percent(n: int, of: int, digits: int) -> float:
+    # Integer arithmetic: the float 100 * n / of is rarely exact, and would round some halves to the wrong side.
+    if of <= 0:
+        return 0.0
+    scale = 10**digits
+    quotient, rest = divmod(100 * scale * n, of)
+    if 2 * rest > of or (2 * rest == of and quotient % 2):
+        quotient += 1
+    return float(quotient / scale)
+
+
+UNBOUNDED_DAYS: Final = 9999
+"""Value of `days_left` for a campaign that has no mailbox that can send."""
+
+_DAY_MS: Final = DAY * 1000
+_TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text")
+
+
+@attrs.frozen
+class CompletionEstimate:
+    """The estimated time until a campaign ends."""
+
+    days: int
+    placeholder: str = ""
+
+    @property
+    def display(self) -> str:
+        """The value of `days_left_display` in responses, such as `5 days`."""
+        return self.placeholder or f"{self.days} day{'' if self.days == 1 else 's'}"
+
+    def date(self, now: float) -> str:
+        """Return the estimated end of the campaign as a string: a date, or `placeholder` if there is no date."""
+        return self.placeholder or format_date(self.timestamp(now))
+
+    def timestamp(self, now: float) -> int:
+        """Return the estimated end of the campaign in Unix seconds."""
+        return int(now) + self.days * DAY
+
+
+def estimate_completion(contacts: int, lefts: Sequence[int], waits: Sequence[int], capacity: Fraction) -> CompletionEstimate:
+    """Estimate when a campaign ends."""
+    left = sum(lefts)
+    if not contacts:
+        return CompletionEstimate(0, "Not started")
+    if not left:
+        return CompletionEstimate(0, "Complete")
+    if capacity <= 0:
+        return CompletionEstimate(UNBOUNDED_DAYS, "Unknown")
+    first = next(index for index, count in enumerate(lefts) if count)
+    return CompletionEstimate(max(1, math.ceil(left / capacity + Fraction(sum(waits[first:]), _DAY_MS))))
+
+
+@attrs.frozen
+class ItemRenderer:
+    """Renders records as JSON items for one point in time."""
+
+    world: World = attrs.field(repr=False)
+    now: float
+    behaviour: Behaviour
+
+    def percent(self, n: int, of: int, salt: str) -> float:
+        """Return `100 * n / of` in the behaviour's number format; see `format_percent`."""
+        return format_percent(n, of, salt, self.behaviour)
+
+    def render_campaign(self, campaign: Campaign) -> dict[str, Any]:
+        """Return a campaign as an item of the campaign list."""
+        flow = self.world.simulation.flows[campaign.id]
+        sent, opens, replies = (flow.total(COUNT_NAMES.index(count)) for count in ("sent", "opened_num", "replied_num"))
+        end = self._estimate_end(campaign)
+        return {
+            "id": campaign.id,
+            "status": campaign.status,
+            "name": campaign.name,
+            "steps": len(campaign.steps),
+            "contacts": campaign.contacts + self.world.enrolled_counts[campaign.id],
+            "opens": self.percent(opens, sent, f"{campaign.id}.opens"),
+            "initials": flow.sent(0) if campaign.steps else 0,
+            "interested": self.percent(flow.interested, sent, f"{campaign.id}.interested"),
+            "replies": self.percent(replies, sent, f"{campaign.id}.replies"),
+            "bounces": self.percent(flow.bounces, sent, f"{campaign.id}.bounces"),
+            "last_activity": format_age(_latest(campaign.last_activity, flow.last_activity), self.now),
+            "opens_num": opens,
+            "replies_num": replies,
+            "bounces_num": flow.bounces,
+            "interested_num": flow.interested,
+            "days_left": end.days,
+            "days_left_date": self._render_list_date(campaign, end),
+            "days_left_display": end.display,
+            "created": campaign.created,
+        }
+
+    def render_steps(self, campaign: Campaign) -> dict[str, Any]:
+        """Return the body of a `list_steps` response, without its field `status`."""
+        end, flow = self._estimate_end(campaign), self.world.simulation.flows[campaign.id]
+        return {
+            "days_left": end.days,
+            "days_left_date": end.date(self.now),
+            "days_left_display": end.display,
+            "data": [self._render_step(step, place, flow) for place, step in enumerate(campaign.steps)],
+        }
+
+    def render_mailbox(self, mailbox: Mailbox) -> dict[str, Any]:
+        """Return a mailbox as an item of the mailbox list."""
+        ledger = self.world.simulation.current_stats(mailbox, int(self.now // DAY))
+        item = dict(mailbox.values) if ledger is None else {**mailbox.values, **ledger.item_values()}
+        for name in ("opened_14days", "avg_open_rate", "avg_click_rate"):
+            share = item[name]
+            if isinstance(share, Share):
+                item[name] = self.percent(share.part, share.whole, f"{mailbox.id}.{name}")
+        if item["campaigns"] is None:
+            item["campaigns"] = self.world.usage.campaigns.get(mailbox.id, 0)
+        for name in ("age", "created"):
+            if item[name] is None:
+                item[name] = format_age(mailbox.created, self.now)
+        if not isinstance(item["last_activity"], str):
+            item["last_activity"] = format_age(_latest(mailbox.last_activity, ledger.last_activity if ledger else None), self.now)
+        return item
+
+    def _estimate_end(self, campaign: Campaign) -> CompletionEstimate:
+        world, waits = self.world, [step.wait_time for step in campaign.steps]
+        contacts, lefts = campaign.contacts + world.enrolled_counts[campaign.id], world.simulation.flows[campaign.id].left_to_send
+        return estimate_completion(contacts, lefts, waits, world.usage.capacity(campaign, world.mailboxes))
+
+    def _render_list_date(self, campaign: Campaign, end: CompletionEstimate) -> int | str:
+        list_date = self.behaviour.list_date
+        timestamp = list_date == "timestamp" or (list_date == "mixed" and zlib.crc32(campaign.id.encode()) & 1)
+        # Without a date, the list has the same word as list-steps, because a timestamp would look like an estimate.
+        return end.timestamp(self.now) if timestamp and not end.placeholder else end.date(self.now)
+
+    def _render_step(self, step: Step, place: int, flow: CampaignFlow) -> dict[str, Any]:
+        # `out_of` does not include contacts that left the campaign before this step (rule T4).
+        left, sent = flow.left_to_send[place], flow.sent(place)
+        return {
+            "id": step.id,
+            "order": place + 1,
+            "status": step.status,
+            "type": "auto_email",
+            "wait_time": step.wait_time,
+            "left_to_send": left,
+            "already_sent": sent,
+            "out_of": left + sent,
+            "templates": [self._render_template(*pair) for pair in zip(step.templates, flow.counts[place], strict=True)],
+        }
+
+    def _render_template(self, template: Template, counts: Sequence[int]) -> dict[str, Any]:
+        item = {name: getattr(template, name) for name in _TEMPLATE_FIELDS}
+        item["sent"] = sent = counts[0]
+        for name, n in zip(COUNT_NAMES[1:], counts[1:], strict=True):
+            share = name.removesuffix("_num")
+            item |= {share: self.percent(n, sent, f"{template.id}.{share}"), name: n}
+        return item
+
+
+def _latest(one: float | None, other: float | None) -> float | None:
+    return max((moment for moment in (one, other) if moment is not None), default=None)
+
+
+# Operations.
+
+
+HandlerResult = tuple[int, dict[str, Any]]
+"""Status and JSON document of a response."""
+
+
+@attrs.define
+class Context:
+    """The stored data and the settings with which the service executes a request."""
+
+    world: World = attrs.field(repr=False)
+    behaviour: Behaviour
+    limiter: Limiter
+    seed: int
+    now: float
+
+
+def execute(call: ParsedRequest, context: Context) -> HandlerResult:
+    """Check the credential and the limits of a request, and execute its operation."""
+    behaviour = context.behaviour
+    if call.routing_error is not None:
+        raise call.routing_error
+    if behaviour.auth is not None:
+        check_header(call.request.headers, behaviour.auth, context.world)
+    if behaviour.max_in_flight is not None:
+        call.release_slot = context.limiter.acquire_slot(behaviour.max_in_flight)
+    if behaviour.rate_limit is not None:
+        scope = _find_scope(call, behaviour.rate_limit.scope, context.world)
+        context.limiter.admit(scope, behaviour.rate_limit, context.now)
+    if call.body_error is not None:
+        raise call.body_error
+    return HANDLERS[call.operation](call, context)
+
+
+def _find_scope(call: ParsedRequest, scope: str, world: World) -> str:
+    """Return the name under which the rate limit counts a request: an owner key or a workspace id."""
+    # If the limit counts all requests together, the name is an empty string. With the scope `workspace`, a request with a
+    # campaign id in its path counts towards the campaign's workspace.
+    if scope == "all":
+        return ""
+    if scope == "key" or call.body is not None:
+        return str((call.body or {}).get("owner_key" if scope == "key" else "workspace"))
+    if len(call.target.segments) == 1:
+        return "".join(call.target.query.get("workspace", ()))
+    campaign = world.campaigns.get(call.target.id)
+    return campaign.workspace if campaign else call.target.id
+
+
+def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> HandlerResult:
+    behaviour, world = context.behaviour, context.world
+    maximum = MAX_MAILBOXES if kind == "mailbox" else behaviour.campaign_max_display
+    id_, display, page = parse_page_query(call.target.query, maximum, behaviour)
+    workspace = find_workspace(id_, world)
+    total = len(world.creation_order[id_, kind])
+    pages = -(-total // display)
+    last = max(pages - 1, 0)  # the first page exists even for an empty list
+    index = page - behaviour.first_page
+    if index > last and behaviour.past_end == "error":
+        raise refusal_error(
+            404, "page_not_found", f"page {page} is past the end; total_pages is {pages}", "page", knob="past_end"
+        )
+    if index > last and behaviour.past_end == "clamp":
+        index = last
+    ids = _select_page_ids(context, id_, kind, index * display, display)
+    items = ItemRenderer(world, context.now, behaviour)
+    if kind == "campaign":
+        headers, data = workspace.campaign_headers, [items.render_campaign(world.campaigns[id_]) for id_ in ids]
+    else:
+        headers, data = workspace.mailbox_headers, [items.render_mailbox(world.mailboxes[id_]) for id_ in ids]
+    return 200, {
+        "status": "ok",
+        "headers": headers,
+        "data": data,
+        "total_found": total,
+        "current_page": index + behaviour.first_page,
+        "total_pages": pages,
+    }
+
+
+def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: int, count: int) -> list[str]:
+    """Return the ids of the items on one page of the list in its current state (rule P11)."""
+    order = context.world.creation_order[workspace, kind]
+    if context.behaviour.order == "newest":
+        stop = max(len(order) - start, 0)
+        return [id_ for _, id_ in reversed(order[max(stop - count, 0) : stop])]
+    if context.behaviour.order == "last_activity":
+        order = sorted(order, key=lambda created: -context.world.last_activity(kind, created[1]))
+    return [id_ for _, id_ in order[start : start + count]]
+
+
+def _create_contact(call: ParsedRequest, context: Context) -> HandlerResult:
+    body, behaviour, world = call.body or {}, context.behaviour, context.world
+    creation = create_contact.parse_creation(body, behaviour)
+    workspace = authorize_creation(creation.owner_key, creation.workspace, world, behaviour)
+    if creation.campaign is not None:
+        find_campaign(creation.campaign, world, "upload_options.campaign", workspace.id)
+    fields = create_contact.parse_fields(body, workspace, behaviour, call.hints)
+    if creation.strict:
+        validate(creation.email, fields, behaviour.strict_fields)
+    return _store_contact(creation, fields, context)
+
+
+def _store_contact(creation: create_contact.Creation, fields: create_contact.SentFields, context: Context) -> HandlerResult:
+    world, behaviour, now = context.world, context.behaviour, context.now
+    key = create_contact.email_key(behaviour)(creation.email)
+    existing = world.contacts[creation.workspace].get(key)
+    if existing is None:
+        outcome = create_contact.ADDED
+        contact = create_contact.build_contact(creation, fields, world.new_id(context.seed, "contact_"), now)
+    else:
+        outcome = create_contact.DUPLICATE_OUTCOMES[creation.duplicates]
+        contact = create_contact.merge_contact(existing, creation, fields, behaviour, now)
+    if contact is not existing:
+        world.store_contact(creation.workspace, key, contact)
+    created = behaviour.created_status
+    statuses = created if isinstance(created, Mapping) else {create_contact.ADDED: created}
+    status = statuses.get(outcome, 201 if outcome == create_contact.ADDED else 200)
+    if outcome == create_contact.DUPLICATE_OUTCOMES["skip"]:
+        return status, {"status": outcome, "id": None, "details": create_contact.DUPLICATE_DETAILS}
+    return status, {"status": outcome, "id": contact.id, "details": None}
+
+
+def _list_steps(call: ParsedRequest, context: Context) -> HandlerResult:
+    check_id(call.target.id, "camp_", "campaign_id")
+    items = ItemRenderer(context.world, context.now, context.behaviour)
+    return 200, {"status": "ok", **items.render_steps(find_campaign(call.target.id, context.world, "campaign_id"))}
+
+
+def _list_fields(call: ParsedRequest, context: Context) -> HandlerResult:
+    check_id(call.target.id, "space_", "workspace_id")
+    workspace = find_workspace(call.target.id, context.world)
+    return 200, {"status": "ok", "data": field_items(workspace.extra_fields, workspace.custom_fields)}
+
+
+HANDLERS: Final[Mapping[str, Callable[[ParsedRequest, Context], HandlerResult]]] = {
+    "list_campaigns": partial(_list_page, kind="campaign"),
+    "list_mailboxes": partial(_list_page, kind="mailbox"),
+    "create_contact": _create_contact,
+    "list_steps": _list_steps,
+    "list_fields": _list_fields,
+}

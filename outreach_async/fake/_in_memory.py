@@ -1,0 +1,342 @@
+"""The base class of `FakeService`. It implements all of the fake except the ASGI application."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.fake._builder import Seeder, WorldBuilder
+from outreach_async.fake._clock import Clock
+from outreach_async.fake._create_contact import email_key
+from outreach_async.fake._error_responses import RENDERERS, RequestRefused
+from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake._handlers import Context, execute
+from outreach_async.fake._request import ParsedRequest, do_nothing, encode, parse_request
+from outreach_async.fake._stored_records import Contact
+from outreach_async.fake._world import Limiter, World
+from outreach_async.fake.behaviour import Behaviour
+from outreach_async.fake.faults import Faults
+from outreach_async.fake.request_log import Recorded, RequestLog
+from outreach_async.fake.simulation import SimulationControl, SimulationEngine
+from outreach_async.fake.world_file import dump_world, load_world, read_document
+from outreach_async.transport._wire import Request, Response
+
+_JSON_HEADERS: Final = {"content-type": "application/json"}
+_MAX_HINT_LENGTH: Final = 2000
+"""Maximum characters in `x-fake-hint`. HTTP libraries refuse long header fields. The request log contains every hint in full."""
+
+
+def respond(call: ParsedRequest, context: Context, number: int) -> Response:
+    """Execute a request and return the response; a refused request gets an error response (rules W11, E2 and E3)."""
+    call.request_id = f"req_{number:016x}"
+    fields = {"x-request-id": call.request_id}
+    headers: Mapping[str, str] = {}
+    try:
+        status, document = execute(call, context)
+        body = encode(document).encode()
+    except RequestRefused as refused:
+        call.hints += refused.refusal.hints
+        fields |= refused.refusal.headers
+        renderer = context.behaviour.error_renderer
+        status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refused.refusal)
+    except BaseException:
+        # A function passed to `Behaviour` raised an exception. The caller gets no exchange to end: release the slot here.
+        call.release_slot()
+        raise
+    if call.hints:
+        fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT_LENGTH]
+    return Response(status, {**_JSON_HEADERS, **headers, **fields}, b"" if call.request.method == "HEAD" else body)
+
+
+@attrs.frozen(repr=False)
+class Snapshot:
+    """The state of a fake at one moment. `FakeService.snapshot` creates a snapshot; `restore` accepts it any number of times.
+
+    Example:
+        ```python
+        before = fake.snapshot()
+        fake.add_contacts("space_1", 5)
+        fake.restore(before)
+        print(len(fake.contacts("space_1")))  # -> 1
+        ```
+    """
+
+    _world: World
+    _offset: int
+
+
+class InMemoryService(WorldBuilder):
+    """The base class of `FakeService`. The docstring of `FakeService` describes the arguments and attributes."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        behaviour: Behaviour | None = None,
+        clock: str | Callable[[], float] = "2026-01-01T00:00:00Z",
+    ) -> None:
+        self.seed = seed
+        self.behaviour = Behaviour.documented() if behaviour is None else behaviour
+        self.faults = Faults(seed)
+        self.requests = RequestLog()
+        self._clock = Clock(clock)
+        self._world = World()
+        self._limiter = Limiter()
+        # Storing a contact is a look-up followed by a write; no other thread may run between the two. The lock is re-entrant,
+        # because functions that callers pass in, such as listeners or `match`, run with the lock held and may call the fake.
+        self._lock = threading.RLock()
+        self.sim = SimulationControl(self._transaction)
+
+    def __repr__(self) -> str:
+        world = self._world
+        return (
+            f"<FakeService seed={self.seed}: {len(world.workspaces)} workspaces, {len(world.mailboxes)} mailboxes, "
+            f"{len(world.campaigns)} campaigns, {sum(map(len, world.contacts.values()))} contacts>"
+        )
+
+    # Requests.
+
+    def handle(self, request: Request) -> Response:
+        """Execute a request and return the response.
+
+        Raises:
+            RuntimeError: A wire fault prevents a response. A direct call has no connection on which to reproduce the fault.
+
+        Example:
+            ```python
+            print(fake.handle(Request("GET", "/workspaces/space_1/all-fields")).status)  # -> 200
+            ```
+        """
+        exchange = self.exchange(request)
+        exchange.ended()
+        if exchange.response is None:
+            raise RuntimeError(f"{exchange.struck} prevents a response; use FakeTransport or a server to reproduce the fault")
+        return exchange.response
+
+    def exchange(self, request: Request) -> Exchange:
+        """Execute a request with the fault that `faults` assigns to the request.
+
+        Returns:
+            The response, and the wire fault that the transport or server must reproduce.
+        """
+        # The lock is held throughout, so that the due events, the fault, the request's number and its log entry belong together
+        # even if several threads call the fake. Delays of faults come later: the sender of the response waits, without the lock.
+        with self._locked_and_current():
+            call, number, now = parse_request(request), len(self.requests), self.now
+            context = Context(self._world, self.behaviour, self._limiter, self.seed, now)
+            exchange = self.faults.around(call.operation, request, lambda: respond(call, context, number))
+            # Every request is logged, whether the service executed it or a fault replaced the execution.
+            entry = Recorded(
+                number=number,
+                operation=call.operation,
+                method=request.method,
+                target=request.target,
+                headers=request.headers,
+                json=call.body,
+                status=None if exchange.response is None else exchange.response.status,
+                hints=tuple(call.hints),
+                served=call.request_id is not None,
+                request_id=call.request_id,
+                at=now,
+                fault=None if exchange.struck == "ok" else exchange.struck,
+            )
+            self.requests.add(entry)
+            return exchange if call.release_slot is do_nothing else attrs.evolve(exchange, ended=call.release_slot)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Seeder]:
+        with self._locked_and_current(), self._new_seeder(self._world).transaction() as seeder:
+            yield seeder
+
+    def _new_seeder(self, world: World) -> Seeder:
+        return Seeder(world, self.seed, self.now, email_key(self.behaviour))
+
+    # Stored contacts.
+
+    def contacts(self, workspace: str) -> list[dict[str, Any]]:
+        """Return the stored contacts of a workspace, in the order they were stored.
+
+        Returns:
+            One dict per contact: `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key), `created` (Unix seconds).
+
+        Raises:
+            ValueError: The workspace does not exist.
+
+        Example:
+            ```python
+            print([(contact["email"], contact["fields"]) for contact in fake.contacts("space_1")])
+            # -> [('bo@acme.example', {'city': 'Lyon'})]
+            ```
+        """
+        with self._lock:
+            self._new_seeder(self._world).check_workspace(workspace)
+            return [_contact_document(contact) for contact in self._world.contacts[workspace].values()]
+
+    def contact(self, workspace: str, email: str) -> dict[str, Any] | None:
+        """Return the contact with the given e-mail, in the format of `contacts`; `None` if no contact has the e-mail.
+
+        `behaviour.email_key` decides how e-mails are compared.
+
+        Raises:
+            ValueError: The workspace does not exist.
+
+        Example:
+            ```python
+            print(fake.contact("space_1", "BO@acme.example")["id"])  # -> contact_1
+            ```
+        """
+        with self._lock:
+            seeder = self._new_seeder(self._world)
+            seeder.check_workspace(workspace)
+            contact = self._world.contacts[workspace].get(seeder.email_key(email.strip()))
+            return None if contact is None else _contact_document(contact)
+
+    # Time.
+
+    @property
+    def now(self) -> float:
+        """The fake's time in Unix seconds."""
+        return self._clock.now
+
+    def advance(self, **step: float) -> None:
+        """Advance the time, and run every event that is due by the new time: e-mails, opens, replies, ...
+
+        Events that are already due, such as the first e-mail to a contact that has just joined a live campaign, run on the next
+        call of `advance`, even on `advance(days=0)`.
+
+        Args:
+            step: The duration, as arguments of `datetime.timedelta`: `days`, `hours`, `minutes`, `seconds`, ...
+
+        Raises:
+            ValueError: The duration is negative.
+
+        Example:
+            ```python
+            fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign="camp_1")
+            fake.advance(days=3)
+            print((await client.campaigns.steps("camp_1")).data[0].already_sent)  # -> 41
+            ```
+        """
+        with self._lock:
+            self._clock.advance(timedelta(**step))
+            self._run_due_events()
+
+    def _run_due_events(self) -> None:
+        world = self._world
+        engine = SimulationEngine(world.simulation, world.campaigns, world.mailboxes, self.seed, tuple(self.sim.listeners))
+        engine.run(self._clock.microseconds)
+
+    @contextmanager
+    def _locked_and_current(self) -> Iterator[None]:
+        """Hold the lock during the `with` block."""
+        # If a callable provides the time, events may have become due since the last call. They are run before the block.
+        with self._lock:
+            if self._clock.is_running:
+                self._run_due_events()
+            yield
+
+    # State.
+
+    def snapshot(self) -> Snapshot:
+        """Return a snapshot of the stored data, pending events and the time, without the faults and the request log.
+
+        Example:
+            ```python
+            before = fake.snapshot()
+            ```
+        """
+        with self._lock:
+            return Snapshot(self._world.copy(), self._clock.offset)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore a snapshot of this fake, or of another fake with the same clock.
+
+        Example:
+            ```python
+            before = fake.snapshot()
+            fake.advance(days=30)
+            fake.restore(before)
+            print(fake.now)  # -> 1767225600.0
+            ```
+        """
+        with self._lock:
+            # Copy again: later changes must not affect the snapshot, which can be restored more than once.
+            self._world = snapshot._world.copy()  # noqa: SLF001 - only `FakeService` reads the members of a snapshot
+            self._clock.offset = snapshot._offset  # noqa: SLF001 - as above
+
+    def reset(self) -> None:
+        """Reset the fake to its initial state: no stored data, no faults, an empty request log, and the initial time.
+
+        Example:
+            ```python
+            fake.reset()
+            print(fake)  # -> <FakeService seed=0: 0 workspaces, 0 mailboxes, 0 campaigns, 0 contacts>
+            ```
+        """
+        with self._lock:
+            self._world = World()
+            self._clock.offset = 0
+            self._limiter = Limiter()
+            self.faults.clear()
+            self.requests.clear()
+            self.sim.listeners.clear()
+
+    def load(self, source: str | Path | Mapping[str, Any]) -> None:
+        """Replace the stored data with the data of a world file. An invalid file changes nothing.
+
+        If the file contains a time, the fake's clock is set to that time.
+
+        Args:
+            source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.world_file` shows the format.
+
+        Raises:
+            WorldError: The file is invalid. The message names the path to the invalid value, and the reason.
+            OSError: The file cannot be read.
+
+        Example:
+            ```python
+            fake.load({"version": 1, "workspaces": [{"id": "space_2", "contacts": [{"email": "ann@company.example"}]}]})
+            print(fake)  # -> <FakeService seed=0: 1 workspaces, 0 mailboxes, 0 campaigns, 1 contacts>
+            ```
+        """
+        document = read_document(source)
+        with self._lock:
+            world, offset = World(), self._clock.offset
+            try:
+                # Set the time first: the defaults of the loaded records depend on it.
+                if isinstance(document.now, str):
+                    self._clock.set_time(document.now)
+                load_world(document, self._new_seeder(world))
+            except ValueError:
+                self._clock.offset = offset
+                raise
+            self._world = world
+
+    def dump(self) -> str:
+        """Return the stored data, pending events and the time as a world file; equal states give equal strings.
+
+        Example:
+            ```python
+            other = FakeService()
+            other.load(fake.dump())
+            print(other.dump() == fake.dump())  # -> True
+            ```
+        """
+        with self._locked_and_current():
+            return dump_world(self._world, self._clock.iso)
+
+
+def _contact_document(contact: Contact) -> dict[str, Any]:
+    return {
+        "id": contact.id,
+        "email": contact.email,
+        "fields": dict(contact.fields),
+        "campaigns": contact.campaigns,
+        "owner": contact.owner,
+        "created": contact.created,
+    }

@@ -1,0 +1,214 @@
+"""Parse requests strictly: the target and the operation (rules W6 and P12), and the body (rules W7 and W8).
+
+Errors are stored, and raised when the request is executed. Duplicate keys, NaN and lone surrogates in a body are refused, because
+JSON libraries handle these differently. A fake that accepts such bodies would hide mistakes of the client.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import unquote, unquote_plus
+
+import attrs
+
+from outreach_async.fake._error_responses import RequestRefused, refusal_error, sanitize_name
+from outreach_async.transport._wire import Request
+
+Query = Mapping[str, tuple[str, ...]]
+"""Values of each query parameter by name, in the order sent."""
+
+ANY_SEGMENT: Final = "*"
+"""The path segment in a `ServiceRoute` that matches any segment of a request's path, such as an id."""
+
+_LIST_PARAMETERS: Final = ("workspace", "display", "page")
+
+
+@attrs.frozen
+class ServiceRoute:
+    """The method, the path and the query parameters of an operation of the service."""
+
+    operation: str
+    method: str
+    path: tuple[str, ...]
+    parameters: tuple[str, ...] = ()
+
+
+ROUTES: Final[tuple[ServiceRoute, ...]] = (
+    ServiceRoute("list_campaigns", "GET", ("campaigns",), _LIST_PARAMETERS),
+    ServiceRoute("list_mailboxes", "GET", ("mailboxes",), _LIST_PARAMETERS),
+    ServiceRoute("create_contact", "POST", ("contacts",)),
+    ServiceRoute("list_steps", "GET", ("campaigns", ANY_SEGMENT, "steps")),
+    ServiceRoute("list_fields", "GET", ("workspaces", ANY_SEGMENT, "all-fields")),
+)
+"""The five operations (rule W1), in the order of the service's API documentation."""
+
+# The length of the path and its first and last segment identify a route.
+_ROUTES_BY_SHAPE: Final = {(len(route.path), route.path[0], route.path[-1]): route for route in ROUTES}
+
+
+@attrs.frozen
+class Target:
+    """A parsed request target: path segments, query parameters, and the operation with this path."""
+
+    segments: tuple[str, ...]
+    query: Query
+    route: ServiceRoute | None
+
+    @property
+    def id(self) -> str:
+        """The id in the path of the request. Use only for operations with an id in their path."""
+        return self.segments[1]
+
+
+@lru_cache(maxsize=256)  # a bulk run requests the same target millions of times
+def parse_target(target: str) -> Target:
+    """Parse a request target. One trailing slash is allowed."""
+    path, _, query = target.partition("?")
+    parts = path.removeprefix("/").split("/")
+    if len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    try:
+        segments = tuple(unquote(part, errors="strict") for part in parts)
+        return Target(segments, _parse_query(query), _ROUTES_BY_SHAPE.get((len(segments), segments[0], segments[-1])))
+    except UnicodeDecodeError:
+        raise refusal_error(400, "invalid_target", "the percent-encoding of the request target is not valid UTF-8") from None
+
+
+def _parse_query(query: str) -> Query:
+    values: dict[str, tuple[str, ...]] = {}
+    for pair in query.split("&") if query else ():
+        name, _, value = pair.partition("=")
+        name = unquote_plus(name, errors="strict")
+        values[name] = (*values.get(name, ()), unquote_plus(value, errors="strict"))
+    return MappingProxyType(values)
+
+
+def match_route(target: Target, method: str) -> ServiceRoute:
+    """Return the operation for the path and the method of a request."""
+    route = target.route
+    if route is None:
+        raise refusal_error(404, "not_found", "no operation has this path")
+    if method != route.method:
+        raise refusal_error(
+            405, "method_not_allowed", f"only {route.method} is allowed on this path", headers={"allow": route.method}
+        )
+    return route
+
+
+def require_parameter(query: Query, name: str) -> str:
+    values = query.get(name, ())
+    if len(values) > 1:
+        raise refusal_error(400, "repeated_parameter", f"the parameter {name} is sent {len(values)} times; send it once", name)
+    if not values or not values[0]:
+        raise refusal_error(400, "missing_parameter", f"the parameter {name} is required", name)
+    return values[0]
+
+
+MAX_BODY: Final = 1024 * 1024
+"""Maximum size of a request body in bytes."""
+
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+"""Encode a document as compact JSON."""
+
+
+class _NotStrictError(ValueError):
+    """A JSON document has a duplicate key, NaN or infinity. Python's decoder accepts these, but the fake service does not."""
+
+
+def _require_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _NotStrictError("duplicate key in a JSON object")
+    return members
+
+
+def _refuse_constant(name: str) -> Any:
+    raise _NotStrictError(f"{name} is not JSON")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_require_unique_members, parse_constant=_refuse_constant)
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """Parse a request body as a strict JSON object."""
+    if len(body) > MAX_BODY:
+        raise refusal_error(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
+    try:
+        text = body.decode()
+        document = _decode(text)
+        if "\\u" in text:
+            # Only an escape can produce a lone surrogate. UTF-8 cannot encode it, so this line raises.
+            encode(document).encode()
+    except _NotStrictError as error:
+        raise refusal_error(400, "invalid_json", f"the body is not strict JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        # The decoder's own message may quote the body, which can contain an owner key.
+        raise refusal_error(400, "invalid_json", f"the body is not JSON in UTF-8 ({_describe_error(error)})") from None
+    if not isinstance(document, dict):
+        raise refusal_error(400, "body_not_object", "the body must be a JSON object")
+    return document
+
+
+def _decode(text: str) -> Any:
+    if text.startswith("{"):
+        document, end = _decoder.raw_decode(text)
+        if end == len(text):
+            return document
+    return _decoder.decode(text)  # accepts whitespace around the document, but is slower
+
+
+def _describe_error(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg}, at character {error.pos}"
+    if isinstance(error, UnicodeEncodeError):
+        return "a lone surrogate"
+    return {UnicodeDecodeError: "not UTF-8", RecursionError: "nested too deeply"}.get(type(error), "a number too long")
+
+
+def do_nothing() -> None:
+    """Do nothing. This is the release function of a request that holds no slot."""
+
+
+_NO_TARGET: Final = Target((), {}, None)
+
+
+@attrs.define
+class ParsedRequest:
+    """A request with its parsed target and body, and the errors found while parsing."""
+
+    request: Request
+    operation: str = "unknown"
+    target: Target = _NO_TARGET
+    body: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
+    routing_error: RequestRefused | None = None
+    body_error: RequestRefused | None = None
+    hints: list[str] = attrs.Factory(list)
+    request_id: str | None = None
+    release_slot: Callable[[], object] = attrs.field(default=do_nothing, repr=False)
+
+
+def parse_request(request: Request) -> ParsedRequest:
+    """Parse a request. Errors are stored in the result, not raised."""
+    call = ParsedRequest(request)
+    try:
+        call.target = parse_target(request.target)
+        route = match_route(call.target, request.method)
+    except RequestRefused as refused:
+        call.routing_error = refused
+        return call
+    call.operation = route.operation
+    unknown = [name for name in call.target.query if name not in route.parameters]
+    call.hints += [f"unknown parameter {sanitize_name(name)} ignored" for name in unknown]
+    if route.method != "POST":
+        return call
+    if not request.headers.get("content-type", "").lower().startswith("application/json"):
+        call.hints.append("the body's content-type is not application/json")
+    try:
+        call.body = parse_object(request.body)
+    except RequestRefused as refused:
+        call.body_error = refused
+    return call

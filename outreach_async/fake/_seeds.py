@@ -1,0 +1,445 @@
+"""Generate people, contacts, mailboxes and campaigns for the fake.
+
+Generated mailboxes have no problems by default. If the caller passes a value for a mailbox, the value is used unchanged, even
+if it is invalid, because tests of audits need invalid values. Inconsistent counts of a campaign are refused, never corrected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from random import Random
+from typing import Any, Final, Literal
+
+import attrs
+
+from outreach_async.fake._arguments import check_known, read_table, require_count, require_mapping, require_string, require_time
+from outreach_async.fake._clock import DAY
+from outreach_async.fake._request import encode
+from outreach_async.fake._simulation_state import COUNT_NAMES
+from outreach_async.fake._stored_records import (
+    MAILBOX_FIELDS,
+    PERSONALIZED,
+    Campaign,
+    Enrolment,
+    Mailbox,
+    Rates,
+    Share,
+    Step,
+    Template,
+)
+
+_HEADS: Final = ("north", "bright", "clear", "blue", "swift", "stone", "green", "prime", "true", "west", "silver", "river")
+_TAILS: Final = ("peak", "path", "works", "field", "labs", "bridge", "point", "signal", "harbor", "craft", "grove", "line")
+
+TITLES: Final = (
+    "Chief Executive", "Head of Sales", "Engineer", "Marketing Lead", "Operations Manager", "Founder", "Buyer", "Analyst",
+)  # fmt: skip
+CITIES: Final = (("Lyon", "FR"), ("Austin", "US"), ("Porto", "PT"), ("Osaka", "JP"), ("Leeds", "GB"), ("Krakow", "PL"))
+
+
+def generate_domain(number: int) -> str:
+    """Return a generated domain such as `northpeak.example`. Each number gives a different domain."""
+    turn, place = divmod(number, len(_HEADS) * len(_TAILS))
+    head, tail = _HEADS[place % len(_HEADS)], _TAILS[place // len(_HEADS)]
+    return f"{head}{tail}{turn + 1 if turn else ''}.example"
+
+
+def generate_name(first: int, last: int) -> tuple[str, str]:
+    """Return a first name and a last name by their indexes in the table of names. Indexes past the end wrap around."""
+    names = read_table("names")
+    return names[first % len(names)][0], names[last % len(names)][1]
+
+
+@attrs.frozen
+class ContactSeed:
+    """The specification of a contact to store."""
+
+    email: object
+    fields: Mapping[str, str | None]
+    enrolments: tuple[Enrolment, ...] = ()
+    owner: str = attrs.field(default="", repr=False)
+    id: str | None = None
+    created: object = None
+
+    @classmethod
+    def from_row(
+        cls, row: Mapping[str, str | None], codes: Mapping[str, str], enrolments: tuple[Enrolment, ...], owner: str
+    ) -> ContactSeed:
+        """Create a specification from a row of contact data."""
+        # The row can have the keys `email` and `id`. All other keys are codes of fields.
+        fields = {}
+        for code, value in row.items():
+            if code in {"id", "email"} or value is None:
+                continue
+            check_known(code, codes, "a contact")
+            if not isinstance(value, str):
+                raise TypeError(f"{code}: expected a string, got {type(value).__name__}; pass a string, or None for no value")
+            fields[codes[code]] = value
+        return cls(row.get("email"), fields, enrolments, owner, row.get("id"))
+
+
+def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]]:
+    """Generate people, numbered from `start`. The same number always gives the same person."""
+    for number in range(start, start + count):
+        first, last = generate_name(number, number * 7)
+        domain = generate_domain(number // 3)
+        city, country = CITIES[number % len(CITIES)]
+        yield {
+            "email": f"{first}.{last}.{number}@{domain}".lower(),
+            "first_name": first,
+            "last_name": last,
+            "title": TITLES[number % len(TITLES)],
+            "company_name": domain.removesuffix(".example").capitalize(),
+            "city": city,
+            "country": country,
+        }
+
+
+MAILBOXES_PER_DOMAIN: Final = 4
+"""Number of generated mailboxes that share a domain."""
+
+_RATE_FIELDS: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
+
+_COUNT_FIELDS: Final = (
+    "sent_today", "sent_30days", "opened_14days", "sent_90days", "bounced_30days", "avg_open_rate", "avg_click_rate",
+)  # fmt: skip
+_CHANGEABLE: Final = tuple(name for name in MAILBOX_FIELDS if name not in {"id", "created_at", "last_activity", *_COUNT_FIELDS})
+
+_WINDOW_DAYS: Final = {"sent_today": 1, "sent_30days": 30, "sent_90days": 90, "life": math.inf}
+"""Number of days that each statistic covers."""
+
+_PROBLEMS: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
+    lambda _: {"spf": False},
+    lambda _: {"dmarc": False},
+    lambda _: {"spf": False, "dkim": False, "dmarc": False},
+    lambda _: {"blacklists": 2},
+    lambda values: {"bounced_30days": values["sent_30days"] // 8},
+    lambda values: {"sent_today": _count_or_zero(values["daily_limit"]) + 15},
+    lambda _: {"status": "error"},
+)
+"""Possible problems of a generated mailbox. Each function takes the mailbox's values and returns the values to change."""
+
+
+@attrs.frozen
+class MailboxSeed:
+    """The specification of a mailbox to generate."""
+
+    workspace: str
+    number: int
+    created: int
+    trouble: float
+    fields: Mapping[str, Any]
+
+
+def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) -> Mailbox:
+    """Generate a mailbox from its specification, with statistics that are consistent with each other."""
+    fields = {name: _check_value(name, value) for name, value in seed.fields.items()}
+    as_of = fields.pop("as_of", now)
+    domain = str(fields.pop("domain", generate_domain(seed.number // MAILBOXES_PER_DOMAIN)))
+    values = {**_generate_identity(random, seed.number, domain), "created_at": seed.created, **fields, "id": id_}
+    values |= _generate_activity(random, values, now)
+    if random.random() < seed.trouble:
+        values |= random.choice(_PROBLEMS)(values)
+    values |= fields
+    return Mailbox(id_, seed.workspace, {name: values[name] for name in MAILBOX_FIELDS}, as_of)
+
+
+def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
+    """Return a mailbox with changed fields."""
+    for name, value in fields.items():
+        if name in MAILBOX_FIELDS and name not in _CHANGEABLE:
+            raise TypeError(f"field {name!r} of a mailbox cannot be changed; use one of {', '.join(_CHANGEABLE)}")
+        check_known(name, _CHANGEABLE, "a mailbox")
+        encode(value)
+    return attrs.evolve(mailbox, values={**mailbox.values, **fields})
+
+
+def _check_value(name: str, value: Any) -> Any:
+    check_known(name, (*MAILBOX_FIELDS, "domain", "as_of"), "a mailbox")
+    encode(value)
+    if name in {"created_at", "as_of"}:
+        require_time(name, value)
+    if name not in _RATE_FIELDS or not isinstance(value, list | tuple):
+        return value
+    if len(value) != 2:  # noqa: PLR2004 - a part and a whole
+        raise TypeError(f"{name}: expected a number, or two integers [part, whole], got {value!r}; use a pair such as [97, 640]")
+    return Share(*(require_count(name, number) for number in value))
+
+
+def _generate_identity(random: Random, number: int, domain: str) -> dict[str, Any]:
+    count = len(read_table("names"))
+    first, last = generate_name(number, number // count)
+    again = number // count**2
+    server = f"203.0.113.{random.randint(1, 254)}"
+    return {
+        "status": "active",
+        "email": f"{first}.{last}{again or ''}@{domain}".lower(),
+        "sender_name": f"{first} {last}",
+        "campaigns": None,
+        "daily_limit": 40,
+        "spf": True,
+        "dkim": True,
+        "dmarc": True,
+        "blacklists": 0,
+        "age": None,
+        "type": random.choice(("Google", "SMTP & IMAP")),
+        "created": None,
+        "domain_ip": random.choice((None, server, server, server)),
+        "server_ip": server,
+    }
+
+
+def _generate_activity(random: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Generate the statistics of a mailbox: e-mails sent, opens, clicks, bounces, and the time of the last activity."""
+    days = max(0.0, (now - values["created_at"]) / DAY)
+    daily = _count_or_zero(values["daily_limit"]) * random.uniform(0.5, 0.8)
+    sent = {name: int(daily * min(window, days)) for name, window in _WINDOW_DAYS.items()}
+    month = _count_or_zero(values.get("sent_30days", sent["sent_30days"]))
+    life = max(sent["life"], month)
+    fortnight = month * 14 // 30
+    opens = random.uniform(0.45, 0.62)
+    return {
+        "sent_today": min(sent["sent_today"], month),
+        "sent_30days": month,
+        "sent_90days": max(sent["sent_90days"], month),
+        "opened_14days": Share(int(fortnight * opens * random.uniform(0.92, 1.0)), fortnight),
+        "bounced_30days": int(month * random.uniform(0.0, 0.012)),
+        "avg_open_rate": Share(int(life * opens), life),
+        "avg_click_rate": Share(int(life * opens * random.uniform(0.05, 0.12)), life),
+        "last_activity": max(values["created_at"], now - random.uniform(0, DAY)) if month else None,
+    }
+
+
+def _count_or_zero(value: object) -> int:
+    """Return the value as a non-negative integer; 0 if it is negative or not a number."""
+    return max(0, int(value)) if isinstance(value, int | float) else 0
+
+
+# Campaigns.
+
+_STEP_FIELDS: Final = ("id", "status", "wait_time", "left_to_send", "sent", "templates")
+_TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text", "rates", *COUNT_NAMES)
+_DEFAULT_WAIT: Final = 3 * DAY * 1000
+_MAX_WAIT: Final = 3650 * DAY * 1000
+
+StepSeed = str | Mapping[str, Any]
+ReserveId = Callable[[str, str | None], str]
+"""A function that reserves an id and returns it. It takes a prefix and an id. If the id is `None`, it generates one."""
+
+
+def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[str, Any]]:
+    """Return the template specifications of a step. A step must have at least one template."""
+    seeds = value.split("|") if isinstance(value, str) and value.strip() else value
+    if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
+        raise ValueError(
+            f"steps[{order - 1}].templates: expected one or more templates, got {value!r}; "
+            "pass letters such as A|B or a list of templates, or omit the key for a step with one template"
+        )
+    return seeds
+
+
+def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | None, str | None]:
+    """Return the values of `new_thread` and `subject` for a template (rule T6)."""
+    if letter == PERSONALIZED:
+        new_thread, subject = seed.get("new_thread"), seed.get("subject")
+        if new_thread is not None or subject is not None:
+            raise ValueError(
+                f"new_thread, subject: expected neither for a {PERSONALIZED} template, got {new_thread!r}, {subject!r}; omit both"
+            )
+        return None, None
+    new_thread = seed.get("new_thread", order == 1)
+    follows = order > 1 and not new_thread
+    subject = seed.get("subject", None if follows else "A question, {{first_name}}")
+    if follows and subject is not None:
+        raise ValueError(
+            f"subject: expected none for a follow-up in the same thread, got {subject!r}; omit subject, or set new_thread to true"
+        )
+    return new_thread, subject
+
+
+def _count_left_to_send(
+    seeds: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
+) -> list[int]:
+    """Return the number of contacts who have yet to receive each step."""
+    # If the specification of a step has `left_to_send`, this value is used. Otherwise, the number is calculated from the other
+    # counts. Contacts who replied, unsubscribed or bounced are not counted, because they receive no further steps.
+    lefts: list[int] = []
+    for place, (seed, templates) in enumerate(zip(seeds, steps, strict=True)):
+        sent = _sum_counts(templates, "sent")
+        if place:
+            before = steps[place - 1]
+            exits = _sum_counts(before, "replied_num") + _sum_counts(before, "unsubscribed_num") + (bounces if place == 1 else 0)
+            coming = lefts[-1] + max(0, _sum_counts(before, "sent") - sent - exits)
+        else:
+            coming = 0 if contacts is None else contacts - sent
+        if coming < 0:
+            raise ValueError(
+                f"contacts: expected at least {sent} (the number of e-mails sent for step 1), got {contacts}; use a larger number"
+            )
+        lefts.append(require_count("left_to_send", seed.get("left_to_send", coming)))
+    return lefts
+
+
+def _sum_counts(templates: Iterable[Template], count: str) -> int:
+    return sum(getattr(template, count) for template in templates)
+
+
+def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
+    """Check that no step has more contacts or sent e-mails than the previous step (rules T3 and T4)."""
+    whole = [step.left_to_send + step.already_sent for step in steps]
+    if contacts is not None:
+        whole.insert(0, contacts)
+    sent = [step.already_sent for step in steps]
+    if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
+        raise ValueError(
+            "steps: no step may have more contacts or sent e-mails than the previous step, or more contacts than the campaign; "
+            f"got contacts {whole} and sent e-mails {sent}; correct the counts"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class CampaignSeed:
+    """The specification of a campaign to create."""
+
+    workspace: str
+    id: str | None = None
+    name: str = "Campaign"
+    status: str = "draft"
+    mailboxes: Iterable[str] = ()
+    steps: Iterable[StepSeed] = ()
+    contacts: int | None = None
+    bounces_num: int | None = None
+    interested_num: int | None = None
+    created: int | None = None
+    last_activity: float | Literal["auto"] | None = "auto"
+    rates: Mapping[str, float] = attrs.Factory(dict)
+
+
+@attrs.frozen
+class CampaignBuilder:
+    """Creates campaigns from their specifications."""
+
+    random: Random
+    reserve_id: ReserveId
+    created: int
+    now: float
+
+    def build(self, seed: CampaignSeed, id_: str) -> Campaign:
+        """Create a campaign from its specification."""
+        # If the specification of a step has `sent`, the counts of its templates are generated. Otherwise, omitted counts are 0.
+        step_seeds = list(seed.steps)
+        contacts = seed.contacts if seed.contacts is None else require_count("contacts", seed.contacts)
+        totals = [step["sent"] for step in step_seeds if not isinstance(step, str) and "sent" in step]
+        bounces = totals[0] // 100 if totals and seed.bounces_num is None else require_count("bounces_num", seed.bounces_num or 0)
+        rates = Rates().with_changes(seed.rates)
+        steps = self._build_steps(step_seeds, contacts, bounces, rates)
+        replies = sum(_sum_counts(step.templates, "replied_num") for step in steps)
+        if contacts is None:
+            contacts = steps[0].left_to_send + steps[0].already_sent if steps else 0
+        campaign = Campaign(
+            id=id_,
+            workspace=seed.workspace,
+            name=require_string("name", seed.name),
+            status=require_string("status", seed.status),
+            mailboxes=tuple(seed.mailboxes),
+            steps=steps,
+            contacts=contacts,
+            bounces_num=bounces,
+            interested_num=replies // 3 if totals and seed.interested_num is None else seed.interested_num or 0,
+            created=self.created if seed.created is None else require_count("created", seed.created),
+            last_activity=None,
+            rates=rates,
+        )
+        _check_campaign_counts(campaign)
+        return attrs.evolve(campaign, last_activity=self._choose_last_activity(seed, campaign))
+
+    def _choose_last_activity(self, seed: CampaignSeed, campaign: Campaign) -> float | None:
+        if seed.last_activity is None:
+            return None
+        if seed.last_activity != "auto":
+            return require_time("last_activity", seed.last_activity)
+        return max(campaign.created, self.now - self.random.uniform(0, DAY)) if campaign.total("sent") else None
+
+    def _build_steps(self, seeds: Iterable[StepSeed], contacts: int | None, bounces: int, rates: Rates) -> tuple[Step, ...]:
+        rows = [{"templates": seed} if isinstance(seed, str) else require_mapping("a step", seed) for seed in seeds]
+        templates = [self._build_templates(row, order, rates) for order, row in enumerate(rows, 1)]
+        lefts = _count_left_to_send(rows, templates, contacts, bounces)
+        steps = tuple(
+            self._build_step(row, number, parts, left)
+            for number, (row, parts, left) in enumerate(zip(rows, templates, lefts, strict=True))
+        )
+        _check_step_counts(steps, contacts)
+        return steps
+
+    def _build_step(self, seed: Mapping[str, Any], number: int, templates: tuple[Template, ...], left: int) -> Step:
+        for name in seed:
+            check_known(name, _STEP_FIELDS, "a step")
+        wait = require_count("wait_time", seed.get("wait_time", _DEFAULT_WAIT if number else 0))
+        if wait > _MAX_WAIT:
+            raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}; use a smaller number")
+        status = require_string("status", seed.get("status", "live"))
+        return Step(self.reserve_id("step_", seed.get("id")), status, wait, left, templates)
+
+    def _build_templates(self, step: Mapping[str, Any], order: int, rates: Rates) -> tuple[Template, ...]:
+        seeds = [
+            {"test_letter": seed} if isinstance(seed, str) else require_mapping("a template", seed)
+            for seed in _parse_template_seeds(step.get("templates", "A"), order)
+        ]
+        if "sent" in step and any(count in seed for seed in seeds for count in COUNT_NAMES):
+            raise ValueError("sent: conflicts with the counts of the step's templates; omit sent for the step or these counts")
+        letters = [require_string("test_letter", seed.get("test_letter", chr(ord("A") + i))) for i, seed in enumerate(seeds)]
+        each, rest = divmod(require_count("sent", step.get("sent", 0)), len(seeds))
+        return tuple(
+            # The e-mails are distributed evenly, because templates take turns (rule T7).
+            self._build_template(seed, order, letter, self._build_counts(seed, each + (place < rest)), rates)
+            for place, (seed, letter) in enumerate(zip(seeds, letters, strict=True))
+        )
+
+    def _build_template(
+        self, seed: Mapping[str, Any], order: int, letter: str, counts: Mapping[str, int], rates: Rates
+    ) -> Template:
+        for name in seed:
+            check_known(name, _TEMPLATE_FIELDS, "a template")
+        new_thread, subject = _choose_thread(seed, order, letter)
+        return Template(
+            self.reserve_id("personalized_step_" if letter == PERSONALIZED else "temp_", seed.get("id")),
+            letter,
+            require_string("name", seed.get("name", f"Step {order} {letter}")),
+            require_string("status", seed.get("status", "live")),
+            new_thread,
+            subject,
+            seed.get("body_text", "Hi {{first_name}}, a word about {{company_name}}?"),
+            **counts,
+            rates=None if seed.get("rates") is None else rates.with_changes(seed["rates"]),
+        )
+
+    def _build_counts(self, seed: Mapping[str, Any], sent: int) -> dict[str, int]:
+        if sent:
+            opened = int(sent * self.random.uniform(0.4, 0.6))
+            shares = {"clicked_num": (0.03, 0.12), "replied_num": (0.04, 0.14), "unsubscribed_num": (0.0, 0.03)}
+            responses = {name: int(opened * self.random.uniform(*share)) for name, share in shares.items()}
+            return {"sent": sent, "opened_num": opened} | responses
+        counts = {name: require_count(name, seed.get(name, 0)) for name in COUNT_NAMES}
+        sent, opened, clicked, replied, unsubscribed = counts.values()
+        if not max(clicked, replied, unsubscribed) <= opened <= sent:
+            raise ValueError(
+                f"templates: expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got {counts}"
+            )
+        return counts
+
+
+def _check_campaign_counts(campaign: Campaign) -> None:
+    """Check the number of interested replies and bounces of a campaign (rule T10)."""
+    # Interested replies must not exceed replies, and bounces must not exceed unopened e-mails.
+    replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
+    if require_count("interested_num", campaign.interested_num) > replies:
+        raise ValueError(
+            f"interested_num: expected at most {replies} (number of replies), got {campaign.interested_num}; use a smaller number"
+        )
+    if campaign.bounces_num > sent - opens:
+        unopened = sent - opens
+        raise ValueError(
+            f"bounces_num: expected at most {unopened} (unopened e-mails), got {campaign.bounces_num}; use a smaller number"
+        )

@@ -1,0 +1,237 @@
+"""The records that the fake stores. Records are immutable: a snapshot copies the tables and shares the records.
+
+A mapping inside a record is never changed. Values that depend on the clock, and counts that can be derived from other records,
+are not stored: they are computed for each response.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from outreach_async.fake._arguments import check_known
+
+CAMPAIGN_HEADERS: Final = (
+    "status", "name", "steps", "contacts", "opens", "initials", "interested", "replies", "bounces", "last_activity",
+)  # fmt: skip
+"""Columns of the campaign list, in the order of the service's API documentation."""
+
+MAILBOX_HEADERS: Final = (
+    "email", "sender_name", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "age", "sent_today", "sent_30days",
+    "opened_14days", "sent_90days", "bounced_30days", "avg_open_rate", "avg_click_rate", "last_activity", "type", "created",
+)  # fmt: skip
+"""Columns of the mailbox list, in the order of the service's API documentation."""
+
+MAILBOX_FIELDS: Final = ("id", "status", *MAILBOX_HEADERS, "domain_ip", "server_ip", "created_at")
+"""Fields of a mailbox, in the order of the service's API documentation."""
+
+PERSONALIZED: Final = "PER"
+"""Value of `test_letter` for the personalized template of a step."""
+
+
+@attrs.frozen
+class Workspace:
+    """A workspace: its field codes and labels, and the columns of its lists."""
+
+    id: str
+    custom_fields: Mapping[str, str]
+    extra_fields: Mapping[str, str]
+    campaign_headers: tuple[str, ...]
+    mailbox_headers: tuple[str, ...]
+    codes: Mapping[str, str] = attrs.field(init=False, eq=False, repr=False)
+
+    @codes.default
+    def _default_codes(self) -> Mapping[str, str]:
+        return {code: code for code in (*STANDARD_FIELDS, *self.extra_fields, *self.custom_fields)}
+
+
+@attrs.frozen
+class Enrolment:
+    """A contact's enrolment in a campaign."""
+
+    campaign: str
+    at: float
+
+
+@attrs.frozen
+class Contact:
+    """A contact of a workspace, with its field values and its enrolments in campaigns."""
+
+    id: str
+    email: str
+    owner: str = attrs.field(repr=False)
+    created: int
+    fields: Mapping[str, str | None]
+    enrolments: tuple[Enrolment, ...]
+
+    @property
+    def campaigns(self) -> list[str]:
+        """Ids of the campaigns that the contact is in."""
+        return [enrolment.campaign for enrolment in self.enrolments]
+
+
+@attrs.frozen
+class Share:
+    """A percentage that is stored as two counts. It is computed for each response as `100 * part / whole`."""
+
+    part: int
+    whole: int
+
+
+def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"rates: expected a number for {attribute.name}, got {type(value).__name__}; pass a number such as 0.4")
+    if not 0 <= value <= 1:
+        raise ValueError(f"rates: expected a number from 0 to 1 for {attribute.name}, got {value}; pass a share such as 0.4")
+
+
+@attrs.frozen
+class Rates:
+    """The probabilities of the reactions to an e-mail."""
+
+    open: float = attrs.field(default=0.4, validator=_validate_share)
+    click: float = attrs.field(default=0.05, validator=_validate_share)
+    reply: float = attrs.field(default=0.06, validator=_validate_share)
+    bounce: float = attrs.field(default=0.02, validator=_validate_share)
+    unsubscribe: float = attrs.field(default=0.01, validator=_validate_share)
+    interested: float = attrs.field(default=0.3, validator=_validate_share)
+
+    def with_changes(self, changes: Mapping[str, float]) -> Rates:
+        """Return a copy with some rates replaced."""
+        if not isinstance(changes, Mapping):
+            raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}; pass a dict")
+        for name in changes:
+            check_known(name, attrs.fields_dict(Rates), "rates")
+        return attrs.evolve(self, **changes)
+
+    @property
+    def effective_open(self) -> float:
+        """Share of delivered e-mails that are opened."""
+        # Clicks, replies and unsubscribes require an open. If `open` is too low for them, this is the lowest sufficient share.
+        return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
+
+
+@attrs.frozen
+class Template:
+    """A template of a step, with its seeded counts. An e-mail adds at most 1 to each count (rule T9)."""
+
+    # `rates` are the probabilities of reactions to the template; `None` means the campaign's rates.
+
+    id: str
+    test_letter: str
+    name: str
+    status: str
+    new_thread: bool | None
+    subject: str | None
+    body_text: str | None
+    sent: int
+    opened_num: int
+    clicked_num: int
+    replied_num: int
+    unsubscribed_num: int
+    rates: Rates | None = None
+
+
+@attrs.frozen
+class Step:
+    """A step of a campaign: after a wait, each contact gets an e-mail from one of the step's templates."""
+
+    id: str
+    status: str
+    wait_time: int
+    left_to_send: int
+    templates: tuple[Template, ...]
+
+    @property
+    def already_sent(self) -> int:
+        """Number of contacts that have completed the step, as seeded. Contacts stored individually are not included."""
+        return sum(template.sent for template in self.templates)
+
+
+@attrs.frozen
+class Campaign:
+    """A campaign with its seeded counts. The current counts are in the `CampaignFlow` of the simulation."""
+
+    id: str
+    workspace: str
+    name: str
+    status: str
+    mailboxes: tuple[str, ...]
+    steps: tuple[Step, ...]
+    contacts: int
+    bounces_num: int
+    interested_num: int
+    created: int
+    last_activity: float | None
+    rates: Rates
+
+    def total(self, count: str) -> int:
+        """Return the sum of a seeded count, such as `sent`, over all templates (rule T10)."""
+        return sum(getattr(template, count) for step in self.steps for template in step.templates)
+
+
+@attrs.frozen
+class Mailbox:
+    """A mailbox with its seeded statistics. The current statistics are in the `MailboxStats` of the simulation."""
+
+    id: str
+    workspace: str
+    values: Mapping[str, Any]
+    as_of: float
+
+    @property
+    def created(self) -> float:
+        """Creation time in Unix seconds."""
+        return float(self.values["created_at"])
+
+    @property
+    def last_activity(self) -> float | None:
+        """Time of the last activity in Unix seconds; `None` for never, or if the stored value is not a number."""
+        value = self.values["last_activity"]
+        return value if isinstance(value, int | float) else None
+
+    @property
+    def capacity(self) -> int:
+        """Number of e-mails that the mailbox can send per day; 0 if it is not active, or its limit is not a number."""
+        limit = self.values["daily_limit"]
+        return max(0, int(limit)) if self.values["status"] == "active" and isinstance(limit, int | float) else 0
+
+
+_STANDARD_CODES: Final = (
+    "first_name", "middle_name", "last_name", "full_name", "nickname", "title", "mobile_phone", "work_phone", "home_phone",
+    "voip_phone", "other_phone", "company_name", "company_formal_name", "company_industry", "address_1", "address_2", "city",
+    "zip", "region", "state", "country", "timezone", "gender", "occupation", "stack_overflow", "website", "website_2",
+    "website_3", "personal_note", "personal_note_2", "personal_note_3", "job_start_date", "graduation_date", "school", "degree",
+)  # fmt: skip
+
+STANDARD_FIELDS: Final[dict[str, str]] = {code: code.replace("_", " ").capitalize() for code in _STANDARD_CODES} | {
+    "voip_phone": "VoIP phone",
+    "stack_overflow": "Stack Overflow",
+}
+"""Labels of the optional standard fields by code, in the order of the service's API documentation."""
+
+CUSTOM_CODE: Final = re.compile(r"custom_[1-9][0-9]{0,8}", re.ASCII)
+"""Pattern of a custom field's code (rule C20)."""
+
+RESERVED_MEMBERS: Final = frozenset({"owner_key", "workspace", "email", "upload_options"})
+"""Keys in the body of a create request, except the optional fields of the contact."""
+
+
+def custom_number(code: str) -> int:
+    """Return the number in the code of a custom field, such as 3 for `custom_3`."""
+    return int(code.removeprefix("custom_"))
+
+
+def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return all fields of a workspace as the items of a response."""
+    # The order is: `email`, the standard fields, the extra fields, and the custom fields sorted by number.
+    by_number = dict(sorted(custom.items(), key=lambda field: custom_number(field[0])))
+    labels = {"email": "Email", **STANDARD_FIELDS, **extra, **by_number}
+    return [{"label": label, "code": code, "searchable": _searchable_names(label, code)} for code, label in labels.items()]
+
+
+def _searchable_names(label: str, code: str) -> list[str]:
+    return list(dict.fromkeys([label.lower(), code.lower(), label.lower().replace(" ", "")]))

@@ -1,0 +1,202 @@
+"""`FakeTransport`, which calls the fake directly without a socket, and two mappings with the effects of wire faults.
+
+`SERVER_STEPS` defines the steps with which a server sends each faulty response over a socket. `CLIENT_RESULTS` defines what a
+client gets without a socket: a response, which may be damaged, or the reason why no response arrives. The results match those
+measured with real HTTP libraries, so a test has the same result with `FakeTransport` as over a socket. The functions in both
+mappings are pure.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.fake._fault_plan import Service, WireFault, WireFaultKind
+from outreach_async.transport._wire import Progress, Request, Response
+
+
+class ConnectionEnd(enum.Enum):
+    """The ways in which a server can end a connection early."""
+
+    CLOSE = "close"
+    """The server closes the connection gracefully (FIN)."""
+    RESET = "reset"
+    """The server resets the connection (RST)."""
+    HANG = "hang"
+    """The server sends nothing more, and waits until the client closes the connection."""
+
+
+ServerStep = bytes | float | ConnectionEnd
+"""One step of a faulty response: bytes to send, seconds to wait, or, as the last step, the end of the connection."""
+
+LONG_HEADER_BYTES = 256 * 1024
+"""Length in bytes of the unfinished header field that `long_header` sends. httpx accepts at most 100 KiB, aiohttp 8 KiB."""
+
+# Random-looking bytes, the same in every run. Line breaks are removed, because they would end the status line early.
+_GARBAGE = hashlib.blake2b(b"not a status line").digest().replace(b"\n", b"").replace(b"\r", b"") + b"\r\n\r\n"
+
+
+def plan_server_steps(fault: WireFault | None, head: bytes, body: bytes) -> Iterable[ServerStep]:
+    """Return the steps with which a server sends a response."""
+    return (head + body,) if fault is None else SERVER_STEPS[fault.kind](fault, head, body)
+
+
+def _drip_steps(fault: WireFault, head: bytes, body: bytes) -> Iterator[ServerStep]:
+    yield head
+    for start in range(0, len(body), fault.size):
+        yield fault.seconds
+        yield body[start : start + fault.size]
+
+
+def _cut_body(fault: WireFault, head: bytes, body: bytes) -> bytes:
+    # The body may be shorter than the cut. The content-length is then increased, so that the body is still incomplete.
+    sent = body[: fault.size]
+    return _with_length(head, max(len(body), len(sent) + 1)) + sent
+
+
+def _encode_chunked(head: bytes, body: bytes, end: bytes) -> bytes:
+    return _with_field(head, b"transfer-encoding: chunked") + b"%x\r\n%b\r\n" % (len(body) or 1, body or b" ") + end
+
+
+def _with_length(head: bytes, length: int) -> bytes:
+    return _with_field(head, b"content-length: %d" % length)
+
+
+def _with_field(head: bytes, field: bytes) -> bytes:
+    """Replace the content-length header field with another field."""
+    lines = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(b"content-length:")]
+    return b"\r\n".join([*lines, field, b"", b""])
+
+
+SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterable[ServerStep]]] = {
+    "latency": lambda fault, head, body: (fault.seconds, head + body),
+    "slow_drip": _drip_steps,
+    "hang": lambda *_: (ConnectionEnd.HANG,),
+    "refuse": lambda *_: (ConnectionEnd.RESET,),
+    "reset": lambda *_: (ConnectionEnd.RESET,),
+    "close": lambda *_: (ConnectionEnd.CLOSE,),
+    "truncate": lambda fault, head, body: (_cut_body(fault, head, body), ConnectionEnd.CLOSE),
+    "reset_mid_body": lambda fault, head, body: (_cut_body(fault, head, body), ConnectionEnd.RESET),
+    "bad_chunk": lambda _, head, body: (_encode_chunked(head, body, b"no size\r\n"), ConnectionEnd.CLOSE),
+    "no_final_chunk": lambda _, head, body: (_encode_chunked(head, body, b""), ConnectionEnd.CLOSE),
+    "garbage": lambda *_: (_GARBAGE, ConnectionEnd.CLOSE),
+    "long_header": lambda *_: (b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * LONG_HEADER_BYTES, ConnectionEnd.CLOSE),
+    "wrong_encoding": lambda _, head, body: (head[:-2] + b"content-encoding: gzip\r\n\r\n" + body, ConnectionEnd.CLOSE),
+    "wrong_length": lambda fault, head, body: (_with_length(head, max(0, len(body) - fault.size)) + body, ConnectionEnd.CLOSE),
+}
+"""Functions by kind of wire fault. Each function returns the steps with which a server sends the faulty response."""
+
+
+@attrs.frozen
+class ClientResult:
+    """The result of an exchange, as a client sees it."""
+
+    wait: float = 0.0
+    response: Response | None = None
+    reason: str = ""
+    sent: bool = True
+
+
+def compute_client_result(fault: WireFault | None, response: Response | None) -> ClientResult:
+    """Return the result of an exchange with a wire fault, as a client sees it."""
+    if fault is None:
+        return ClientResult(response=response)
+    return CLIENT_RESULTS[fault.kind](fault, response or Response(200))
+
+
+def _lost_result(reason: str, *, sent: bool = True, wait: float = 0.0) -> Callable[[WireFault, Response], ClientResult]:
+    return lambda *_: ClientResult(reason=reason, sent=sent, wait=wait)
+
+
+CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientResult]] = {
+    "latency": lambda fault, response: ClientResult(fault.seconds, response),
+    "slow_drip": lambda fault, response: ClientResult(fault.seconds * math.ceil(len(response.body) / fault.size), response),
+    "hang": _lost_result("no response", wait=math.inf),
+    "refuse": _lost_result("connection refused", sent=False),
+    "reset": _lost_result("connection reset before a response was received"),
+    "close": _lost_result("connection closed before a response was received"),
+    "truncate": _lost_result("connection closed in the middle of the response body"),
+    "reset_mid_body": _lost_result("connection reset in the middle of the response body"),
+    "bad_chunk": _lost_result("the response is not valid HTTP: a chunk without a size"),
+    "no_final_chunk": _lost_result("connection closed before the last chunk of the response"),
+    "garbage": _lost_result("the response is not valid HTTP: no status line"),
+    "long_header": _lost_result("the response is not valid HTTP: a header field is too long"),
+    "wrong_encoding": _lost_result("the response body does not match its content-encoding"),
+    "wrong_length": lambda fault, response: ClientResult(
+        response=attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)])
+    ),
+}
+"""Functions by kind of wire fault. Each function returns the result of an exchange, as a client sees it."""
+
+
+class FakeTransport:
+    """Sends requests to a fake service in the same process.
+
+    A wire fault has the same effect as with an HTTP library over a socket: the same damaged response, or the same error with the
+    same `maybe_sent`. Delays of faults use the event loop's clock.
+
+    Args:
+        service: A `FakeService`, or any object with an `exchange` method.
+
+    Attributes:
+        service: The service.
+
+    Example:
+        ```python
+        async with OutreachClient(transport=FakeTransport(fake), workspace="space_1") as client:
+            print(len(await client.workspaces.fields()), fake.requests.counts)  # -> 37 Counter({'list_fields': 1})
+        ```
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<FakeTransport to {type(self.service).__name__}{', closed' if self._closed else ''}>"
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Execute the request and return the response.
+
+        Raises:
+            TransportError: A fault prevents a complete response.
+            InvalidRequest: The transport is closed.
+        """
+        sent_before = progress.sent is True  # a transport that wraps this one may have sent the request before
+        progress.sent = sent_before
+        # The only checkpoint is before the service executes the request; after it, nothing awaits unless a fault delays the
+        # response. If the caller is cancelled here, the request was therefore certainly not executed.
+        await anyio.lowlevel.checkpoint()
+        if self._closed:
+            raise InvalidRequest("the FakeTransport is closed; create a new one")
+        progress.sent = True
+        exchange = self.service.exchange(request)
+        try:
+            if exchange.fault is None and exchange.response is not None:
+                return exchange.response
+            read = compute_client_result(exchange.fault, exchange.response)
+            # Set before the wait: a caller that times out or is cancelled during the wait reads `progress.sent`.
+            progress.sent = sent_before or read.sent
+            return await await_result(read, maybe_sent=progress.sent)
+        finally:
+            exchange.ended()
+
+    async def aclose(self) -> None:
+        """Close the transport: later requests raise `InvalidRequest`. The service is not affected."""
+        self._closed = True
+
+
+async def await_result(read: ClientResult, *, maybe_sent: bool) -> Response:
+    """Wait for the delay of the fault, and return the response."""
+    if read.wait:
+        await anyio.sleep(read.wait)
+    if read.response is None:
+        raise TransportError(read.reason, maybe_sent=maybe_sent)
+    return read.response

@@ -1,0 +1,404 @@
+"""Advance the simulation, and script the reactions of contacts with `fake.sim`. Events are processed in chronological order.
+
+An e-mail is sent when it is due and its campaign is live. A contact's first e-mail is sent by the campaign's mailbox with the
+most capacity left that day. The same mailbox sends the contact's later e-mails. If it has no capacity left that day, the
+campaign's mailbox with the most capacity left sends the e-mail instead. If no mailbox has capacity, the e-mail waits until the
+next midnight (UTC). Campaigns with waiting e-mails then take turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+import attrs
+
+from outreach_async.fake._arguments import draw, require_count, require_string
+from outreach_async.fake._builder import Seeder
+from outreach_async.fake._simulation_state import (
+    COUNT_INDEXES,
+    DAY_US,
+    ENDED,
+    ENDING_KINDS,
+    KIND_NAMES,
+    SECOND_US,
+    CampaignFlow,
+    EventKind,
+    FutureEvent,
+    ResponsePlan,
+    Simulation,
+    draw_responses,
+)
+from outreach_async.fake._stored_records import PERSONALIZED, Campaign, Mailbox, Step
+
+LIVE: Final = "live"
+
+
+@attrs.frozen
+class Activity:
+    """An event of the simulation that has happened, such as an open or a reply.
+
+    Attributes:
+        at: Time, in Unix seconds.
+        kind: `sent`, `opened`, `clicked`, `replied`, `interested` (a reply that shows interest), `unsubscribed` or `bounced`.
+        campaign: Campaign id.
+        contact: Contact id. A contact that is only counted in the initial data of its campaign, and not stored, has an id such as
+            `#000000001`. If a contact has rejoined the campaign, the id ends with `~` and the number of rejoins, as in `~2`.
+        step: `order` of the step, counted from 1.
+        template: Template id.
+        mailbox: Id of the mailbox that sent the e-mail.
+
+    Example:
+        ```python
+        log = []
+        fake.sim.watch(log.append)
+        fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign="camp_1")
+        fake.advance(hours=1)
+        print([(activity.kind, activity.step) for activity in log][:1])  # -> [('sent', 1)]
+        ```
+    """
+
+    at: float
+    kind: str
+    campaign: str
+    contact: str
+    step: int
+    template: str
+    mailbox: str
+
+
+Listener = Callable[[Activity], object]
+
+
+class MailboxPool:
+    """A campaign's mailboxes on one day, ordered by remaining capacity."""
+
+    # The order is a heap of capacities, which may be outdated. Capacity only shrinks within a day, so an outdated capacity is too
+    # high. `choose` updates or removes the top entry of the heap until the top entry is up to date.
+
+    def __init__(self, mailboxes: Sequence[str], remaining_capacity: Callable[[str], int]) -> None:
+        self._remaining_capacity = remaining_capacity
+        self._members = frozenset(mailboxes)
+        # Mailboxes with equal capacity are ordered as in the campaign.
+        self._heap = [(-remaining_capacity(id_), place, id_) for place, id_ in enumerate(mailboxes)]
+        heapq.heapify(self._heap)
+
+    def choose(self, sticky: str) -> str | None:
+        """Return the id of the mailbox to send from; `None` if no mailbox of the pool has capacity."""
+        # The preferred mailbox `sticky` is chosen if it is in the pool and has capacity, else the mailbox with the most capacity.
+        if sticky in self._members and self._remaining_capacity(sticky) > 0:
+            return sticky
+        while self._heap:
+            negative, place, id_ = self._heap[0]
+            room = self._remaining_capacity(id_)
+            if room <= 0:
+                heapq.heappop(self._heap)
+            elif room == -negative:
+                return id_
+            else:
+                heapq.heapreplace(self._heap, (-room, place, id_))
+        return None
+
+
+@attrs.define
+class SimulationEngine:
+    """Processes the events of a simulation in chronological order."""
+
+    simulation: Simulation
+    campaigns: dict[str, Campaign]
+    mailboxes: Mapping[str, Mailbox]
+    seed: int
+    listeners: Sequence[Listener] = ()
+    _day: int = -1
+    _pools: dict[str, MailboxPool] = attrs.Factory(dict)
+
+    def run(self, until: int) -> None:
+        """Process every event up to and including the time `until`, in Unix microseconds."""
+        state = self.simulation
+        state.schedule_pending(self.campaigns, self.seed)
+        while True:
+            first = state.heap[0].at if state.heap else None
+            # Contacts that already wait are served before contacts that become due at the same time.
+            if state.wake is not None and state.wake <= until and (first is None or state.wake <= first):
+                now, state.wake = state.wake, None
+                self._serve_queues(now)
+            elif first is not None and first <= until:
+                event = heapq.heappop(state.heap)
+                if event.kind == EventKind.DUE:
+                    self._process_due(event)
+                else:
+                    self._process_response(event)
+            else:
+                return
+
+    # Sending.
+
+    def _process_due(self, event: FutureEvent) -> None:
+        campaign = self.campaigns[event.campaign]
+        step = campaign.steps[event.step]
+        if step.status != LIVE or all(template.status != LIVE for template in step.templates):
+            return  # the contact stays in `left_to_send`: no operation can make a step or template live
+        self.simulation.mutable_flow(campaign.id).queue.append(event)
+        if campaign.status == LIVE and not self._send_next(campaign, event.at):
+            self.simulation.schedule_wake(_midnight(event.at))
+
+    def _serve_queues(self, now: int) -> None:
+        waiting = [campaign for campaign in self.campaigns.values() if campaign.status == LIVE]
+        while waiting:
+            waiting = [campaign for campaign in waiting if self._send_next(campaign, now)]
+        if any(flow.queue and self.campaigns[id_].status == LIVE for id_, flow in self.simulation.flows.items()):
+            self.simulation.schedule_wake(_midnight(now))
+
+    def _send_next(self, campaign: Campaign, now: int) -> bool:
+        """Send the first e-mail in a campaign's queue."""
+        flow = self.simulation.mutable_flow(campaign.id)
+        while flow.queue and flow.progress.get(flow.queue[0].contact) == ENDED:
+            flow.queue.popleft()
+        if not flow.queue:
+            return False
+        mailbox = self._pool_for(campaign, now // DAY_US).choose(flow.queue[0].mailbox)
+        if mailbox is None:
+            return False
+        self._send(campaign, flow, flow.queue.popleft(), self.mailboxes[mailbox], now)
+        return True
+
+    def _pool_for(self, campaign: Campaign, day: int) -> MailboxPool:
+        if day != self._day:
+            self._day = day
+            self._pools.clear()
+        if campaign.id not in self._pools:
+            self._pools[campaign.id] = MailboxPool(campaign.mailboxes, partial(self._remaining_capacity, day))
+        return self._pools[campaign.id]
+
+    def _remaining_capacity(self, day: int, mailbox: str) -> int:
+        box = self.mailboxes[mailbox]
+        return box.capacity - self.simulation.mutable_stats(box, day).sent_today
+
+    def _send(self, campaign: Campaign, flow: CampaignFlow, due: FutureEvent, box: Mailbox, now: int) -> None:
+        place, step = due.step, campaign.steps[due.step]
+        # A contact that has rejoined gets new random numbers, because its name then ends with ~ and a number.
+        round_name = (due.contact,) if "~" in due.contact else ()
+        draw_number = partial(draw, self.seed, campaign.id, due.token, *round_name, place)
+        template = choose_template(step, flow.counts[place], draw_number)
+        ledger = self.simulation.mutable_stats(box, now // DAY_US)
+        flow.counts[place][template][0] += 1
+        flow.left_to_send[place] -= 1
+        flow.progress[due.contact] = place + 1
+        ledger.count_sent()
+        sent = due._replace(at=now, template=template, day=ledger.day, mailbox=box.id)
+        self._record_activity(sent, flow)
+        # A script for this campaign takes precedence over a script for any campaign. Responses are drawn only if there is no
+        # script: a script without reactions is an empty plan.
+        scripts = self.simulation.scripts
+        plan = scripts.get((due.token, campaign.id, place), scripts.get((due.token, "", place)))
+        if plan is None:
+            plan = draw_responses(step.templates[template].rates or campaign.rates, draw_number)
+        for kind, delay in plan:
+            heapq.heappush(self.simulation.heap, sent._replace(at=now + delay, kind=kind))
+        if place + 1 < due.end_step:
+            at = now + campaign.steps[place + 1].wait_time * 1000
+            heapq.heappush(self.simulation.heap, due._replace(at=at, step=place + 1, mailbox=due.mailbox or box.id))
+
+    # Responses.
+
+    def _process_response(self, event: FutureEvent) -> None:
+        flow = self.simulation.mutable_flow(event.campaign)
+        if event.kind in ENDING_KINDS and not flow.end_path(event.contact, event.end_step):
+            return  # a path ends only once: ignore the later of two endings
+        ledger = self.simulation.mutable_stats(self.mailboxes[event.mailbox], event.at // DAY_US)
+        if event.kind == EventKind.BOUNCE:
+            flow.bounces += 1
+            ledger.count_bounced(event.day)
+        else:
+            flow.counts[event.step][event.template][COUNT_INDEXES[event.kind]] += 1
+        if event.kind == EventKind.OPEN:
+            ledger.count_opened(event.day)
+        ledger.total_clicks += event.kind == EventKind.CLICK
+        flow.interested += event.kind == EventKind.INTERESTED
+        self._record_activity(event, flow)
+
+    def _record_activity(self, event: FutureEvent, flow: CampaignFlow) -> None:
+        """Store the time of an event as the last activity of its campaign and mailbox, and pass the event to the listeners."""
+        at = event.at / SECOND_US
+        flow.last_activity = self.simulation.stats[event.mailbox].last_activity = at
+        if self.listeners:
+            template = self.campaigns[event.campaign].steps[event.step].templates[event.template].id
+            order, kind = event.step + 1, KIND_NAMES[event.kind]
+            activity = Activity(at, kind, event.campaign, event.contact, order, template, event.mailbox)
+            for listener in self.listeners:
+                listener(activity)
+
+
+def _midnight(now: int) -> int:
+    """Return the first midnight (UTC) after a time, in Unix microseconds."""
+    return (now // DAY_US + 1) * DAY_US
+
+
+def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Callable[[str], float]) -> int:
+    """Choose the template of an e-mail (rule T7)."""
+    # A random share of e-mails gets the personalized template. The other templates (A, B, ...) take turns for all other e-mails.
+    live = [place for place, template in enumerate(step.templates) if template.status == LIVE]
+    if len(live) == 1:
+        return live[0]
+    own = [place for place in live if step.templates[place].test_letter == PERSONALIZED]
+    if own and draw_number("personalized") * len(live) < len(own):
+        live = own
+    elif own:
+        live = [place for place in live if place not in own]
+    return live[sum(counts[place][0] for place in live) % len(live)]
+
+
+# `fake.sim`.
+
+Span = str | float | timedelta
+"""A span of time: a string such as `90s`, `2h` or `1d12h`, a number of seconds, or a timedelta."""
+
+_UNIT_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
+
+
+class SimulationControl:
+    """Scripts the reactions of contacts, and calls listeners with events. Each fake has an instance, `fake.sim`.
+
+    Args:
+        seeding: Function that returns a context manager. The context manager yields a `Seeder`, which changes the stored data.
+    """
+
+    def __init__(self, seeding: Callable[[], AbstractContextManager[Seeder]]) -> None:
+        self._transaction = seeding
+        self.listeners: list[Listener] = []
+        """Functions to call with each event when it happens."""
+
+    def watch(self, listener: Listener) -> None:
+        """Call a listener with every e-mail, open, click, reply, unsubscribe and bounce from now on, in chronological order.
+
+        The listener receives an `outreach_async.fake.Activity`. To collect all events, pass the `append` method of a list.
+        `reset` removes all listeners. Snapshots and world files do not contain listeners.
+
+        Example:
+            ```python
+            log = []
+            fake.sim.watch(log.append)
+            fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign="camp_1")
+            fake.advance(days=1)
+            print(log[0].kind, log[0].campaign)  # -> sent camp_1
+            ```
+        """
+        self.listeners.append(listener)
+
+    def script(
+        self,
+        contact: str,
+        step: int = 1,
+        *,
+        campaign: str | None = None,
+        opens_after: Span | None = None,
+        clicks_after: Span | None = None,
+        replies_after: Span | None = None,
+        unsubscribes_after: Span | None = None,
+        bounces_after: Span | None = None,
+        interested: bool = False,
+    ) -> None:
+        """Script the reactions of a contact to an e-mail that has not been sent yet.
+
+        Omitted reactions do not happen, except that a click, reply or unsubscribe implies an open. If `opens_after` is omitted,
+        the open happens together with the first of these reactions.
+
+        Args:
+            contact: The contact's e-mail address, even if the contact is not stored yet; or the id of a stored contact.
+            step: `order` of the step, counted from 1.
+            campaign: Campaign id; `None` for any campaign.
+            opens_after: Time from sending the e-mail to opening it: `"2h"`, `"1d12h"`, seconds or a timedelta.
+            clicks_after: Time from sending to the click, in the same format.
+            replies_after: Time from sending to the reply, which ends the campaign for the contact.
+            unsubscribes_after: Time from sending to the unsubscribe, which also ends the campaign for the contact.
+            bounces_after: Time from sending to the bounce, which also ends the campaign for the contact.
+            interested: Whether the reply shows interest.
+
+        Raises:
+            TypeError: A span or the step has the wrong type.
+            ValueError: The reactions contradict each other, a span is malformed, or the contact or campaign does not exist.
+
+        Example:
+            ```python
+            camp = fake.add_campaign("space_1", status="live", mailboxes=["mailbox_1"], steps=["A"])
+            fake.sim.script("ann@company.example", campaign=camp, replies_after="2h", interested=True)
+            fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign=camp)
+            fake.advance(days=2)
+            print((await client.campaigns.list()).data[-1].interested_num)  # -> 1
+            ```
+        """
+        spans = {
+            EventKind.OPEN: ("opens_after", opens_after),
+            EventKind.CLICK: ("clicks_after", clicks_after),
+            EventKind.INTERESTED if interested else EventKind.REPLY: ("replies_after", replies_after),
+            EventKind.UNSUBSCRIBE: ("unsubscribes_after", unsubscribes_after),
+            EventKind.BOUNCE: ("bounces_after", bounces_after),
+        }
+        plan = _build_plan(
+            {kind: span_to_microseconds(name, span) for kind, (name, span) in spans.items() if span is not None},
+            interested=interested,
+        )
+        if not require_count("step", step):
+            raise ValueError("step: expected an integer of at least 1, got 0; the first step is 1")
+        with self._transaction() as seeder:
+            if campaign is not None and campaign not in seeder.world.campaigns:
+                raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
+            seeder.world.simulation.scripts[_find_token(seeder, contact), campaign or "", step - 1] = plan
+
+
+def _find_token(seeder: Seeder, contact: str) -> str:
+    """Return the token that identifies a contact in random draws."""
+    if "@" in require_string("contact", contact) or not contact.startswith("contact_"):
+        return seeder.email_key(contact.strip())
+    for contacts in seeder.world.contacts.values():
+        for key, stored in contacts.items():
+            if stored.id == contact:
+                return key
+    raise ValueError(f"there is no contact {contact!r}; add the contact first, or pass its e-mail address")
+
+
+def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
+    if interested and EventKind.INTERESTED not in spans:
+        raise ValueError(
+            "interested: expected replies_after too, because only a reply shows interest; pass replies_after or omit interested"
+        )
+    if EventKind.BOUNCE in spans and len(spans) > 1:
+        raise ValueError("bounces_after: expected no other reaction to the e-mail; omit bounces_after or the other reactions")
+    if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
+        raise ValueError(
+            "replies_after, unsubscribes_after: expected at most one of the two, because each ends the campaign for the contact; "
+            "omit one"
+        )
+    later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
+    if later and spans.get(EventKind.OPEN, 0) > min(later):
+        raise ValueError(
+            "opens_after: expected a time no later than any other reaction, got a later time; shorten or omit opens_after"
+        )
+    opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
+    return tuple(sorted((opened | dict(spans)).items()))
+
+
+def span_to_microseconds(name: str, span: Span) -> int:
+    """Convert a span of time to microseconds."""
+    if isinstance(span, str):
+        return _parse_span(name, span)
+    if isinstance(span, bool) or not isinstance(span, int | float | timedelta):
+        kind = type(span).__name__
+        raise TypeError(f"{name}: expected a span of time, got {kind}; use a string such as '2h', seconds or a timedelta")
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"{name}: expected a finite span of time of at least 0 seconds, got {span}; use a span such as 2h")
+    return round(seconds * SECOND_US)
+
+
+def _parse_span(name: str, span: str) -> int:
+    parts = _SPAN_PART.findall(span)
+    if not parts or "".join(number + unit for number, unit in parts) != span:
+        raise ValueError(f"{name}: expected a span of time such as 90s, 2h or 1d12h, got {span!r}")
+    return round(sum(float(number) * _UNIT_MILLISECONDS[unit] * 1000 for number, unit in parts))

@@ -1,0 +1,114 @@
+"""Find cells that a spreadsheet or a wrong encoding has changed, and texts that mean an error or a missing value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+
+class CellIssue(NamedTuple):
+    """A problem with one cell."""
+
+    column: int
+    kind: str
+    message: str
+    fatal: bool = False
+    value: str | None = None
+
+
+_EXACT_DIGITS: Final = 15
+"""Maximum number of digits that both a float and a spreadsheet preserve."""
+
+_SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # the form that spreadsheets write
+_UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
+# The forms in which programs write a whole number stored as a float or a decimal. Three zeros are thousands: `1,000`.
+_DECIMAL: Final = re.compile(r"([0-9]{1,15})[.,]0{1,2}")
+_DECIMAL_HINT: Final = re.compile("[.,]0+$", re.MULTILINE)
+_SEVERAL: Final = ":::"
+"""The separator with which Google Contacts writes several values into one cell."""
+
+_ERROR_VALUES: Final = frozenset(
+    {
+        *("#N/A", "#REF!", "#NAME?", "#VALUE!", "#DIV/0!", "#NUM!", "#NULL!", "#SPILL!", "#CALC!", "#FIELD!", "#ERROR!"),
+        *("#NV", "#BEZUG!", "#WERT!", "#ZAHL!", "#VALEUR!", "#NOM?", "#NOMBRE!"),
+        *("#¡REF!", "#¿NOMBRE?", "#¡VALOR!", "#¡DIV/0!", "#¡NUM!", "#RIF!", "#NOME?", "#VALORE!", "#N/D", "#VALOR!", "#NÚM!"),
+        *("#N/B", "#VERW!", "#NAAM?", "#WAARDE!", "#DEEL/0!", "#GETAL!"),
+        *("#N/D!", "#ADR!", "#NAZWA?", "#ARG!", "#DZIEL/0!", "#LICZBA!", "#ODKAZ!", "#NÁZEV?", "#HODNOTA!", "#ČÍSLO!"),
+    }
+)
+"""The error values of Excel in English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Czech."""
+_MISSING_VALUES: Final = frozenset({"NULL", "nan", "NaN", "NaT", "<NA>", "None"})
+"""The texts that databases, pandas and Python write for a missing value. Case matters: `Null` and `Nan` are names."""
+_PLACEHOLDERS: Final = _ERROR_VALUES | _MISSING_VALUES
+
+# UTF-8 read as Windows-1252: the first byte of a Latin, Cyrillic, punctuation or emoji character, then its continuation bytes.
+_CONTINUATION: Final = f"[\x80-\x9f{bytes(range(0x80, 0xC0)).decode('cp1252', 'ignore')}]"
+_MOJIBAKE_HINT: Final = re.compile("[Â-ÅÐÑâð\ud800-\udfff]")
+_MOJIBAKE: Final = re.compile(f"[Â-Å]{_CONTINUATION}|(?:[ÐÑ]{_CONTINUATION}){{2,}}|â{_CONTINUATION}{{2}}|ð{_CONTINUATION}{{3}}")
+
+
+def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
+    """Return the problems in a row's cells."""
+    texts = [cell.strip() for cell in cells]
+    text = "\n".join(texts)  # one search per row is fast, and nearly all rows have no issue
+    if (
+        "E+" not in text
+        and "\0" not in text
+        and _SEVERAL not in text
+        and _PLACEHOLDERS.isdisjoint(texts)
+        and not ("0\n" in f"{text}\n" and _DECIMAL_HINT.search(text))
+        and (text.isascii() or not _MOJIBAKE_HINT.search(text))
+    ):
+        return ()
+    return tuple(issue for column, cell in enumerate(cells) for issue in _check_cell(column, cell))
+
+
+def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
+    """Return an issue for a cell that the file stores as a whole number."""
+    # Leading zeros, a plus sign or digits may be lost if the cell is a phone number or a postal code.
+    if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
+        remedy = "restore the other digits, and format the cell as text"
+        lost = f"{text} is a number in the file, and only its first {_EXACT_DIGITS} digits are exact; {remedy}"
+        return CellIssue(column, "digits", lost, fatal=True)
+    message = f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
+    return CellIssue(column, "number", message)
+
+
+def error_issue(column: int, what: str = "the cell's value is an error such as #N/A") -> CellIssue:
+    """Return an issue for a cell with an error value of a spreadsheet."""
+    return CellIssue(column, "error", f"{what} and is not sent; fix the formula, or clear the cell", value="")
+
+
+def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
+    text = cell.strip()
+    if text in _ERROR_VALUES:
+        yield error_issue(column, f"{text!r} is an error of a spreadsheet")
+    elif text in _MISSING_VALUES:
+        yield CellIssue(column, "missing", f"{text!r} stands for a missing value and is not sent; clear the cell", value="")
+    elif number := _DECIMAL.fullmatch(text):
+        message = f"{text!r} is a number in the file and is sent as {number[1]!r}, so leading zeros or a plus sign may be lost"
+        yield CellIssue(column, "decimal", f"{message}; format the cell as text", value=number[1])
+    elif _SEVERAL in text and (values := [value.strip() for value in text.split(_SEVERAL) if value.strip()]):
+        message = f"the cell has {len(values)} values, separated by {_SEVERAL!r}, and only the first is sent: {values[0]!r}"
+        yield CellIssue(column, "several", f"{message}; keep one value", value=values[0])
+    if unsendable := _UNSENDABLE.search(cell):
+        what = "a NUL character" if unsendable[0] == "\0" else "a lone surrogate (half a character)"
+        yield CellIssue(column, "unsendable", f"the cell contains {what}; remove it", fatal=True)
+    if _SCIENTIFIC.fullmatch(cell):
+        lost = f"{text!r} is a long number that a spreadsheet shortened, and its digits are lost; enter it again as text"
+        yield CellIssue(column, "scientific", lost)
+    for garbled in () if cell.isascii() else _MOJIBAKE.finditer(cell):
+        if (meant := _repair(garbled[0])) is not None:
+            message = f"{garbled[0]!r} is probably {meant!r}, read in the wrong encoding; export the file again as UTF-8"
+            yield CellIssue(column, "mojibake", message)
+            return
+
+
+def _repair(text: str) -> str | None:
+    """Undo the decoding of UTF-8 as Windows-1252; return `None` if that is not possible."""
+    # Windows-1252 does not define some bytes. It is assumed that such a byte was decoded as Latin-1.
+    try:
+        return b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text).decode()  # noqa: PLR2004 - a byte
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,509 @@
+"""Check the values of a file. A policy sets the level of each check: `error`, `warn` or `off`.
+
+First come the functions that check a single value, then the policy, and last the check of whole rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
+from zoneinfo import available_timezones
+
+import attrs
+
+from outreach_async._service.validation import masked_repr
+from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.importer._columns import Columns
+from outreach_async.importer._known_exports import fold_name
+from outreach_async.importer._table import Row, replace_cells
+
+if TYPE_CHECKING:
+    from phonenumbers import PhoneNumberDesc
+
+# Single values.
+
+_PLAIN_ADDRESS: Final = re.compile(
+    r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*@(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}",
+    re.IGNORECASE | re.ASCII,
+)
+"""Pattern for a fast check of e-mail addresses. email-validator accepts every match too, but takes fifty times as long."""
+
+_SAFE_LENGTH: Final = 63
+"""Maximum length of an address for the fast check. In such a short address, no part can exceed its own length limit."""
+
+
+def check_email(text: str) -> str | None:
+    """Return the problem with an e-mail address; `None` if the address is valid."""
+    return None if len(text) <= _SAFE_LENGTH and _PLAIN_ADDRESS.fullmatch(text) else _validate_email(text)
+
+
+def check_role(text: str) -> str | None:
+    """Return a message if an e-mail address probably belongs to a role, such as `info@`; `None` for other addresses."""
+    local = text.partition("@")[0].casefold()
+    return f"{local}@ is the address of a role; use the address of a person" if local in _load_roles() else None
+
+
+def check_typo(text: str) -> str | None:
+    """Return a message with the probably intended domain of an address; `None` if the domain looks correct."""
+    meant = _load_typo_domains().get(text.rpartition("@")[2].casefold())
+    return f"the domain is probably a mistyped {meant}; correct the domain" if meant else None
+
+
+def _validate_email(text: str) -> str | None:
+    from email_validator import EmailNotValidError, validate_email
+
+    try:
+        validate_email(text, check_deliverability=False, strict=True)
+    except EmailNotValidError as error:
+        return f"not a valid address: {error}"
+    return None
+
+
+@cache
+def _load_roles() -> frozenset[str]:
+    """Return the mailbox names of RFC 2142, and other names that mailing list services commonly reject."""
+    return frozenset(_read_table("roles.txt").split())
+
+
+@cache
+def _load_typo_domains() -> dict[str, str]:
+    """Return a mapping from mistyped domains to the correct domains of large e-mail providers."""
+    providers = _read_table("providers.txt").split()
+    known = {*providers, *_read_table("neighbours.txt").split()}
+    return {typo: provider for provider in reversed(providers) for typo in _typos_of(provider) if typo not in known}
+
+
+def _read_table(name: str) -> str:
+    return (files("outreach_async.importer") / "data" / name).read_text(encoding="utf-8")
+
+
+def _typos_of(word: str) -> set[str]:
+    """Return likely misspellings of a domain."""
+    # In each of them, one letter is omitted, doubled, swapped with the next, or replaced by its neighbour on the keyboard.
+    splits = [(word[:at], word[at:]) for at in range(len(word))]
+    left_out = {before + rest[1:] for before, rest in splits}
+    doubled = {before + rest[0] + rest for before, rest in splits}
+    swapped = {before + rest[1] + rest[0] + rest[2:] for before, rest in splits if len(rest) > 1}
+    beside = {before + key + rest[1:] for before, rest in splits for key in _NEIGHBOUR_KEYS.get(rest[0], "")}
+    typos = left_out | doubled | swapped | beside
+    return {typo for typo in typos if all(map(str.isalnum, typo.split("."))) and "." in typo}  # valid domain names only
+
+
+_KEYBOARD_ROWS: Final = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_NEIGHBOUR_KEYS: Final = {
+    key: "".join(row[max(at - 1, 0) : at] + row[at + 1 : at + 2]) for row in _KEYBOARD_ROWS for at, key in enumerate(row)
+}
+
+
+_CACHE_SIZE: Final = 1 << 14
+_INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
+_NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
+_PUNCTUATION: Final = dict.fromkeys(map(ord, "+ ().-"))
+_NUMBER_KINDS: Final = ("fixed_line", "mobile")
+"""Kinds of phone numbers that the fast check recognises. Nearly all phone numbers of people are of these kinds."""
+_MAX_CODE_LENGTH: Final = 3
+"""Maximum number of digits of a country calling code."""
+
+
+def check_phone(number: tuple[str, str | None]) -> str | None:
+    """Return the problem with a phone number; `None` if the number is valid."""
+    text, country = number
+    return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
+
+
+def _is_plainly_valid(text: str, country: str | None) -> bool:
+    """Return whether a phone number passes a fast check."""
+    # The library phonenumbers accepts every number that passes the check, but takes fifty times as long.
+    digits = text.translate(_PUNCTUATION)
+    if text[0] == "+":
+        if not _INTERNATIONAL.fullmatch(text):
+            return False
+        pattern, length = _international_pattern(digits[:_MAX_CODE_LENGTH])
+        return pattern is not None and pattern.fullmatch(digits, length) is not None
+    if country and _NATIONAL.fullmatch(text):
+        pattern, prefix = _national_patterns(country)
+        dialled = prefix.match(digits) if prefix else None
+        return pattern is not None and pattern.fullmatch(digits, dialled.end() if dialled else 0) is not None
+    return False
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _validate_phone(text: str, country: str | None) -> str | None:
+    import phonenumbers
+
+    try:
+        number = phonenumbers.parse(text, country)
+    except phonenumbers.NumberParseException as error:
+        if error.error_type == phonenumbers.NumberParseException.INVALID_COUNTRY_CODE and not text.lstrip().startswith("+"):
+            return "the country is unknown; add the calling code, as in +1 206 555 0100"
+        return f"not a phone number: {error}"
+    if phonenumbers.is_valid_number(number):
+        return None
+    return f"not a valid number for calling code +{number.country_code}; check the digits"
+
+
+@cache
+def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
+    """Return a pattern for the digits after a calling code, and the length of the calling code."""
+    # The result is `None` and 0 if no country has the calling code.
+    import phonenumbers
+
+    for length in range(1, _MAX_CODE_LENGTH + 1):
+        regions = phonenumbers.region_codes_for_country_code(int(beginning[:length]))
+        if regions and "001" not in regions:
+            return _build_pattern(regions), length
+    return None, 0
+
+
+@cache
+def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
+    """Return a pattern for the phone numbers of a country, and a pattern for the prefix that is dialled within the country."""
+    # The first pattern is `None` if numbers cannot be checked by pattern; the second is `None` if the country has no prefix.
+    from phonenumbers import PhoneMetadata
+
+    metadata = PhoneMetadata.metadata_for_region(region, None)
+    if metadata is None or metadata.national_prefix_transform_rule is not None:
+        return None, None
+    prefix = metadata.national_prefix_for_parsing
+    return _build_pattern((region,)), re.compile(prefix) if prefix else None
+
+
+@cache
+def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern for phone numbers of the given countries, written without calling code and prefix."""
+    from phonenumbers import PhoneMetadata
+
+    regional = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))
+    numbers: list[PhoneNumberDesc | None] = [getattr(metadata, kind) for metadata in regional for kind in _NUMBER_KINDS]
+    patterns = [number.national_number_pattern for number in numbers if number is not None]
+    return re.compile("|".join(f"(?:{pattern})\\Z" for pattern in patterns if pattern))
+
+
+_NOT_ISO: Final = {"uk": "GB", "el": "GR"}
+"""Common two-letter country codes that differ from ISO 3166, with the ISO 3166 code of each country."""
+
+
+def find_country_code(text: str) -> str | None:
+    """Return the two-letter code of a country given by code or name; `None` if the country is unknown."""
+    return _resolve_country(text.strip())[0]
+
+
+def check_country(text: str) -> str | None:
+    """Return the problem with the name or code of a country; `None` if the country is valid."""
+    return _resolve_country(text.strip())[1]
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_state(state: tuple[str, str | None]) -> str | None:
+    """Return the problem with a state; `None` if the state is valid, or if the country's states are unknown."""
+    text, country = state
+    states = _load_states().get(country or "")
+    if states is None or fold_name(text) in states:
+        return None
+    return f"not a state of {country}{_suggest(fold_name(text), states)}"
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _resolve_country(text: str) -> tuple[str | None, str | None]:
+    """Return the two-letter code of a country and the problem with `text`."""
+    # The code is `None` if the country is unknown. The problem is `None` if `text` is valid.
+    key = fold_name(text)
+    codes, names, longer = _load_countries()
+    if key in codes:
+        return codes[key], None
+    if found := names.get(key) or names.get(key.removeprefix("the")):
+        return found, None
+    if found := longer.get(key) or _NOT_ISO.get(key):
+        return found, f"expected a two-letter code or a name; did you mean {found!r}?"
+    return None, f"expected a country's two-letter code or name{_suggest(key, names)}"
+
+
+def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=cutoff)
+    return f"; did you mean {known[near[0]]!r}?" if near else ""
+
+
+@cache
+def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
+    """Return three mappings whose values are two-letter country codes, such as `DE`."""
+    # The keys of the first mapping are the same codes in lower case. The keys of the second are country names, normalised by
+    # `fold_name`. The keys of the third are three-letter codes in lower case.
+    rows = [line.split("\t") for line in _read_table("countries.tsv").splitlines()]
+    names = {fold_name(name): code for code, _, *names in rows for name in names}
+    return {code.casefold(): code for code, *_ in rows}, names, {longer.casefold(): code for code, longer, *_ in rows}
+
+
+@cache
+def _load_states() -> Mapping[str, Mapping[str, str]]:
+    """Return, for each two-letter country code, a mapping from the codes and names of states to the states' codes."""
+    states: dict[str, dict[str, str]] = {}
+    for country, code, *names in (line.split("\t") for line in _read_table("states.tsv").splitlines()):
+        states.setdefault(country, {}).update({fold_name(name): code for name in (code, *names)})
+    return states
+
+
+_DATE: Final = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?")
+_OFFSET: Final = re.compile(r"(?:UTC|GMT)[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_date(text: str) -> str | None:
+    """Return the problem with a date; `None` for an existing date in the form `YYYY-MM-DD`, `YYYY-MM` or `YYYY`."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return "expected YYYY-MM-DD, which is unambiguous; the service does not document which formats it accepts"
+    try:
+        date(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
+    except ValueError:
+        return "the date does not exist; correct the day or the month"
+    return None
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def check_timezone(text: str) -> str | None:
+    """Return the problem with a time zone; `None` for a name in the time zone database, or an offset such as `UTC+05:30`."""
+    names = _load_timezones()
+    if not names or names.get(text.casefold()) == text or _OFFSET.fullmatch(text):
+        return None
+    meant = _suggest(text.casefold().replace(" ", "_"), names, cutoff=0.7)
+    return f"expected a name in the time zone database, such as 'Europe/Berlin'{meant}"
+
+
+@cache
+def _load_timezones() -> Mapping[str, str]:
+    """Return a mapping from the lower-case form of each time zone name to the name."""
+    # The mapping is empty if neither the system nor the package tzdata has the time zone database.
+    return {name.casefold(): name for name in available_timezones()}
+
+
+_LABEL: Final = r"(?!-)[\w-]{1,63}(?<!-)"
+_HOST: Final = rf"(?:{_LABEL}\.)+(?!\d+(?:[:/?\#]|\Z)){_LABEL}\.?"
+_WEBSITE: Final = re.compile(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*)?", re.IGNORECASE)
+
+
+def check_website(text: str) -> str | None:
+    """Return the problem with the address of a website; `None` if the address is valid."""
+    return None if _WEBSITE.fullmatch(text) else "expected an http or https URL, or a host such as www.example.com"
+
+
+# Policy.
+
+Level = Literal["error", "warn", "off"]
+
+CHECKS: Final[Mapping[str, str]] = {
+    "email": "a valid e-mail address",
+    "role": "an e-mail address of a role, such as info@",
+    "typo": "a domain that is probably a mistyped domain of a large e-mail provider",
+    "phone": "a valid phone number: one with a calling code, or one of the row's country",
+    "country": "a country by two-letter code or English name",
+    "state": "a state of the United States, Canada or Australia, by code or name",
+    "timezone": "a time zone by name, such as Europe/Berlin, or as UTC+hh:mm",
+    "date": "an existing date as YYYY-MM-DD, YYYY-MM or YYYY",
+    "website": "an http or https URL, or a host",
+    "cells": "a cell that a spreadsheet or a wrong encoding has changed, or a text for a missing value, such as NULL",
+    "repeat": "an e-mail address that occurs earlier in the file",
+}
+"""The checks by name, each with a description of the values that pass.
+
+`role`, `typo`, `cells` and `repeat` instead have a description of the values that they report.
+"""
+
+LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
+"""Checks that are set to `warn`, not to `error`, by the setting `error` for all checks.
+
+These checks may report values that are intended, or that the service accepts.
+"""
+
+REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
+"""Modules that checks need. The extra `validate` installs them."""
+
+
+@attrs.frozen
+class CheckPolicy:
+    """The level of each check: `error`, `warn` or `off`."""
+
+    levels: Mapping[str, Level]
+    missing: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
+        """Parse settings: `error`, `warn` or `off` for all checks, or `check=level` for one check."""
+        # Later settings take precedence. The default level is `warn`. The setting `error` for all checks sets the checks in
+        # `LINTS` to `warn`.
+        levels: dict[str, Level] = dict.fromkeys(CHECKS, "warn")
+        requested: set[str] = set()
+        for text in texts:
+            name, sign, level = _parse_setting(text)
+            names = {name} if sign else set(CHECKS)
+            requested = requested | names if level != "off" else requested - names
+            levels |= {check: "warn" if level == "error" and not sign and check in LINTS else level for check in names}
+        lacking = tuple(check for check, module in REQUIRED_MODULES.items() if levels[check] != "off" and not has(module))
+        if wanted := " and ".join(sorted(requested & set(lacking))):
+            raise InvalidRequest(f"check: extra 'validate' is required for {wanted}; run pip install 'outreach_async[validate]'")
+        return cls({**levels, **dict.fromkeys(lacking, "off")}, lacking)
+
+    @property
+    def note(self) -> str | None:
+        """A note on the checks that are off because a library is not installed; `None` if no library is missing."""
+        if not self.missing:
+            return None
+        return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"
+
+
+def _parse_setting(text: str) -> tuple[str, str, Level]:
+    """Split a setting such as `email=error` into the name of the check, the sign `=`, and the level."""
+    # The name and the sign are empty if the setting applies to all checks.
+    check, sign, level = map(str.strip, text.rpartition("="))
+    if level not in get_args(Level):
+        raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
+    if sign and check not in CHECKS:
+        raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
+    # The check for duplicates only warns: the option `repeats` of `create_many` determines what happens to duplicates.
+    if check == "repeat" and level == "error":
+        raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; pass --repeats error instead")
+    return check, sign, cast("Level", level)
+
+
+# Rows.
+
+ValueCheck: TypeAlias = Callable[[Any], str | None]
+"""A function that checks a cell, or a pair of a cell and the row's two-letter country code. It returns the problem or `None`."""
+
+_MAX_VALUE_LENGTH: Final = 60
+_CHUNK_SIZE: Final = 250
+
+
+class RowFinding(NamedTuple):
+    """A problem that a check found in a row."""
+
+    check: str
+    level: Level
+    code: str
+    message: str
+
+
+class _ColumnCheck(NamedTuple):
+    at: int
+    name: str
+    level: Level
+    code: str
+    find_problem: ValueCheck
+
+
+_PHONE_FIELDS: Final = ("mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone")
+_VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
+    "email": (("email",), check_email),
+    "role": (("email",), check_role),
+    "typo": (("email",), check_typo),
+    "phone": (_PHONE_FIELDS, check_phone),
+    "country": (("country",), check_country),
+    "state": (("state",), check_state),
+    "timezone": (("timezone",), check_timezone),
+    "date": (("job_start_date", "graduation_date"), check_date),
+    "website": (("website", "website_2", "website_3"), check_website),
+}
+"""Maps the name of each check to the fields that it applies to, and to the function that checks a cell."""
+
+_COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
+"""Names of the checks that need the country of the row."""
+
+
+_MAX_CHUNK_LENGTH: Final = 1 << 22
+"""Number of characters at which a chunk of rows ends, because a small compressed file may have long rows."""
+
+
+def split_rows(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+    """Yield the rows in lists of at most `size`, and fewer if the rows are long."""
+    chunk: list[Row] = []
+    length = 0
+    for row in rows:
+        chunk.append(row)
+        length += sum(map(len, row.cells))
+        if len(chunk) == size or length > _MAX_CHUNK_LENGTH:
+            yield chunk
+            chunk, length = [], 0
+    if chunk:
+        yield chunk
+
+
+class Checks:
+    """Checks many rows at a time. Most columns have few distinct values, so each distinct value is checked only once."""
+
+    def __init__(self, columns: Columns, policy: CheckPolicy) -> None:
+        self._cells_level = policy.levels["cells"]
+        self._checks = tuple(
+            _ColumnCheck(at, name, policy.levels[name], code, find_problem)
+            for name, (codes, find_problem) in _VALUE_CHECKS.items()
+            for code in codes
+            if policy.levels[name] != "off" and (at := columns.cell(code)) is not None
+        )
+        self._error_checks = tuple(check for check in self._checks if check.level == "error")
+        self._country_column = columns.cell("country")
+        self._columns = columns
+
+    def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
+        """Return the findings by the index of the row in `rows`. The values of rows with a `fault` are not checked."""
+        return self._find(rows, self._checks, with_cells=self._cells_level != "off")
+
+    def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield the rows. The first finding of level `error` is stored in the row's `fault`. Rows with a `fault` are not sent.
+
+        If the check `cells` is off, every cell is sent as it is in the file, because no finding would show what is sent instead.
+        """
+        with_cells = self._cells_level == "error"
+        if self._cells_level == "off":
+            rows = map(self._restore_cells, rows)
+        if not self._error_checks and not with_cells:
+            yield from rows
+            return
+        for chunk in split_rows(rows, _CHUNK_SIZE):
+            findings = self._find(chunk, self._error_checks, with_cells=with_cells)
+            for at, row in enumerate(chunk):
+                yield attrs.evolve(row, fault=findings[at][0].message) if at in findings else row
+
+    def _find(self, rows: Sequence[Row], checks: Iterable[_ColumnCheck], *, with_cells: bool) -> dict[int, list[RowFinding]]:
+        findings: defaultdict[int, list[RowFinding]] = defaultdict(list)
+        readable = [at for at, row in enumerate(rows) if row.fault is None]
+        columns = list(zip(*(self._list_sent_cells(rows[at]) for at in readable), strict=True))
+        countries = self._country_codes(columns, len(readable))
+        for check in checks if readable else ():
+            texts = [cell.strip() for cell in columns[check.at]]
+            keys = list(zip(texts, countries, strict=True)) if check.name in _COUNTRY_CHECKS else texts
+            for at, problem in _find_problems(texts, keys, check.find_problem):
+                message = f"{check.code}: {masked_repr(shorten(texts[at], _MAX_VALUE_LENGTH))}: {problem}"
+                findings[readable[at]].append(RowFinding(check.name, check.level, check.code, message))
+        for at, row in enumerate(rows) if with_cells else ():
+            for remark in row.warnings:
+                findings[at].append(RowFinding("cells", self._cells_level, remark.code, f"{remark.code}: {remark.message}"))
+        return findings
+
+    def _restore_cells(self, row: Row) -> Row:
+        if row.fault is not None or all(remark.value is None for remark in row.warnings):
+            return row
+        return attrs.evolve(row, members=self._columns.members(row.cells))
+
+    def _list_sent_cells(self, row: Row) -> Sequence[str]:
+        if not row.warnings or self._cells_level == "off":
+            return row.cells
+        replaced = [(self._columns.codes.index(remark.code), remark.value) for remark in row.warnings if remark.value is not None]
+        return replace_cells(row.cells, replaced)
+
+    def _country_codes(self, columns: Sequence[Sequence[str]], rows: int) -> list[str | None]:
+        if self._country_column is None or not rows:
+            return [None] * rows
+        cells = columns[self._country_column]
+        codes = {cell: find_country_code(cell) for cell in set(cells)}
+        return [codes[cell] for cell in cells]
+
+
+def _find_problems(texts: Sequence[str], keys: Sequence[Hashable], find_problem: ValueCheck) -> list[tuple[int, str]]:
+    """Return the index and the problem of each cell with a problem."""
+    problems = {key: problem for key in set(keys) if key != "" and (problem := find_problem(key))}
+    return [(at, problems[key]) for at, key in enumerate(keys) if key in problems and texts[at]] if problems else []

@@ -1,0 +1,501 @@
+"""Map the columns of a file to the fields of a contact. The workspace's fields are requested only if a file needs them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+
+from outreach_async._service.validation import masked_repr
+from outreach_async._vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
+from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.importer._known_exports import ExportFormat, detect_export, fold_column_name, fold_name, load_common_headers
+from outreach_async.models import WorkspaceField
+
+if TYPE_CHECKING:
+    from outreach_async.client import OutreachClient  # needed only by type checkers
+
+IGNORE: Final = "ignore"
+"""The code that ignores a column. An empty code has the same meaning.
+
+Example:
+    ```python
+    print(map_columns(["E-mail", "Notes"], {"Notes": IGNORE}).codes)  # -> ('email', None)
+    ```
+"""
+
+CODE: Final = "CODE"
+"""The placeholder in a proposed option for which no field is known. It is no code, so an option with it changes nothing."""
+
+_STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
+_CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
+_MAX_PROPOSED: Final = 7
+"""Maximum number of columns listed in an error. A sheet can have 16,384 columns."""
+_MAX_SIMILAR: Final = 3
+MAX_SAMPLE_LENGTH: Final = 30
+"""Number of characters of a sample cell that an error shows."""
+
+_MIN_SIMILARITY: Final = 0.6
+"""An error suggests only names with at least this similarity to the unknown name. 'company' and 'company_name' have a similarity
+of 0.78."""
+_MIN_PROPOSED_SIMILARITY: Final = 0.8
+"""A field is proposed for an unknown column only if their names have at least this similarity. 'adress' and 'adresse' have a
+similarity of 0.92, 'plan' and 'land' of 0.75."""
+
+_Index: TypeAlias = Mapping[str, frozenset[str]]
+_Tier: TypeAlias = tuple[Callable[[str], str], _Index]
+
+
+@attrs.frozen
+class Columns:
+    """A mapping of the columns of a file to the fields of a contact.
+
+    Attributes:
+        headers: Column names, as in the file.
+        codes: The field code of each column; `None` ignores the column.
+        reasons: The reason for each code, as readable text.
+        export: The tool that wrote the file; `None` if the header was not recognised.
+
+    Example:
+        ```python
+        columns = map_columns(["E-mail", "First Name"])
+        print(columns.codes)  # -> ('email', 'first_name')
+        ```
+    """
+
+    headers: tuple[str, ...]
+    codes: tuple[str | None, ...]
+    reasons: tuple[str, ...] = attrs.field(default=(), eq=False)
+    export: str | None = attrs.field(default=None, eq=False)
+    _known: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
+    _extra: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
+
+    @_known.default
+    def _list_contact_columns(self) -> tuple[tuple[int, str], ...]:
+        return tuple((at, code) for at, code in enumerate(self.codes) if code and _is_contact_member(code))
+
+    @_extra.default
+    def _list_extra_columns(self) -> tuple[tuple[int, str], ...]:
+        return tuple((at, code) for at, code in enumerate(self.codes) if code and not _is_contact_member(code))
+
+    def members(self, cells: Sequence[str]) -> dict[str, Any]:
+        """Return the values of a row by field code, as `create_many` accepts them.
+
+        Blank cells are omitted, but `email` is always present. Values of fields that are neither standard nor custom are in a
+        dict under `extra`.
+        """
+        members: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
+        members.setdefault("email", "")
+        if self._extra and (extra := {code: cells[at] for at, code in self._extra if cells[at].strip()}):
+            members["extra"] = extra
+        return members
+
+    def cell(self, code: str) -> int | None:
+        """Return the index of the column that maps to a code; `None` if there is no such column.
+
+        Example:
+            ```python
+            print(map_columns(["City", "E-mail"]).cell("email"))  # -> 1
+            ```
+        """
+        return self.codes.index(code) if code in self.codes else None
+
+    def decisions(self) -> list[tuple[str, str, str]]:
+        """Return the name, the code (or `ignore`) and the reason for each column.
+
+        Example:
+            ```python
+            print(map_columns(["E-mail", "Notes"], {"Notes": "ignore"}).decisions())
+            # -> [('E-mail', 'email', 'by name'), ('Notes', 'ignore', 'override')]
+            ```
+        """
+        return [
+            (header.strip(), IGNORE if code is None else code, reason)
+            for header, code, reason in zip(self.headers, self.codes, self.reasons or [""] * len(self.headers), strict=True)
+        ]
+
+
+def map_columns(
+    headers: Sequence[str],
+    overrides: Mapping[str, str] | None = None,
+    fields: Iterable[WorkspaceField] = (),
+    *,
+    ignore_unknown: bool = False,
+    samples: Sequence[str] = (),
+) -> Columns:
+    """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
+
+    A tool is recognised by the header of its export (`outreach_async.importer._known_exports`). A name matches the code of a
+    standard or custom field if they differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name
+    is compared in the same way with the code, the label and the searchable names of each workspace field. Last, the name is
+    compared with a table of common column names in nine languages. If a name has several meanings ("Name"), the other columns
+    determine the meaning. A name that remains ambiguous is an error.
+
+    Args:
+        headers: Column names.
+        overrides: Codes by column name; `"ignore"` or an empty code ignores the column.
+        fields: The workspace's fields, as `client.workspaces.fields()` returns them.
+        ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error.
+        samples: A cell of each column, as `File.samples` returns them, to show in errors.
+
+    Raises:
+        UnmappedColumns: A column is unknown or ambiguous.
+        InvalidRequest: Two columns map to one field, no column maps to `email`, or an override names an unknown column or field.
+
+    Example:
+        ```python
+        columns = map_columns(["E-mail", "Firma", "Stufe"], {"Stufe": "custom_1"})
+        print(columns.codes)  # -> ('email', 'company_name', 'custom_1')
+        ```
+    """
+    fields = tuple(fields)
+    samples = (*samples, *[""] * (len(headers) - len(samples)))
+    mapper = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields, samples)
+    decisions = mapper.decide_all(headers)
+    unmapped = [at for at, decision in enumerate(decisions) if decision is None]
+    ambiguous = [at for at in unmapped if load_common_headers().find_ambiguous(headers[at])]
+    if rejected := ambiguous if ignore_unknown else unmapped:
+        raise _create_unmapped_error(headers, decisions, fields, rejected, ambiguous_count=len(ambiguous), samples=samples)
+    codes, reasons = zip(*(decision or (None, "unknown, ignored") for decision in decisions), strict=True)
+    _require_unique_codes(headers, codes, samples)
+    return Columns(tuple(headers), codes, reasons, mapper.export.name if mapper.export else None)
+
+
+def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
+    """Return whether every column and every override can be mapped without the workspace's fields."""
+    chosen = {column.strip(): code for column, code in overrides.items()}
+    if not all(_is_known(code, ()) for code in chosen.values()):
+        return False
+    mapper = ColumnMapper.of(headers, {name: code or None for name, code in chosen.items()}, ())
+    return all(mapper.decide_known(header) for header in headers)
+
+
+Decision: TypeAlias = tuple[str | None, str]
+"""The code of a column (`None` to ignore the column), and the reason for the code."""
+
+
+@attrs.frozen
+class ColumnMapper:
+    """Maps one column at a time: by an override, else by the tool that wrote the file, else by name."""
+
+    overrides: Mapping[str, str | None]
+    export: ExportFormat | None
+    export_codes: Mapping[str, str]
+    workspace_tiers: tuple[_Tier, ...]
+    samples: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        headers: Sequence[str],
+        chosen: Mapping[str, str | None],
+        fields: Sequence[WorkspaceField],
+        samples: Sequence[str] = (),
+    ) -> ColumnMapper:
+        export = detect_export(headers)
+        rest = [header for header in headers if header.strip() not in chosen]
+        export_codes = export.match_columns(rest, {code for code in chosen.values() if code}) if export else {}
+        return cls(chosen, export, export_codes, _create_workspace_tiers(fields), dict(zip(headers, samples, strict=False)))
+
+    def decide_all(self, headers: Sequence[str]) -> list[Decision | None]:
+        """Return the code and the reason for each column; `None` for an unknown or ambiguous column."""
+        decisions = [self.decide(header) for header in headers]
+        names = frozenset(map(fold_name, headers))
+        taken = _list_taken(decisions)  # not changed below, so that the order of the columns does not matter
+        return [
+            decision or _decide_by_neighbours(header, names, taken) for header, decision in zip(headers, decisions, strict=True)
+        ]
+
+    def decide(self, header: str) -> Decision | None:
+        """Return the code and the reason for a column; `None` if the column is unknown or ambiguous."""
+        # Only `decide_all` resolves ambiguous names, because it knows the other columns.
+        if decision := self.decide_known(header) or self._decide_by_workspace(header):
+            return decision
+        if self.export and (reason := self.export.find_ignore_reason(header)):
+            return None, f"{self.export.name}: {reason}"
+        code = load_common_headers().find(header)
+        return (code, "common name") if code else None
+
+    def decide_known(self, header: str) -> Decision | None:
+        """Return the code and the reason for a column if they do not depend on the workspace's fields, else `None`."""
+        if (name := header.strip()) in self.overrides:
+            return self.overrides[name], "override"
+        if export := self.export:
+            folded = fold_column_name(header)
+            if reason := export.misleading.get(folded):
+                return None, f"{export.name}: {reason}"
+            if folded in self.export_codes:
+                return self.export_codes[folded], f"{export.name} column"
+            if any(folded in columns for columns in export.fields.values()):
+                return None, f"{export.name}: {export.find_ignore_reason(header)}"
+        code = _parse_custom_code(header) or _find_code(header, _create_standard_tiers(), self.samples)
+        return (code, "by name") if code else None
+
+    def _decide_by_workspace(self, header: str) -> Decision | None:
+        if code := _find_code(header, self.workspace_tiers, self.samples):
+            return code, "workspace field"
+        for name in self.export.workspace_names(header) if self.export else ():
+            if code := _find_code(name, self.workspace_tiers, self.samples):
+                return code, f"workspace field {name!r}"
+        return None
+
+
+def _decide_by_neighbours(header: str, names: frozenset[str], taken: frozenset[str]) -> Decision | None:
+    ambiguous = load_common_headers().find_ambiguous(header)
+    return ambiguous.decide(names, taken) if ambiguous else None
+
+
+def _list_taken(decisions: Iterable[Decision | None]) -> frozenset[str]:
+    return frozenset(decision[0] for decision in decisions if decision and decision[0])
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
+    """Parse `Column=code` strings. The last `=` separates the column from the code, because codes contain no `=`.
+
+    Raises:
+        InvalidRequest: A string contains no `=`, or a column is given twice.
+
+    Example:
+        ```python
+        print(parse_overrides(["Company=company_name", "Notes=ignore"]))  # -> {'Company': 'company_name', 'Notes': 'ignore'}
+        ```
+    """
+    overrides: dict[str, str] = {}
+    for text in texts:
+        column, sign, code = text.rpartition("=")
+        if not sign:
+            raise InvalidRequest(f"map: expected Column=code, got {text!r}; write, for example, --map Company=company_name")
+        if column.strip() in overrides:
+            raise InvalidRequest(f"map: expected each column once, got {column.strip()!r} twice; remove one of them")
+        overrides[column.strip()] = code.strip()
+    return overrides
+
+
+def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
+    """Return the codes for each name. Several codes may have the same name; empty names are skipped."""
+    index: dict[str, frozenset[str]] = {}
+    for name, code in names:
+        if name:
+            index[name] = index.get(name, frozenset()) | {code}
+    return index
+
+
+@cache
+def _create_standard_tiers() -> tuple[_Tier, ...]:
+    """Return the lookup tables for standard fields, from the strictest comparison of names to the loosest."""
+    # Each table consists of a function that normalises a name, and a mapping from normalised names to field codes.
+    return (
+        (str.strip, _index_codes((code, code) for code in _STANDARD_CODES)),
+        (fold_name, _index_codes((fold_name(code), code) for code in _STANDARD_CODES)),
+    )
+
+
+def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
+    """Return the lookup tables for workspace fields, in the order of precedence."""
+    # Each table consists of a function that normalises a name, and a mapping from normalised names to field codes.
+    usable = [field for field in fields if _is_sendable(field.code)]
+    names = [(fold_name(name), field.code) for field in usable for name in (field.code, field.label)]
+    return (
+        (str.strip, _index_codes((field.code, field.code) for field in usable)),
+        (str.strip, _index_codes((field.label.strip(), field.code) for field in usable)),
+        (fold_name, _index_codes(names)),
+        (fold_name, _index_codes((fold_name(name), field.code) for field in usable for name in field.searchable)),
+    )
+
+
+def _parse_custom_code(header: str) -> str:
+    """Return the code of the custom field that a header such as `Custom 1` refers to; an empty string for any other header."""
+    if CUSTOM_CODE.fullmatch(name := header.strip()):
+        return name
+    custom = _CUSTOM_NAME.fullmatch(fold_name(header))
+    return CUSTOM_PREFIX + custom[1] if custom else ""
+
+
+def _find_code(header: str, tiers: Iterable[_Tier], samples: Mapping[str, str]) -> str:
+    """Return the field code for a header; an empty string if the header is unknown."""
+    for normalise, index in tiers:
+        if codes := index.get(normalise(header)):
+            if len(codes) > 1:
+                column = f"column {header!r}{_describe_sample(samples.get(header, ''))}"
+                remedy = f"choose one of them, as in --map {shlex.quote(f'{header.strip()}={min(codes)}')}"
+                raise InvalidRequest(f"{column} matches {' and '.join(map(repr, sorted(codes)))}; {remedy}")
+            return min(codes)
+    return ""
+
+
+def _is_contact_member(code: str) -> bool:
+    """Return whether a code belongs to a standard or custom field. Values of all other fields are sent in `extra`."""
+    return code in _STANDARD_CODES or code.startswith(CUSTOM_PREFIX)
+
+
+def _is_sendable(code: str) -> bool:
+    """Return whether a value of the field with this code can be sent with a contact."""
+    return bool(code) and (code in _STANDARD_CODES or code not in RESERVED_FIELDS)
+
+
+def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
+    if code in {"", IGNORE, *_STANDARD_CODES} or CUSTOM_CODE.fullmatch(code):
+        return True
+    return any(field.code == code for field in fields if _is_sendable(code))
+
+
+def _resolve_overrides(
+    headers: Sequence[str], overrides: Mapping[str, str], fields: Sequence[WorkspaceField]
+) -> dict[str, str | None]:
+    """Return the caller's codes by column name. The code `None` ignores the column."""
+    names = [header.strip() for header in headers]
+    chosen: dict[str, str | None] = {}
+    for column, code in overrides.items():
+        if column.strip() not in names:
+            similar = _suggest_similar(column, names)
+            raise InvalidRequest(f"map: the file has no column {column!r}{similar}; use a name from its header")
+        if not _is_known(code, fields):
+            unknown = f"column {column!r} has the unknown code {code!r}{_suggest_similar(code, _list_codes(fields))}"
+            raise InvalidRequest(f"map: {unknown}; use a field's code, or 'ignore'")
+        chosen[column.strip()] = None if code in {"", IGNORE} else code
+    return chosen
+
+
+def _list_codes(fields: Iterable[WorkspaceField]) -> list[str]:
+    return [*_STANDARD_CODES, *(field.code for field in fields if field.code not in _STANDARD_CODES)]
+
+
+def _suggest_similar(name: str, known: Iterable[str]) -> str:
+    by_normalised = {fold_name(candidate): candidate for candidate in known}
+    matches = get_close_matches(fold_name(name), by_normalised, n=_MAX_SIMILAR, cutoff=_MIN_SIMILARITY)
+    return f" (similar: {', '.join(repr(by_normalised[match]) for match in matches)})" if matches else ""
+
+
+def _require_unique_codes(headers: Sequence[str], codes: Sequence[str | None], samples: Sequence[str]) -> None:
+    first: dict[str | None, int] = {}
+    for at, (header, code) in enumerate(zip(headers, codes, strict=True)):
+        if code is not None and code in first:
+            one, other = (f"{headers[each]!r}{_describe_sample(samples[each])}" for each in (first[code], at))
+            remedy = f"map one to another field, as in --map {shlex.quote(f'{header.strip()}={CODE}')}, or to 'ignore'"
+            raise InvalidRequest(f"columns {one} and {other} both map to {code!r}; {remedy}")
+        first[code] = at
+    if "email" not in first:
+        raise InvalidRequest("no column maps to 'email', which every contact needs; map one, as in --map Column=email")
+
+
+def _describe_sample(sample: str) -> str:
+    return f" (such as {masked_repr(shorten(sample, MAX_SAMPLE_LENGTH))})" if sample else ""
+
+
+@attrs.frozen
+class UnmappedColumn:
+    """A column that is unknown or ambiguous."""
+
+    number: int
+    header: str
+    proposals: tuple[str, ...]
+    ambiguous: bool
+    sample: str = ""
+
+    def option(self) -> str:
+        """Return the command-line option that maps the column to the best proposal, quoted for a shell."""
+        return f"--map {shlex.quote(f'{self.header.strip()}={self.proposals[0]}')}"
+
+    def __str__(self) -> str:
+        name = f"{'ambiguous' if self.ambiguous else 'unknown'} column {self.header!r}"
+        others = f" (or {', '.join(self.proposals[1:])})" if len(self.proposals) > 1 else ""
+        name = name if self.header.strip() else f"column {self.number} has no name"
+        return f"{name}{_describe_sample(self.sample)}: {self.option()}{others}"
+
+
+class UnmappedColumns(InvalidRequest):
+    """Columns of a file are unknown or ambiguous."""
+
+    def __init__(
+        self,
+        message: str,
+        columns: tuple[UnmappedColumn, ...] = (),
+        count: int = 0,
+        ambiguous: int = 0,
+        *,
+        any_known: bool = True,
+    ) -> None:
+        super().__init__(message)
+        self.columns = columns
+        self.count = count
+        self.ambiguous = ambiguous
+        self.any_known = any_known
+
+
+def _create_unmapped_error(
+    headers: Sequence[str],
+    decisions: Sequence[Decision | None],
+    fields: Sequence[WorkspaceField],
+    unmapped: Sequence[int],
+    *,
+    ambiguous_count: int,
+    samples: Sequence[str],
+) -> UnmappedColumns:
+    taken, columns = set(_list_taken(decisions)), list[UnmappedColumn]()
+    for at in unmapped[:_MAX_PROPOSED]:
+        ambiguous = load_common_headers().find_ambiguous(headers[at])
+        similar = ambiguous.may_be if ambiguous else _find_similar_codes(headers[at], fields)
+        proposals = _propose_codes(similar, taken, any_is_likely=ambiguous is not None)
+        columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None, samples[at]))
+        taken |= {proposals[0]} - {CODE}  # so that all options can be pasted together
+    others = len(unmapped) - len(columns)
+    parts = [*map(str, columns), f"{others:,} more column{'s' if others > 1 else ''}"][: len(unmapped)]
+    message = "; ".join(parts)
+    if any(column.proposals[0] == CODE for column in columns):
+        message += f"; replace {CODE} with the code of a field"
+    if len(unmapped) > ambiguous_count:
+        message += f"; or ignore {'the unknown ones' if ambiguous_count else 'all of them'} with --ignore-unknown"
+    return UnmappedColumns(message, tuple(columns), len(unmapped), ambiguous_count, any_known=any(decisions))
+
+
+def _propose_codes(similar: Sequence[str], taken: Collection[str], *, any_is_likely: bool) -> tuple[str, ...]:
+    """Return the codes to propose for a column, best first. The first one never ignores the column, whose data would be lost."""
+    proposals = tuple(code for code in similar if code not in taken and code != IGNORE)
+    if not proposals or (not any_is_likely and proposals[0] != similar[0]):  # another column maps to the most similar field
+        proposals = (CODE, *proposals)
+    return (*proposals, IGNORE) if proposals[0] == CODE or IGNORE in similar else proposals
+
+
+def _find_similar_codes(header: str, fields: Sequence[WorkspaceField]) -> tuple[str, ...]:
+    """Return the codes of the fields whose names are most similar to a header, best match first."""
+    usable = [field for field in fields if _is_sendable(field.code)]
+    codes = dict(load_common_headers().items())
+    codes |= {fold_name(code): code for code in _STANDARD_CODES}
+    codes |= {fold_name(name): field.code for field in usable for name in (field.code, field.label)}
+    matches = get_close_matches(fold_name(header), codes, n=6, cutoff=_MIN_PROPOSED_SIMILARITY)
+    return tuple(dict.fromkeys(codes[match] for match in matches))[:_MAX_SIMILAR]
+
+
+async def columns_for(
+    client: OutreachClient | None,
+    headers: Sequence[str],
+    overrides: Mapping[str, str] | None = None,
+    *,
+    ignore_unknown: bool = False,
+    samples: Sequence[str] = (),
+) -> Columns:
+    """Map each column to a field, as `map_columns` does.
+
+    The client requests the workspace's fields only if a column cannot be mapped without them, or the code in an override is
+    not `ignore` and belongs to neither a standard nor a custom field.
+    If `client` is `None`, columns are mapped without the workspace's fields.
+
+    Raises:
+        InvalidRequest: A column is unknown or ambiguous, two columns map to one field, no column maps to `email`, or an override
+            names an unknown column or field.
+        OutreachError: The workspace's fields could not be read.
+
+    Example:
+        ```python
+        columns = await columns_for(client, ["E-mail", "Plan"])
+        print(columns.codes)  # -> ('email', 'custom_1')
+        ```
+    """
+    overrides = overrides or {}
+    fields = () if client is None or can_map_all(headers, overrides) else await client.workspaces.fields()
+    return map_columns(headers, overrides, fields, ignore_unknown=ignore_unknown, samples=samples)

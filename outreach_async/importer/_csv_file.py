@@ -1,0 +1,178 @@
+"""Read CSV files of any length line by line. The delimiter is detected from the header and the first rows."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._source import ByteSource, FileInput, detect_encoding, read_lines
+from outreach_async.importer._table import File, Heading, Record, trim_cells
+from outreach_async.importer._workbook_reader import MAX_ROW_SIZE
+
+UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no error code, so its message identifies the error
+
+_DELIMITER_NOTES: Final = {
+    ",": (),
+    ";": ("columns are separated by semicolons",),
+    "\t": ("columns are separated by tabs",),
+    "|": ("columns are separated by |",),
+}
+"""Notes for the user, by delimiter. The keys are all delimiters that can be detected."""
+_SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
+
+
+def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
+    """Return the delimiter, the number of lines to skip before the header, and notes about the delimiter."""
+    # The only line to skip is a first line that declares the delimiter, such as `sep=;`.
+    # A delimiter fits a row if the row has as many cells as the header. The delimiter that fits most rows is chosen; in a tie,
+    # the delimiter that splits the header into the most cells.
+    if sample and (stated := _SEPARATOR_LINE.fullmatch(sample[0])):
+        return stated[1], 1, (f"columns are separated by {stated[1]!r}, as stated in the first line",)
+    delimiter = max(_DELIMITER_NOTES, key=lambda delimiter: _score(sample, delimiter))
+    return delimiter, 0, _DELIMITER_NOTES[delimiter]
+
+
+def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
+    """Yield, for each record, the numbers of its first and last line, and its cells or its error."""
+    # Lines are counted from 1. Empty lines are skipped. Parsing continues after an error. A cell with an unclosed quote extends
+    # to the end of the input.
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)  # else an unclosed quote would silently hide rows
+    while True:
+        first = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield first, reader.line_num, error
+            continue
+        if cells:
+            yield first, reader.line_num, cells
+
+
+def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
+    records = [cells for _, _, cells in parse_records(sample, delimiter)]
+    if records and isinstance(records[-1], csv.Error) and str(records[-1]) == UNCLOSED_MESSAGE:
+        records.pop()  # the sample ends within a record
+    header, *rows = records or [[]]
+    width = 0 if isinstance(header, csv.Error) else len(trim_cells(tuple(header), 0))
+    if width < 2:  # noqa: PLR2004 - a delimiter that never occurs fits every row
+        return 0.0, 0
+    fitting = sum(1 for cells in rows if not isinstance(cells, csv.Error) and len(trim_cells(tuple(cells), width)) == width)
+    return (fitting + 1) / (len(rows) + 1), width
+
+
+_SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16
+"""Maximum number of lines, and of characters, in the sample from which the delimiter is detected."""
+_MAX_CELLS: Final = 1 << 14
+"""Maximum number of cells of a row, as in Excel. Spreadsheet programs may save as many blank cells after the last column."""
+
+
+@attrs.frozen(kw_only=True)
+class CsvFile(File):
+    r"""A CSV file with a header. A line that declares the delimiter for Excel, such as `sep=;`, may precede the header.
+
+    Attributes:
+        delimiter: The delimiter.
+        encoding: Python's name of the encoding.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail;City\nann@company.example;Lyon\n")
+        print(CsvFile.open("people.csv").delimiter)  # -> ;
+        ```
+    """
+
+    delimiter: str
+    encoding: str
+    _skip: int
+
+    @classmethod
+    def open(cls, path: FileInput, *, encoding: str | None = None, header_row: int = 1) -> CsvFile:
+        r"""Open a file, and read the header and the first rows.
+
+        Args:
+            path: Path of the file, `"-"` for standard input, or a binary stream.
+            encoding: Encoding of the file. By default, the file must be UTF-8 or begin with a byte order mark.
+            header_row: Line of the header, from 1. The lines above it are skipped.
+
+        Raises:
+            InvalidRequest: The file is unreadable, not in that encoding, or empty.
+
+        Example:
+            ```python
+            Path("people.csv").write_bytes("E-mail;City\nann@company.example;Orléans\n".encode("cp1252"))
+            print(CsvFile.open("people.csv", encoding="cp1252").headers)  # -> ('E-mail', 'City')
+            ```
+        """
+        return cls.of(ByteSource.of(path), encoding, header_row)
+
+    @classmethod
+    def of(cls, source: ByteSource, encoding: str | None = None, header_row: int = 1) -> CsvFile:
+        """Open a source as a CSV file, and read its header and first rows; see `open`."""
+        codec, encoding_notes = detect_encoding(source, encoding)
+        with closing(read_lines(source, codec)) as lines:
+            above = header_row - 1
+            delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(islice(lines, above, None)))
+        heading = Heading((), added=0, notes=())
+        bare = cls(source=source, heading=heading, delimiter=delimiter, encoding=codec, skip=above + skip)
+        with closing(bare._read_all()) as records:
+            heading = Heading.of(source.name, next((record.cells for record in records), ()))
+        return attrs.evolve(bare, heading=heading, notes=(*encoding_notes, *delimiter_notes, *heading.notes))
+
+    def _read_records(self) -> Iterator[Record]:
+        return islice(self._read_all(), 1, None)
+
+    def _read_all(self) -> Generator[Record]:
+        """Yield the header and the rows that are not blank. Spreadsheet programs save blank rows above and below a table."""
+        lines = _LineTracker(read_lines(self.source, self.encoding))
+        for _ in range(self._skip):
+            next(lines, None)
+        for first, last, cells in parse_records(lines, self.delimiter):
+            line, last_line = first + self._skip, last + self._skip
+            if isinstance(cells, csv.Error):
+                self._require_closed_quotes(cells, line, last_line, lines.last)
+                where = f"lines {line} to {last_line} are" if last_line > line else "the line is"
+                yield Record(line, (), f"{where} not CSV: {cells}; check the quotes and the length of each cell")
+            elif len(cells) > _MAX_CELLS:
+                yield Record(line, tuple(cells[:_MAX_CELLS]), f"the line has {len(cells):,} cells; check the quotes")
+            elif sum(map(len, cells)) > MAX_ROW_SIZE:
+                yield Record(line, (), f"the line is longer than {MAX_ROW_SIZE:,} characters; check the quotes")
+            elif any(map(str.strip, cells)):
+                yield Record(line, tuple(cells))
+
+    def _require_closed_quotes(self, error: csv.Error, first: int, last: int, text: str) -> None:
+        """Reject a file with an unclosed quote, because it is unknown where the quoted cell ends and the next row starts."""
+        if str(error) == UNCLOSED_MESSAGE:
+            raise InvalidRequest(f"{self.name}: the quote opened in line {first} is never closed; close it")
+        if "field larger than" in str(error) and (last > first or '"' in text):
+            what = f"a cell in line {first} is longer than {csv.field_size_limit():,} characters"
+            raise InvalidRequest(f"{self.name}: {what}; check its quotes: one is probably never closed")
+
+
+class _LineTracker(Iterator[str]):
+    """An iterator over lines. The attribute `last` is the line that was returned last."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.last = ""
+
+    def __next__(self) -> str:
+        self.last = next(self._lines)
+        return self.last
+
+
+def _take_sample(lines: Iterator[str]) -> list[str]:
+    sample: list[str] = []
+    for line in islice(lines, _SAMPLE_LINES):
+        sample.append(line)
+        if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
+            break
+    return sample

@@ -1,0 +1,200 @@
+"""Tables of known column names: the columns of exports by other tools, and common names in nine languages.
+
+Each tool has a TOML file in this folder. The file maps each column of the tool's exports to a field, or states why the column is
+ignored. A tool is recognised by the header of its exports. Every ignored column is reported with the reason.
+
+`common_headers.toml` maps common names, such as "Job Title" and "Vorname", to fields, and lists their sources. If a name such as
+"Name" has several meanings, rules choose one of them, based on the other columns of the file. If no rule applies, the name is
+ambiguous.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from operator import attrgetter
+from typing import Any, Final
+from unicodedata import combining, normalize
+
+import attrs
+
+_STROKED: Final = str.maketrans("łđø", "ldo")  # Unicode does not decompose these letters into a letter and an accent
+
+
+def fold_name(text: str) -> str:
+    """Normalise a name for comparison: fold its case, and remove accents, blanks and punctuation."""
+    folded = normalize("NFKD", text).casefold().translate(_STROKED)
+    return "".join(char for char in folded if char.isalnum() and not combining(char))
+
+
+# Exports of other tools.
+
+
+def fold_column_name(name: str) -> str:
+    """Normalise the name of a tool's column for comparison: strip it, and fold its case."""
+    return name.strip().casefold()
+
+
+def _fold_names(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(fold_column_name, names))
+
+
+def _fold_keys(reasons: Mapping[str, str]) -> dict[str, str]:
+    return {fold_column_name(column): reason for column, reason in reasons.items()}
+
+
+def _fold_values(columns: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(map(fold_column_name, group)) for name, group in columns.items()}
+
+
+def _compile_keys(reasons: Mapping[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in reasons.items())
+
+
+@attrs.frozen(kw_only=True)
+class ExportFormat:
+    """The columns of a tool's exports, as read from the tool's TOML file. All column names are in lower case."""
+
+    name: str
+    known_from: str
+    marks: frozenset[str] = attrs.field(converter=_fold_names)
+    least: int
+    fields: Mapping[str, tuple[str, ...]] = attrs.field(converter=_fold_values)
+    workspace: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, converter=_fold_values)
+    misleading: Mapping[str, str] = attrs.field(factory=dict, converter=_fold_keys)
+    left_out: Mapping[str, str] = attrs.field(converter=_fold_keys)
+    left_out_like: tuple[tuple[re.Pattern[str], str], ...] = attrs.field(factory=dict, converter=_compile_keys)
+
+    def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+        """Return field codes by folded column name. For each code, only the most preferred column in the header is used."""
+        folded = _fold_names(headers)
+        matches: dict[str, str] = {}
+        for code, columns in self.fields.items():
+            best = next((column for column in columns if column in folded and column not in matches), None)
+            if best is not None and code not in taken:
+                matches[best] = code
+        return matches
+
+    def workspace_names(self, header: str) -> tuple[str, ...]:
+        """Return the names of the workspace fields that a column can map to; empty if there are none."""
+        return tuple(name for name, columns in self.workspace.items() if fold_column_name(header) in columns)
+
+    def find_ignore_reason(self, header: str) -> str | None:
+        """Return the reason why a column is ignored; `None` if the tool's TOML file does not list the column."""
+        name = fold_column_name(header)
+        if name in self.left_out:
+            return self.left_out[name]
+        if like := next((reason for pattern, reason in self.left_out_like if pattern.fullmatch(name)), None):
+            return like
+        if self.workspace_names(header):
+            return "the workspace has no field for this column"
+        return "another column is used instead" if any(name in columns for columns in self.fields.values()) else None
+
+
+def detect_export(headers: Sequence[str]) -> ExportFormat | None:
+    """Return the export format of the tool whose exports have this header; `None` if no known tool matches."""
+    folded = _fold_names(headers)
+    export = max(load_exports(), key=lambda export: len(export.marks & folded))
+    return export if len(export.marks & folded) >= export.least else None
+
+
+@cache
+def load_exports() -> tuple[ExportFormat, ...]:
+    """Return the export format of every known tool, from the TOML files in this folder."""
+    tables = sorted((file for file in files(__name__).iterdir() if file.name.endswith(".toml")), key=attrgetter("name"))
+    return tuple(ExportFormat(**tomllib.loads(table.read_text(encoding="utf-8"))) for table in tables)
+
+
+# Common names.
+
+
+def _fold_all(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(fold_name, names))
+
+
+@attrs.frozen(kw_only=True)
+class HeaderLanguage:
+    """The common column names of one language, each with a single meaning."""
+
+    name: str
+    source: str
+    unsourced: tuple[str, ...] = attrs.field(converter=tuple)
+    fields: Mapping[str, Sequence[str]]
+
+
+@attrs.frozen(kw_only=True)
+class NeighbourRule:
+    """A rule that decides the meaning of an ambiguous column name by the other columns of the file."""
+
+    field: str
+    reason: str
+    beside: frozenset[str] = attrs.field(default=(), converter=_fold_all)
+    present: frozenset[str] = attrs.field(default=(), converter=frozenset)
+    absent: frozenset[str] = attrs.field(default=(), converter=frozenset)
+
+    def fits(self, names: Collection[str], taken: Collection[str]) -> bool:
+        """Return whether the rule applies, given the folded names and the codes of the other columns."""
+        beside = not self.beside or not self.beside.isdisjoint(names)
+        return beside and self.present <= {*taken} and self.absent.isdisjoint(taken)
+
+
+def _create_rules(rules: Iterable[Mapping[str, Any]]) -> tuple[NeighbourRule, ...]:
+    return tuple(NeighbourRule(**rule) for rule in rules)
+
+
+@attrs.frozen(kw_only=True)
+class AmbiguousHeader:
+    """A column name with several meanings."""
+
+    names: tuple[str, ...] = attrs.field(converter=tuple)
+    may_be: tuple[str, ...] = attrs.field(converter=tuple)
+    rules: tuple[NeighbourRule, ...] = attrs.field(default=(), converter=_create_rules)
+
+    def decide(self, names: Collection[str], taken: Collection[str]) -> tuple[str, str] | None:
+        """Return the field code and the reason of the first rule that applies; `None` if no rule applies."""
+        return next(((rule.field, rule.reason) for rule in self.rules if rule.fits(names, taken)), None)
+
+
+@attrs.frozen
+class CommonHeaders:
+    """The table of common column names."""
+
+    languages: tuple[HeaderLanguage, ...]
+    ambiguous: tuple[AmbiguousHeader, ...]
+    _fields: Mapping[str, str] = attrs.field(init=False, repr=False)
+    _by_name: Mapping[str, AmbiguousHeader] = attrs.field(init=False, repr=False)
+
+    @_fields.default
+    def _index_fields(self) -> Mapping[str, str]:
+        entries = (entry for language in self.languages for entry in language.fields.items())
+        return {fold_name(name): code for code, names in entries for name in names}
+
+    @_by_name.default
+    def _index_ambiguous(self) -> Mapping[str, AmbiguousHeader]:
+        return {fold_name(name): header for header in self.ambiguous for name in header.names}
+
+    def find(self, name: str) -> str | None:
+        """Return the code of the field that a name refers to; `None` if the name is unknown or has several meanings."""
+        return self._fields.get(fold_name(name))
+
+    def find_ambiguous(self, name: str) -> AmbiguousHeader | None:
+        """Return the meanings of a name; `None` if the name is unknown or has a single meaning."""
+        return self._by_name.get(fold_name(name))
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Return the folded names with a single meaning, each with its code."""
+        return self._fields.items()
+
+
+@cache
+def load_common_headers() -> CommonHeaders:
+    """Return the table of common column names, from `common_headers.toml`."""
+    text = files("outreach_async.importer").joinpath("common_headers.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    return CommonHeaders(
+        tuple(HeaderLanguage(name=name, **language) for name, language in table["languages"].items()),
+        tuple(AmbiguousHeader(**header) for header in table["ambiguous"]),
+    )

@@ -1,0 +1,79 @@
+"""Save and load mappings of columns to fields as TOML files.
+
+The file has one table, `[columns]`, with lines such as `"First Name" = "first_name"` and `"Lead Status" = "ignore"`. A comment on
+each line gives the reason for the choice of the field. The fields in a loaded file override the automatic mapping.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._columns import Columns
+
+_TABLE: Final = "columns"
+_MAX_SIZE: Final = 1 << 24
+_EXAMPLE: Final = 'write, for example, [columns] and below it "Company" = "company_name"'
+
+
+def read_mapping(path: str | Path) -> dict[str, str]:
+    """Read a mapping file and return its field codes by column name."""
+    try:
+        document: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidRequest(f"mapping: {path}: {error.strerror or error}; pass a readable file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"mapping: {path} is not TOML in UTF-8: {error}; {_EXAMPLE}") from None
+    columns = document.get(_TABLE)
+    if set(document) != {_TABLE} or not isinstance(columns, dict):
+        got = ", ".join(map(repr, document)) or "none"
+        raise InvalidRequest(f"mapping: {path}: expected one table, [columns], got {got}; {_EXAMPLE}")
+    for column, code in columns.items():
+        if not isinstance(code, str):
+            raise InvalidRequest(f"mapping: {path}: column {column!r}: expected a field code in quotes, got {code!r}; {_EXAMPLE}")
+    return {column.strip(): code.strip() for column, code in columns.items()}
+
+
+def is_mapping(path: Path) -> bool:
+    """Return whether a file is a readable mapping file of at most 16 MiB."""
+    if path.stat().st_size > _MAX_SIZE:
+        return False
+    try:
+        read_mapping(path)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the part of a saved mapping that applies to the columns of a file."""
+    names = {header.strip() for header in headers}
+    lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]
+    return {column: code for column, code in saved.items() if column in names}, lacking
+
+
+def mapping_text(columns: Columns, name: str) -> str:
+    """Return the content of a mapping file."""
+    lines = [f"# Fields for the columns of {_to_comment(name)}; read this file with --mapping."]
+    if columns.export:
+        lines.append(f"# The file was recognised as an export from {columns.export}.")
+    lines += ["# Each value is a field code, as listed by the command 'fields', or \"ignore\".", "", f"[{_TABLE}]"]
+    entries: dict[str, str] = {}
+    for column, code, reason in columns.decisions():
+        # A repeated name, such as a blank name, is written once: an override applies to every column with that name.
+        entries.setdefault(column, f"{_quote(column)} = {_quote(code)} # {_to_comment(reason)}")
+    return "".join(f"{line}\n" for line in (*lines, *entries.values()))
+
+
+def _quote(value: str) -> str:
+    """Quote a string as JSON does, and escape DEL, which TOML does not allow."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _to_comment(text: str) -> str:
+    """Replace line breaks and other control characters with spaces."""
+    return "".join(char if char.isprintable() else " " for char in text)

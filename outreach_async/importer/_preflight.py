@@ -1,0 +1,212 @@
+"""Read a whole file before anything is sent: count rows, collect findings and duplicate e-mails, and estimate the duration."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nsmallest
+from typing import Final
+
+import attrs
+from anyio.lowlevel import checkpoint
+
+from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
+from outreach_async.bulk.journal import JournalReport
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._checks import CheckPolicy, Checks, Level, RowFinding, split_rows
+from outreach_async.importer._columns import Columns
+from outreach_async.importer._table import File, Row, RowNumber, RowUnit
+
+_MIN_ROWS: Final = 20
+"""Minimum number of sent rows in a journal. If there are fewer, the rate in the journal is not used for an estimate."""
+
+
+@attrs.frozen
+class DurationEstimate:
+    """The expected duration of sending the remaining rows."""
+
+    rows: int
+    rate: float
+    rate_source: str
+
+    @property
+    def seconds(self) -> float:
+        """Expected duration, in seconds."""
+        return self.rows / self.rate
+
+
+_BUCKET_COUNT: Final = 256
+
+
+class EmailIndex:
+    """Finds duplicate e-mails in a file. Each e-mail is stored as a hash of eight bytes."""
+
+    # In a file of a million rows, the probability of a hash collision is about one in thirty million. After a collision, the
+    # preflight reports a duplicate that does not exist. A collision does not change which rows the import sends.
+
+    def __init__(self) -> None:
+        self._keys = [array("q") for _ in range(_BUCKET_COUNT)]
+        self._lines = [array("Q") for _ in range(_BUCKET_COUNT)]
+
+    def add(self, line: int, email: str) -> None:
+        """Add the e-mail of a line to the index."""
+        key = hash(email)
+        self._keys[key % _BUCKET_COUNT].append(key)
+        self._lines[key % _BUCKET_COUNT].append(line)
+
+    def count(self) -> int:
+        """Return the number of lines whose e-mail occurs in an earlier line."""
+        return sum(len(keys) - len(set(keys)) for keys in self._keys)
+
+    def first_repeats(self, few: int) -> list[tuple[int, int]]:
+        """Return the first `few` lines whose e-mail occurs in an earlier line."""
+        # Each result is a pair: the line, and the first line with the same e-mail.
+        return nsmallest(few, self._pairs())
+
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        for keys, lines in zip(self._keys, self._lines, strict=True):
+            earlier: dict[int, int] = {}
+            for key, line in zip(keys, lines, strict=True):
+                first = earlier.setdefault(key, line)
+                if first != line:
+                    yield line, first
+
+
+MAX_EXAMPLES: Final = 3
+"""Maximum number of findings of each check that are stored with their lines."""
+
+_CHUNK_SIZE: Final = 1000
+
+OnRejected = Callable[[Row, InvalidRequest], None]
+
+
+@attrs.define
+class CheckFindings:
+    """The findings of one check in a file."""
+
+    check: str
+    level: Level
+    count: int = 0
+    first: list[tuple[int, str]] = attrs.Factory(list)
+
+    def add(self, line: int, message: str) -> None:
+        """Count a finding, and store the first findings with their lines."""
+        self.count += 1
+        if len(self.first) < MAX_EXAMPLES:
+            self.first.append((line, message))
+
+
+@attrs.frozen(kw_only=True)
+class Preflight:
+    """The result of a preflight: how many rows will be sent, and the findings of the checks."""
+
+    rows: int
+    refused: int = 0
+    superseded: int = 0
+    kinds: dict[str, CheckFindings] = attrs.Factory(dict)
+    unit: RowUnit = "line"
+    lines: array[int] = attrs.Factory(lambda: array("Q"))
+
+    @property
+    def sent(self) -> int:
+        """Number of rows that will be sent."""
+        return self.rows - self.refused - self.superseded
+
+    def find_number(self, index: int) -> RowNumber | None:
+        """Return the number of a row by its index; `None` if numbers were not stored."""
+        return RowNumber(self.unit, self.lines[index]) if index < len(self.lines) else None
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of findings of each check, by check name."""
+        return {name: kind.count for name, kind in self.kinds.items()}
+
+
+def estimate_duration(preflight: Preflight, rate: float | None, earlier: JournalReport | None) -> DurationEstimate | None:
+    """Return the expected duration of an import; `None` if no rate is known."""
+    # Some rows of the file are not sent, and take no time. The estimate assumes that they are spread evenly over the file.
+    done = earlier.rows if earlier else 0
+    sent_share = preflight.sent / max(preflight.rows, 1)
+    left = round(max(preflight.rows - done, 0) * sent_share)
+    if rate is not None:
+        return DurationEstimate(left, rate, "as given")
+    if earlier and done * sent_share >= _MIN_ROWS and earlier.seconds > 0:
+        return DurationEstimate(left, done * sent_share / earlier.seconds, "from the journal")
+    return None
+
+
+async def run_preflight(
+    file: File,
+    columns: Columns,
+    policy: CheckPolicy,
+    *,
+    repeats: Repeats = "serial",
+    unit: RowUnit = "line",
+    tell: OnRejected = lambda _row, _error: None,
+    show: Callable[[int], None] = lambda _rows: None,
+) -> Preflight:
+    """Read a whole file once, and return the counts and the findings."""
+    run = _PreflightRun(columns, policy, repeats, unit)
+    for chunk in split_rows(file.rows(columns), _CHUNK_SIZE):
+        show(run.rows)
+        await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
+        for row, refusal in run.check_rows(chunk):
+            tell(row, refusal)
+    return run.result()
+
+
+class _PreflightRun:
+    def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit) -> None:
+        self._checks = Checks(columns, policy)
+        self._emails = EmailIndex()
+        self._repeats = repeats
+        self._unit: RowUnit = unit
+        self._reports_repeats = policy.levels["repeat"] != "off"
+        self._recent_emails = RecentEmails() if repeats == "error" else None
+        self._lines = array("Q")
+        self._kinds: dict[str, CheckFindings] = {}
+        self._refused = 0
+        self.rows = 0
+
+    def check_rows(self, rows: Sequence[Row]) -> Iterator[tuple[Row, InvalidRequest]]:
+        """Check rows, and yield each row that can never be sent, with the reason."""
+        findings_by_row = self._checks.findings(rows)
+        for at, row in enumerate(rows):
+            findings = findings_by_row.get(at, ())
+            for finding in findings:
+                kind = self._kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
+                kind.add(self._number(row), finding.message)
+            if refusal := self._check_row(row, findings):
+                self._refused += 1
+                yield row, refusal
+            self.rows += 1
+
+    def result(self) -> Preflight:
+        """Return the result of the preflight for the rows checked so far."""
+        count = self._emails.count()
+        if count and self._reports_repeats and self._repeats != "error":
+            pairs = self._emails.first_repeats(MAX_EXAMPLES)
+            first = [(line, same_address_message(f"{self._unit} {earlier}")) for line, earlier in pairs]
+            self._kinds["repeat"] = CheckFindings("repeat", "warn", count, first)
+        superseded = count if self._repeats in WHOLE_INPUT else 0
+        return Preflight(
+            rows=self.rows, refused=self._refused, superseded=superseded, kinds=self._kinds, unit=self._unit, lines=self._lines
+        )
+
+    def _number(self, row: Row) -> int:
+        return row.line if self._unit == "line" else self.rows + 1
+
+    def _check_row(self, row: Row, findings: Iterable[RowFinding]) -> InvalidRequest | None:
+        if self._repeats != "serial":
+            self._lines.append(self._number(row))
+        if fault := next((finding.message for finding in findings if finding.level == "error"), None):
+            return InvalidRequest(fault)
+        # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.
+        if (row.fault is not None or not row.members["email"].strip()) and (refusal := row.refusal()):
+            return refusal
+        email: str = row.members["email"]
+        if self._recent_emails is None:
+            # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
+            self._emails.add(self._number(row), email if self._repeats in WHOLE_INPUT else email.strip().casefold())
+            return None
+        earlier = self._recent_emails.find_earlier(self.rows, email)
+        return None if earlier is None else InvalidRequest(rejection_message(f"{self._unit} {self._lines[earlier]}"))

@@ -1,0 +1,288 @@
+"""Write the failed rows of an import to a rejects file.
+
+The file has the columns of the input, and additional columns with the reason for each failure. Users can fix the rows in the
+file and import it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from io import TextIOWrapper
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+import attrs
+
+from outreach_async._files.atomic import atomic_file
+from outreach_async._files.spreadsheets import escape_formula
+from outreach_async._vocabulary import FAILED_OUTCOMES, STANDARD_FIELDS
+from outreach_async.bulk._outcomes import ContactOutcome, is_superseded
+from outreach_async.bulk._rows import rejection_message
+from outreach_async.bulk.journal import JournalReader
+from outreach_async.errors import InvalidRequest, StatusError
+from outreach_async.importer._table import REASONS, File, RowNumber, RowUnit, count_reason_columns
+
+_HEAD_SIZE: Final = 1 << 16
+_LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
+_BODY_FIELD: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')
+_ANSWER_PREFIX: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
+_MESSAGE_FIELD: Final = re.compile(r"['\"]?(?P<field>[a-z][a-z0-9_]*)\b")
+_CUSTOM_CODE: Final = re.compile(r"\bcustom_[0-9]+\b")
+
+
+@attrs.frozen
+class Reject:
+    """A failed row."""
+
+    line: int
+    cells: Sequence[str]
+    code: str
+    field: str
+    message: str
+
+    def format_cells(self, headers: Sequence[str]) -> list[str]:
+        """Return the cells of the row in a rejects file."""
+        return [*fit_cells(self.cells, len(headers)), str(self.line), self.code, self.field, self.message]
+
+
+def fit_cells(cells: Sequence[str], width: int) -> list[str]:
+    """Return a row with as many cells as there are columns. Surplus cells are appended to the last one, separated by commas."""
+    fitted = [*cells[: width - 1], ",".join(cells[width - 1 :])]
+    return [*fitted, *[""] * (width - len(fitted))]
+
+
+class RejectsFile:
+    """A CSV file of failed rows, in UTF-8. The file appears at its path when the `with` block ends, even after an exception.
+
+    Only its owner can read a new file; an existing file keeps its permissions.
+
+    Cells that a spreadsheet would run as a formula start with an apostrophe, and control characters other than newline and tab
+    are escaped. An import of the file reverses both changes.
+
+    Args:
+        path: Path of the file.
+        headers: Column names of the input.
+
+    Attributes:
+        rows: Number of rows written.
+
+    Raises:
+        OSError: The file cannot be written; raised on entering or leaving the `with` block.
+
+    Example:
+        ```python
+        with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
+            async with client.contacts.create_many([{"email": ""}]) as outcomes:
+                async for outcome in outcomes:
+                    rejects.add(reject(2, [""], outcome))
+        print(rejects.rows)  # -> 1
+        ```
+    """
+
+    def __init__(self, path: str | Path, headers: Sequence[str]) -> None:
+        self.rows = 0
+        self._path = path
+        self._headers = headers
+
+    def __enter__(self) -> Self:
+        """Create a temporary file, and write the header."""
+        with ExitStack() as stack:
+            draft = stack.enter_context(atomic_file(self._path, private=True))
+            # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
+            self._text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
+            stack.callback(self._text.detach)  # writes what is buffered, and leaves the file open
+            self.clear()
+            self._exit_stack = stack.pop_all()
+        return self
+
+    def clear(self) -> None:
+        """Remove the rows that were written, but not the header.
+
+        Example:
+            ```python
+            with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
+                rejects.clear()
+            print(Path("rejects.csv").read_text().splitlines())  # -> ['E-mail,_row,_code,_field,_message']
+            ```
+        """
+        self._text.seek(0)
+        self._text.truncate()
+        self.rows = 0
+        self._writer = csv.writer(self._text)
+        self._writer.writerow([*map(escape_formula, self._headers), *REASONS])
+
+    def add(self, reject: Reject) -> None:
+        """Write a failed row to the file.
+
+        Example:
+            ```python
+            async with client.contacts.create_many([{"email": ""}]) as outcomes:
+                with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
+                    async for outcome in outcomes:
+                        rejects.add(reject(2, [""], outcome))
+            print(Path("rejects.csv").read_text().splitlines()[0])  # -> E-mail,_row,_code,_field,_message
+            ```
+        """
+        self._writer.writerow(map(escape_formula, reject.format_cells(self._headers)))
+        self.rows += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._exit_stack.close()
+
+
+def is_reject(outcome: ContactOutcome) -> bool:
+    """Return whether a row failed.
+
+    A row failed if its outcome is `rejected`, `not_applied` or `unknown`. A row that another row superseded did not fail.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": ""}, {"email": "bo@acme.example"}]) as outcomes:
+            print(sorted([(outcome.index, is_reject(outcome)) async for outcome in outcomes]))  # -> [(0, True), (1, False)]
+        ```
+    """
+    return outcome.status in FAILED_OUTCOMES and not is_superseded(outcome)
+
+
+FindNumber: TypeAlias = Callable[[int], RowNumber | None]
+"""A function that takes the index of a row and returns the row's number, or `None` if the number is unknown."""
+
+
+def number_record(index: int) -> RowNumber:
+    """Return the number of a row in the unit `"record"`."""
+    return RowNumber("record", index + 1)
+
+
+def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number: FindNumber = lambda _index: None) -> Reject:
+    """Return a failed row for `RejectsFile.add`.
+
+    Args:
+        line: The line on which the row begins in the input.
+        cells: The row's cells, as in the input.
+        outcome: The row's outcome.
+        find_number: Function that takes the index of a row and returns the row's number. If the failed row is a duplicate, the
+            message contains the number of the other row.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": ""}]) as outcomes:
+            async for outcome in outcomes:
+                row = reject(2, [""], outcome)
+                print(row.line, row.code, row.field)  # -> 2 rejected email
+        ```
+    """
+    return Reject(line, cells, outcome.status.value, find_field(outcome), reject_message(outcome, find_number))
+
+
+def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "line") -> Iterator[Reject]:
+    r"""Yield the failed rows of a file.
+
+    Args:
+        file: The file.
+        outcomes: The outcomes of the file's rows, ordered by index.
+        unit: Unit of the row numbers.
+
+    Raises:
+        InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
+        JournalError: The journal cannot be read.
+
+    Example:
+        ```python
+        Path("people.csv").write_text('E-mail,City\n" ",Lyon\n')
+        file = open_file("people.csv")
+        await client.contacts.create_many(file.rows(map_columns(file.headers)), journal="run.db")
+        print([(row.line, row.field) for row in rejects_of(file, Journal("run.db").outcomes())])  # -> [(2, 'email')]
+        ```
+    """
+    numbers, records = array("Q"), file.records()
+    for outcome in filter(is_reject, outcomes):
+        while len(numbers) <= outcome.index:
+            line, cells, _ = next(records)
+            numbers.append(line if unit == "line" else len(numbers) + 1)
+        yield reject(numbers[outcome.index], cells, outcome, lambda index: RowNumber(unit, numbers[index]))
+
+
+def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[Reject]]:
+    """Return the columns and the failed rows of a run whose journal stores the input (`spool=True`).
+
+    The columns are field codes. The journal does not store the values of rows that can never be sent, so their cells are empty.
+
+    Raises:
+        InvalidRequest: The journal does not exist.
+        JournalError: The journal cannot be read.
+
+    Example:
+        ```python
+        fake.faults.script("create_contact", faults.status(422))
+        await client.contacts.create_many([{"email": "ann@company.example", "city": "Lyon"}], journal="run.db", spool=True)
+        headers, rejects = spooled_rejects(Journal("run.db"))
+        print(headers, [row.cells for row in rejects])  # -> ('email', 'city') [['ann@company.example', 'Lyon']]
+        ```
+    """
+    codes: dict[str, None] = {"email": None}
+    for outcome in filter(is_reject, journal.outcomes()):
+        codes |= dict.fromkeys(_string_members(outcome))
+    return tuple(codes), (_create_spooled_reject(outcome, tuple(codes)) for outcome in filter(is_reject, journal.outcomes()))
+
+
+def _create_spooled_reject(outcome: ContactOutcome, codes: Sequence[str]) -> Reject:
+    members = _string_members(outcome)
+    return reject(outcome.index + 1, [members.get(code, "") for code in codes], outcome, number_record)
+
+
+def _string_members(outcome: ContactOutcome) -> dict[str, str]:
+    members = outcome.contact if isinstance(outcome.contact, Mapping) else {}
+    return {str(code): value for code, value in members.items() if isinstance(value, str)}
+
+
+def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: RowUnit = "line") -> int:
+    """Write the failed rows of a run to a rejects file, and return the number of failed rows."""
+    headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes(), unit))
+    return write_rejects(path, headers, rows)
+
+
+def write_rejects(path: Path, headers: Sequence[str], rows: Iterable[Reject]) -> int:
+    """Write failed rows to a rejects file, and return their number."""
+    with RejectsFile(path, headers) as rejects:
+        for row in rows:
+            rejects.add(row)
+    return rejects.rows
+
+
+def reject_message(outcome: ContactOutcome, find_number: FindNumber) -> str:
+    """Return the reason why a row failed. For a duplicate of another row, the reason contains that row's number, if known."""
+    number = find_number(outcome.repeats) if outcome.repeats is not None else None
+    return str(outcome.error or "") if number is None else rejection_message(str(number))
+
+
+def find_field(outcome: ContactOutcome) -> str:
+    """Return a comma-separated list of the fields named in an outcome's error, or an empty string if the error names no field."""
+    # A local check names the field at the start of its message; the service names fields in its message or in the response body.
+    error = outcome.error
+    if isinstance(error, InvalidRequest):
+        return match["field"] if (match := _LEADING_FIELD.match(str(error))) else ""
+    if not isinstance(error, StatusError):
+        return ""
+    words = _ANSWER_PREFIX.sub("", str(error))
+    leading = [
+        match["field"] for part in words.split("; ") if (match := _MESSAGE_FIELD.match(part)) and _is_field(match["field"])
+    ]
+    if fields := leading or _CUSTOM_CODE.findall(words)[:1]:
+        return ", ".join(dict.fromkeys(fields))
+    return named["field"].decode() if (named := _BODY_FIELD.search(error.body)) else ""
+
+
+def _is_field(name: str) -> bool:
+    return name == "email" or name in STANDARD_FIELDS or _CUSTOM_CODE.fullmatch(name) is not None
+
+
+def is_rejects_file(path: Path) -> bool:
+    """Return whether a file has the header of a `RejectsFile`."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        return count_reason_columns(next(csv.reader(io.StringIO(file.read(_HEAD_SIZE), newline="")), ())) > 0

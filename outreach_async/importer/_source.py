@@ -1,0 +1,355 @@
+"""Read a file from a path or a stream, as bytes or as lines of text.
+
+The encoding of text is detected if the caller does not specify it. A stream is copied to a temporary file, because the bytes are
+read more than once.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import os
+import re
+import sys
+import tempfile
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from hashlib import blake2b
+from io import IncrementalNewlineDecoder, TextIOWrapper
+from pathlib import Path
+from stat import S_ISREG
+from threading import Lock
+from typing import BinaryIO, Final, Protocol, TypeAlias, cast
+from weakref import finalize
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._encodings import find_candidates
+
+# Bytes.
+
+STDIN: Final = "-"
+"""The path that means standard input."""
+
+_BLOCK_SIZE: Final = 1 << 18
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+class BinaryStream(Protocol):
+    """A stream from which bytes can be read."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes, or `b""` at the end of the stream."""
+
+
+FileInput: TypeAlias = str | Path | BinaryStream
+"""An input to open: a path, `"-"` for standard input, or a stream."""
+
+
+class StoredBytes(Protocol):
+    """Bytes of an input, such as a copy of a stream. The bytes can be read any number of times."""
+
+    def open(self) -> BinaryIO:
+        """Return a reader that begins at the start of the bytes and has its own position."""
+
+    def lend_descriptor(self) -> AbstractContextManager[int]:
+        """Return a context manager that provides a file descriptor with which another process can read the bytes."""
+
+
+class InputChanged(InvalidRequest):
+    """Raised when an input file changed after it was opened."""
+
+    def __init__(self, what: str, remedy: str = "read a copy that no program changes") -> None:
+        super().__init__(f"{what}; {remedy}")
+        self.what = what
+
+
+class SharedFile:
+    """An open file that can be read any number of times. It is closed when this object is deleted."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        finalize(self, file.close)
+        self._lock = Lock()  # readers share the file position, so each seeks and reads under the lock
+
+    @contextmanager
+    def lend_descriptor(self) -> Iterator[int]:
+        """Yield the file's descriptor for another process."""
+        # The other process can move the position of the descriptor. Therefore, reads by this process wait until the `with` block
+        # ends.
+        with self._lock:
+            self._file.flush()  # empties the buffer, so that the next seek calls the operating system
+            yield self._file.fileno()
+
+    def open(self) -> BinaryIO:
+        """Return a reader that begins at the start of the file and has its own position."""
+        return io.BufferedReader(_SharedFileReader(self))
+
+    def read_at(self, position: int, buffer: memoryview) -> int:
+        """Read bytes at a position into a buffer, and return the number of bytes, as `readinto` does."""
+        with self._lock:
+            self._file.seek(position)
+            return self._file.readinto(buffer)  # type: ignore[attr-defined,no-any-return]  # typeshed's BinaryIO lacks it
+
+    def size(self) -> int:
+        """Return the size of the file in bytes."""
+        with self._lock:
+            return self._file.seek(0, io.SEEK_END)
+
+
+class StreamCopy(SharedFile):
+    """A copy of a stream in an unnamed temporary file. The file is removed when the process exits, even after a crash."""
+
+    def __init__(self, stream: BinaryStream | None = None) -> None:
+        super().__init__(cast("BinaryIO", tempfile.TemporaryFile()))  # noqa: SIM115 - it lives as long as this object
+        while stream is not None and (block := stream.read(_BLOCK_SIZE)):
+            self._file.write(block)
+
+
+class _InputFile(SharedFile):
+    """A file of the caller. Every read fails after the file has changed, so that rows of two versions are never mixed."""
+
+    def __init__(self, name: str, file: BinaryIO) -> None:
+        super().__init__(file)
+        self._name = name
+        self._opened = os.fstat(file.fileno())
+
+    @contextmanager
+    def lend_descriptor(self) -> Iterator[int]:
+        with super().lend_descriptor() as descriptor:
+            yield descriptor
+        self._require_unchanged()
+
+    def read_at(self, position: int, buffer: memoryview) -> int:
+        count = super().read_at(position, buffer)
+        self._require_unchanged()  # after the read: a write updates the time of the file before its bytes can be read
+        return count
+
+    def _require_unchanged(self) -> None:
+        before, now = self._opened, os.fstat(self._file.fileno())
+        if before.st_size != now.st_size:
+            raise _changed_error(self._name, f"it had {before.st_size:,} bytes, and has {now.st_size:,}")
+        if before.st_mtime_ns != now.st_mtime_ns:
+            raise _changed_error(self._name, "its modification time is another")
+
+
+def _changed_error(name: str, how: str) -> InputChanged:
+    return InputChanged(f"{name}: the file changed after it was opened: {how}")
+
+
+class _SharedFileReader(io.RawIOBase):
+    def __init__(self, file: SharedFile) -> None:
+        self._file = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # a BufferedReader passes no other buffer
+        count = self._file.read_at(self._position, buffer)
+        self._position += count
+        return count
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size()}[whence]
+        return self._position
+
+
+@attrs.frozen
+class ByteSource:
+    """The bytes of an input, which can be read any number of times. A file is opened once, so all reads see the same file."""
+
+    name: str
+    path: Path | None
+    is_gzip: bool
+    _stored: StoredBytes
+
+    @classmethod
+    def of(cls, file: FileInput) -> ByteSource:
+        """Open an input. Standard input, pipes and streams can be read only once, so they are copied to a temporary file."""
+        if not isinstance(file, str | Path):
+            return cls._from_stream(file, "the stream")
+        if str(file) == STDIN:
+            return cls._from_stream(sys.stdin.buffer, "standard input")
+        path = Path(file)
+        if path.is_dir():
+            raise InvalidRequest(f"{path}: expected a file, got a folder; pass the path of a file")
+        with translate_read_errors(str(path)):
+            opened = path.open("rb", buffering=0)  # the readers have buffers
+            if S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return cls.of_stored(str(path), _InputFile(str(path), cast("BinaryIO", opened)), path)
+            with opened:
+                return cls._from_stream(cast("BinaryStream", opened), str(path))
+
+    @classmethod
+    def _from_stream(cls, stream: BinaryStream, name: str) -> ByteSource:
+        with translate_read_errors(name):
+            return cls.of_stored(name, StreamCopy(stream))
+
+    @classmethod
+    def of_stored(cls, name: str, stored: StoredBytes, path: Path | None = None) -> ByteSource:
+        with translate_read_errors(name), stored.open() as file:
+            return cls(name, path, file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC, stored)
+
+    @contextmanager
+    def open_raw(self) -> Iterator[BinaryIO]:
+        """Open the bytes as stored, without decompressing them."""
+        with translate_read_errors(self.name), self._stored.open() as file:
+            yield file
+
+    @contextmanager
+    def open_unpacked(self) -> Iterator[BinaryIO]:
+        """Open the bytes, decompressed if they are compressed with gzip."""
+        with self.open_raw() as file, gzip.GzipFile(fileobj=file) if self.is_gzip else nullcontext(file) as unpacked:
+            yield cast("BinaryIO", unpacked)
+
+    @contextmanager
+    def lend_descriptor(self) -> Iterator[int]:
+        """Yield a file descriptor with which another process can read the stored bytes."""
+        # The other process must seek to the start before it reads.
+        with translate_read_errors(self.name), self._stored.lend_descriptor() as descriptor:
+            yield descriptor
+
+    def fingerprint(self) -> str:
+        """Return a digest of the bytes as stored, without decompressing them."""
+        with self.open_raw() as file:
+            digest = blake2b(digest_size=16)
+            while block := file.read(_BLOCK_SIZE):
+                digest.update(block)
+            return digest.hexdigest()
+
+    def require_content(self, fingerprint: str) -> None:
+        """Check that the bytes still have an earlier fingerprint, even if a program changed them and restored their time."""
+        if self.fingerprint() != fingerprint:
+            raise _changed_error(self.name, "its content is another")
+
+    def require_path(self) -> None:
+        """Check that no other file has replaced the file. A file that was only moved or deleted is not replaced."""
+        with self.lend_descriptor() as descriptor:
+            opened = os.fstat(descriptor)
+        with suppress(OSError):
+            if self.path is not None and not os.path.samestat(self.path.stat(), opened):
+                raise InputChanged(f"{self.name}: another file has replaced the file that was opened")
+
+
+@contextmanager
+def translate_read_errors(name: str) -> Iterator[None]:
+    """Convert a read error to an `InvalidRequest` with a remedy."""
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InvalidRequest(f"{name}: damaged gzip file ({error}); download or create it again") from error
+    except OSError as error:
+        raise InvalidRequest(f"{name}: {error.strerror or error}; pass a readable file") from error
+
+
+# Text.
+
+UTF_8: Final = "utf-8-sig"
+
+# UTF-32 comes before UTF-16, because the UTF-32 mark begins with the UTF-16 mark.
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, UTF_8, "UTF-8"),
+    (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
+    (codecs.BOM_UTF32_BE, "utf-32", "UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
+)
+_HEAD_SIZE: Final = 512
+_TEXT_BLOCK_SIZE: Final = 1 << 16
+_NON_ASCII: Final = re.compile(r"[^\x00-\x7f]")
+MAX_LINE_LENGTH: Final = 1 << 24
+"""Maximum number of characters in a line. The limit prevents a file without line breaks from filling the memory."""
+
+
+def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return Python's name for the encoding of a file, and notes on how the encoding was determined."""
+    codec = _find_codec(requested) if requested is not None else None
+    with source.open_unpacked() as file:
+        head = file.read(_HEAD_SIZE)
+    for mark, own, name in _BYTE_ORDER_MARKS:
+        if head.startswith(mark):
+            if codec is not None and not codec.startswith(name.lower()):
+                raise InvalidRequest(f"{source.name}: expected {requested!r}, got the byte order mark of {name}; omit --encoding")
+            return own, () if own == UTF_8 else (f"encoding {name}, from the byte order mark",)
+    if codec is None and is_utf16_like(head):  # no byte order mark: decoded as UTF-8, each letter would be next to a NUL
+        guess = "utf-16-be" if head.startswith(b"\0") else "utf-16-le"
+        raise InvalidRequest(f"{source.name}: every other byte is zero, as in UTF-16; pass its encoding: --encoding {guess}")
+    if codec is None or codec == "utf-8":
+        return UTF_8, ()
+    return codec, (f"encoding {requested}, as specified",)
+
+
+def _find_codec(requested: str) -> str:
+    try:
+        "".encode(requested)  # fails for codecs that are not text encodings, such as base64, which codecs.lookup accepts
+        return codecs.lookup(requested).name
+    except (LookupError, ValueError):
+        remedy = "use, for example, cp1252, latin-1 or utf-16"
+        raise InvalidRequest(f"encoding: expected a text encoding, got {requested!r}; {remedy}") from None
+
+
+def is_utf16_like(head: bytes) -> bool:
+    """Return whether a file without a byte order mark looks like UTF-16: about every other byte is zero."""
+    return head.count(b"\0") * 3 > len(head) and b"\0\0" not in head
+
+
+def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
+    """Return an error that locates the first undecodable byte, and shows the encodings that can decode the file."""
+    with source.open_unpacked() as file:
+        fault = _find_fault(file, codec)
+    if fault is None:  # the codec expects a byte order mark and finds none
+        return InvalidRequest(f"{source.name}: expected a byte order mark, got none; pass --encoding {codec}-le or {codec}-be")
+    line, byte, mixed = fault
+    what = f"{source.name}: line {line} is not {'UTF-8' if codec == UTF_8 else codec} text (byte 0x{byte:02x})"
+    if mixed and codec == UTF_8:  # in other encodings, nearly every byte is valid
+        return InvalidRequest(f"{what}, but earlier lines with non-ASCII characters are; correct the line in a text editor")
+    with source.open_unpacked() as file:
+        candidates = "; ".join(map(str, find_candidates(file)))
+    choice = f", or pass the encoding that reads its cells correctly: {candidates}" if candidates else ""
+    return InvalidRequest(f"{what}; save the file as UTF-8{choice}")
+
+
+def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bool] | None:
+    """Locate the first undecodable byte of a file."""
+    decoder, newlines = codecs.getincrementaldecoder(codec)(), IncrementalNewlineDecoder(None, translate=True)
+    line, first = 1, None
+    try:
+        while block := file.read(_TEXT_BLOCK_SIZE):
+            line, first = _count_lines(newlines.decode(decoder.decode(block)), line, first)
+        decoder.decode(b"", final=True)
+    except UnicodeError as error:
+        # A missing byte order mark is a plain UnicodeError up to Python 3.13; later, the error names the codec that expected it.
+        if isinstance(error, UnicodeDecodeError) and error.encoding not in {"utf-16", "utf-32"}:
+            valid = error.object[: error.start].decode(codec, "ignore")
+            line, first = _count_lines(newlines.decode(valid, final=True), line, first)
+            return line, error.object[error.start], first is not None and first < line
+    return None
+
+
+def _count_lines(text: str, line: int, first: int | None) -> tuple[int, int | None]:
+    """Return the line after a text that starts in `line`, and the first line with a non-ASCII character."""
+    if first is None and (found := _NON_ASCII.search(text)):
+        first = line + text.count("\n", 0, found.start())
+    return line + text.count("\n"), first
+
+
+def read_lines(source: ByteSource, codec: str) -> Generator[str]:
+    """Yield the lines with their line endings, which may be LF, CR LF, or CR (classic Mac OS)."""
+    number = 0
+    try:
+        with source.open_unpacked() as file, TextIOWrapper(file, encoding=codec, newline="") as text:
+            while line := text.readline(MAX_LINE_LENGTH):
+                number += 1
+                if len(line) == MAX_LINE_LENGTH:
+                    limit = f"{MAX_LINE_LENGTH:,} characters"
+                    raise InvalidRequest(f"{source.name}: line {number} is longer than {limit}; check that the file is a table")
+                yield line
+    except UnicodeError:
+        raise undecodable_error(source, codec) from None

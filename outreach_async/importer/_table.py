@@ -1,0 +1,465 @@
+"""Represent a file as a table: a header, and a record for each row.
+
+When the columns are mapped to fields, `build_row` converts each record to a `Row`. It checks the cells for damage by a
+spreadsheet or a wrong encoding, and for texts that mean a missing value. If a damaged cell has no usable value, the row has a
+`fault` and is rejected. Other damage is reported in the row's `warnings`.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Generator, ItemsView, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import count, islice, zip_longest
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import attrs
+
+from outreach_async._files.spreadsheets import unescape_formula
+from outreach_async._service.validation import check_contact, to_contact
+from outreach_async._vocabulary import STANDARD_FIELDS
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._cells import CellIssue, find_issues
+from outreach_async.importer._columns import Columns
+from outreach_async.importer._source import ByteSource
+
+_DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
+"""Fields of phone numbers and postal codes. A program that stores their values as numbers drops leading zeros and plus signs."""
+
+_SINGLE_FIELDS: Final = {"email", *STANDARD_FIELDS} - {"personal_note"}
+"""Fields that have a single value. Notes and custom fields may contain the text `:::`."""
+_MIN_PHONE_DIGITS: Final = 11
+"""Minimum number of digits of a whole number that may be a phone number. A spreadsheet may display such a
+number in a form such as 4.1E+11."""
+_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
+"""Pattern for an e-mail address. No column name matches, so a first line with an address is a row and not a header."""
+_SAMPLE_SIZE: Final = 100
+"""Maximum number of rows that are searched for sample cells."""
+MAX_COLUMNS: Final = 1000
+"""Maximum number of columns. A file with more columns probably has data, such as e-mails, as column names."""
+_MAX_NOTES: Final = 10
+"""Maximum number of renamed columns that the notes list."""
+REASONS: Final = ("_row", "_code", "_field", "_message")
+"""Columns that a rejects file adds to the columns of the input. An import ignores these columns.
+
+`_row` is the number of the row. `RowUnit` describes its unit. `_code` is the outcome, and `_message` is the error message.
+`_field` is the invalid field, or several fields separated by commas. It is empty if the error names no field.
+"""
+FILE_COLUMN: Final = "_file"
+"""Column before `REASONS` with the location of the row's file. Only the rejects file of an import of several files has it."""
+
+
+class Record(NamedTuple):
+    """A row as read from a file."""
+
+    line: int
+    cells: tuple[str, ...]
+    fault: str | None = None
+    issues: tuple[CellIssue, ...] = ()
+
+
+RowUnit: TypeAlias = Literal["line", "record"]
+"""Unit of row numbers.
+
+With `"line"`, a row is numbered by the line of the input on which it begins. With `"record"`, it is numbered by its position
+among the rows, from 1. An import from standard input uses `"record"` if it has a journal.
+"""
+
+
+class RowNumber(NamedTuple):
+    """The number that identifies a row in messages, rejects and reports."""
+
+    unit: RowUnit
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.unit} {self.value}"
+
+
+def build_row(record: Record, columns: Columns) -> Row:
+    # If an issue leaves no usable value to send, it becomes the row's `fault`. Any other issue that matters for a field becomes a
+    # warning.
+    line, cells, fault, issues = record
+    if not fault and len(cells) != len(columns.headers):
+        remedy = "name every column, and quote cells that contain the delimiter"
+        if len(cells) < len(columns.headers):
+            remedy = "add the missing cells, and quote a cell that contains a line break"
+        fault = f"expected {len(columns.headers)} cells, as in the header, got {len(cells)}; {remedy}"
+    if fault:
+        return Row(line, cells, {}, fault)
+    if not (issues := issues + find_issues(cells)):
+        return Row(line, cells, columns.members(cells))
+    sent = [(issue, code) for issue in issues if (code := columns.codes[issue.column]) and _is_relevant(issue, code, cells)]
+    for issue, code in sent:
+        if issue.fatal or (issue.kind == "scientific" and code in _DIGIT_FIELDS) or (issue.value == "" and code == "email"):
+            return Row(line, cells, {}, f"{code}: {issue.message}")
+    warnings = tuple(Remark(issue.kind, columns.headers[issue.column], code, issue.message, issue.value) for issue, code in sent)
+    values = [(issue.column, issue.value) for issue, _ in sent if issue.value is not None]
+    return Row(line, cells, columns.members(replace_cells(cells, values)), None, warnings)
+
+
+def replace_cells(cells: Sequence[str], values: Iterable[tuple[int, str]]) -> list[str]:
+    """Return the cells of a row, some of them replaced. `values` are pairs of a column and a text."""
+    replaced = list(cells)
+    for column, value in values:
+        replaced[column] = value
+    return replaced
+
+
+def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
+    """Return whether an issue matters for a field."""
+    # An issue of kind `"number"` matters if the field is a phone number or a postal code, or if the number is as long as a phone
+    # number. An issue of kind `"decimal"` matters only in the former case, and one of kind `"several"` if the field has a single
+    # value. An issue of any other kind always matters.
+    match issue.kind:
+        case "number":
+            return code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
+        case "decimal":
+            return code in _DIGIT_FIELDS
+        case "several":
+            return code in _SINGLE_FIELDS
+        case _:
+            return True
+
+
+@attrs.frozen
+class Remark:
+    r"""A warning about one cell. The row can still be sent.
+
+    Attributes:
+        kind: The kind of problem, in one word, such as `"mojibake"`.
+        column: Name of the column.
+        code: Field code that the column maps to.
+        message: The problem and its remedy.
+        value: The text that is sent instead of the cell, empty if the field is left unset; `None` if the cell is sent unchanged.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,OrlÃ©ans\n", encoding="utf-8")
+        file = open_file("people.csv")
+        print([remark.kind for row in file.rows(map_columns(file.headers)) for remark in row.warnings])  # -> ['mojibake']
+        ```
+    """
+
+    kind: str
+    column: str
+    code: str
+    message: str
+    value: str | None = None
+
+
+@attrs.frozen
+class Row(Mapping[str, Any]):
+    r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
+
+    If a row has a `fault`, an attempt to read its fields raises `InvalidRequest`. A bulk run reports such a row as `rejected`,
+    with the fault as the error, and continues with the next row.
+
+    Attributes:
+        line: The line of the file on which the row begins, from 1; the header is usually line 1.
+        cells: The cells of the row, as strings, as in the file.
+        members: The values by field code, as they are sent; blank cells are omitted.
+        fault: The reason why the row cannot be sent: reading it or a check found an error; `None` if neither found one.
+        warnings: Problems found while reading; the row can still be sent.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+        file = open_file("people.csv")
+        (row,) = file.rows(map_columns(file.headers))
+        print(row.line, dict(row))  # -> 2 {'email': 'ann@company.example', 'city': 'Lyon'}
+        ```
+    """
+
+    line: int
+    cells: tuple[str, ...]
+    members: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
+    fault: str | None = None
+    warnings: tuple[Remark, ...] = ()
+
+    def refusal(self) -> InvalidRequest | None:
+        r"""Return the error with which `create_many` would reject the row; `None` if the row can be sent.
+
+        Example:
+            ```python
+            Path("people.csv").write_text('E-mail,City\n" ",Lyon\n')
+            file = open_file("people.csv")
+            print([str(row.refusal()) for row in file.rows(map_columns(file.headers))])
+            # -> ['email: expected an address, got a blank string; give the contact an e-mail address']
+            ```
+        """
+        try:
+            check_contact(to_contact(self))
+        except InvalidRequest as error:
+            return error
+        return None
+
+    def __getitem__(self, code: str) -> Any:
+        return self._require_readable()[code]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._require_readable())
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def items(self) -> ItemsView[str, Any]:
+        r"""Return the field codes and values of the row.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            file = open_file("people.csv")
+            print([list(row.items()) for row in file.rows(map_columns(file.headers))])
+            # -> [[('email', 'ann@company.example'), ('city', 'Lyon')]]
+            ```
+        """
+        # The inherited method is twenty times slower, because it looks up each code.
+        return self._require_readable().items()
+
+    def _require_readable(self) -> Mapping[str, Any]:
+        if self.fault is not None:
+            raise InvalidRequest(self.fault)
+        return self.members
+
+
+@attrs.frozen
+class Heading:
+    """The header of a file, with duplicate names made unique."""
+
+    headers: tuple[str, ...]
+    added: int
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str, cells: tuple[str, ...]) -> Heading:
+        """Read the header of a file."""
+        named = trim_cells(cells, 0)
+        if not named:
+            raise InvalidRequest(f"{name}: no header; name the columns in the first line")
+        if len(named) > MAX_COLUMNS:
+            limit = f"expected at most {MAX_COLUMNS:,} columns, got more"
+            raise InvalidRequest(f"{name}: {limit}; check that the first line has column names, not data")
+        if address := next((cell for cell in named if _ADDRESS.fullmatch(cell.strip())), None):
+            remedy = "insert a first line with column names, such as E-mail and First Name"
+            raise InvalidRequest(
+                f"{name}: expected a header, got the e-mail address {address.strip()!r} in the first line; {remedy}"
+            )
+        added = count_reason_columns(named)
+        headers, notes = _number_duplicates(tuple(map(unescape_formula, named[:-added])) if added else named)
+        return cls(headers, added, notes)
+
+    @property
+    def width(self) -> int:
+        """Number of columns in the file, including the columns that a rejects file adds."""
+        return len(self.headers) + self.added
+
+
+@attrs.frozen(kw_only=True)
+class File(ABC):
+    r"""A file of rows, in any format. The file can be read any number of times, and is never fully loaded into memory.
+
+    Each format has a subclass, which reads the records; everything else is common to all formats.
+
+    Attributes:
+        source: The bytes of the file.
+        heading: The header.
+        notes: Notes about the file, to be shown to the user.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+        file = open_file("people.csv")
+        print(file.name, file.headers, file.rejects, file.notes)  # -> people.csv ('E-mail', 'City') False ()
+        ```
+    """
+
+    source: ByteSource
+    heading: Heading
+    notes: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path | None:
+        """Path of the file; `None` for a stream, which is copied to a temporary file."""
+        return self.source.path
+
+    @property
+    def name(self) -> str:
+        """Name of the file, as messages show it."""
+        return self.source.name
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """Column names. No name occurs twice, except blank names."""
+        return self.heading.headers
+
+    @property
+    def rejects(self) -> bool:
+        """True if the file is a rejects file of an earlier import, edited or not.
+
+        An import ignores the columns that a rejects file adds to the columns of the input.
+        """
+        return self.heading.added > 0
+
+    def fingerprint(self) -> str:
+        r"""Return a digest of the file's bytes.
+
+        Raises:
+            InvalidRequest: The file cannot be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            journal = Journal("run.db", fingerprint=open_file("people.csv").fingerprint())
+            ```
+        """
+        return self.source.fingerprint()
+
+    def count(self) -> int:
+        r"""Read the file once and return the number of rows.
+
+        Raises:
+            InvalidRequest: A part of the file cannot be read. Count the rows before an import, so that this error occurs
+                before contacts are created.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            print(open_file("people.csv").count())  # -> 1
+            ```
+        """
+        return sum(1 for _ in self._read_records())
+
+    def rows(self, columns: Columns) -> Iterator[Row]:
+        r"""Yield the rows in order, reading on demand. Empty lines are skipped.
+
+        Raises:
+            InvalidRequest: When iterated: the file can no longer be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            file = open_file("people.csv")
+            print([dict(row) for row in file.rows(map_columns(file.headers))])
+            # -> [{'email': 'ann@company.example', 'city': 'Lyon'}]
+            ```
+        """
+        return (build_row(record, columns) for record in self._read_trimmed())
+
+    def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
+        r"""Yield, for each row, the number of its first line, its cells as in the input, and its fault (`None` for a valid row).
+
+        Raises:
+            InvalidRequest: When iterated: the file can no longer be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            print(list(open_file("people.csv").records()))  # -> [(2, ('ann@company.example', 'Lyon'), None)]
+            ```
+        """
+        return ((line, cells, fault) for line, cells, fault, _ in self._read_trimmed())
+
+    def column(self, at: int) -> Iterator[str]:
+        r"""Yield the cell of one column for each row; an empty string for a row without this cell.
+
+        Args:
+            at: Index of the column.
+
+        Raises:
+            InvalidRequest: When iterated: the file can no longer be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            print(list(open_file("people.csv").column(1)))  # -> ['Lyon']
+            ```
+        """
+        return (cells[at] if at < len(cells) else "" for _, cells, _ in self.records())
+
+    def samples(self) -> tuple[str, ...]:
+        r"""Return the first cell of each column that is not blank, in the first 100 rows; an empty string if there is none.
+
+        Raises:
+            InvalidRequest: The file can no longer be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,\nbo@acme.example,Lyon\n")
+            print(open_file("people.csv").samples())  # -> ('ann@company.example', 'Lyon')
+            ```
+        """
+        found = [""] * len(self.headers)
+        with closing(self._read_trimmed()) as records:
+            for record in islice(records, _SAMPLE_SIZE):
+                found = [old or cell.strip() for old, cell in zip_longest(found, record.cells[: len(found)], fillvalue="")]
+        return tuple(found)
+
+    def split(self) -> tuple[File, ...]:
+        r"""Return files that together contain the rows of this file, in order.
+
+        A Parquet file is split into its row groups. A file of any other format can only be read from its start, and is not split.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            print(len(open_file("people.csv").split()))  # -> 1
+            ```
+        """
+        return (self,)
+
+    @abstractmethod
+    def _read_records(self) -> Iterator[Record]:
+        """Yield the records below the header."""
+
+    def _read_trimmed(self) -> Generator[Record]:
+        width, kept = self.heading.width, len(self.headers)
+        for record in self._read_records():
+            cells = record.cells if len(record.cells) <= width else trim_cells(record.cells, width)
+            if self.rejects:
+                cells = tuple(map(unescape_formula, cells[:kept]))
+            if cells is record.cells:
+                yield record
+            else:
+                yield record._replace(cells=cells, issues=tuple(issue for issue in record.issues if issue.column < kept))
+
+
+def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
+    """Remove the blank cells at the end of a row, but keep the first `width` cells."""
+    # Spreadsheets also save columns that are blank now but once had content.
+    end = len(cells)
+    while end > width and not cells[end - 1].strip():
+        end -= 1
+    return cells[:end]
+
+
+def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Add numbers to duplicate column names to make them unique, and return the names and notes on the changes."""
+    taken = {name.strip() for name in names}
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # linear time for thousands of equal names
+    seen: set[str] = set()
+    unique: list[str] = []
+    notes: list[str] = []
+    for name in names:
+        if (plain := name.strip()) and plain in seen:
+            numbered = next(f"{plain} ({at})" for at in numbers[plain] if f"{plain} ({at})" not in taken)
+            taken.add(numbered)
+            notes.append(f"column name {plain!r} occurs more than once; one of the columns is renamed {numbered!r}")
+            unique.append(numbered)
+        else:
+            unique.append(name)
+        seen.add(plain)
+    if len(notes) > _MAX_NOTES:
+        notes[_MAX_NOTES:] = [f"... and {len(notes) - _MAX_NOTES:,} more columns are renamed in the same way"]
+    return tuple(unique), tuple(notes)
+
+
+def count_reason_columns(headers: Sequence[str]) -> int:
+    """Return the number of columns that a rejects file adds; 0 if a file with these column names is no rejects file."""
+    names = tuple(header.strip() for header in headers[-len(REASONS) - 1 :])
+    if names[-len(REASONS) :] != REASONS:
+        return 0
+    return len(REASONS) + (names[0] == FILE_COLUMN)

@@ -1,0 +1,112 @@
+"""Read workbooks, such as XLSX. A separate process reads the workbook, and stores the rows in a temporary file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeAlias
+
+import attrs
+import msgspec
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import _workbook_reader as workbook_reader
+from outreach_async.importer._cells import error_issue, number_issue
+from outreach_async.importer._source import ByteSource, StreamCopy
+from outreach_async.importer._table import File, Heading, Record
+
+READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
+"""Command that reads a workbook. `read_in_subprocess` appends the last argument, a JSON object of parameters."""
+
+_UNMARKED_NOTE: Final = (
+    "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect such cells"
+)
+
+
+@attrs.frozen(kw_only=True)
+class ReaderResult:
+    """The final message of the reader process."""
+
+    refused: str | None = None
+    sheet: str = ""
+    note: str = ""
+    marked: bool = False
+
+
+ReadSheet: TypeAlias = Callable[[ByteSource, str | None], tuple[ReaderResult, StreamCopy]]
+"""A function that reads the sheet with the given name, or the first visible sheet if the name is `None`."""
+
+_RESULT_DECODER: Final = msgspec.json.Decoder(ReaderResult)
+_ROW_DECODER: Final = msgspec.json.Decoder(tuple[int, tuple[str, ...], tuple[int, ...], tuple[int, ...]])
+
+
+@attrs.frozen(kw_only=True)
+class WorkbookFile(File):
+    """One sheet of a workbook: XLSX, XLSM, XLSB, XLS or ODS. Only XLSX and XLSM state which cells contain an error."""
+
+    sheet: str
+    _spool: StreamCopy
+    _header_row: int
+
+    @classmethod
+    def of(cls, source: ByteSource, sheet: str | None = None, header_row: int = 1, read: ReadSheet | None = None) -> WorkbookFile:
+        """Read a sheet of a workbook. The header is the first row that is not blank."""
+        result, spool = (read or read_in_subprocess)(source, sheet)
+        try:
+            heading = Heading.of(source.name, next((record.cells for record in _decode_records(spool, header_row)), ()))
+        except InvalidRequest as error:  # the sheet may be a cover
+            raise InvalidRequest("; ".join(filter(None, (str(error), result.note)))) from None
+        notes = filter(None, (result.note, "" if result.marked else _UNMARKED_NOTE, *heading.notes))
+        return cls(source=source, heading=heading, notes=tuple(notes), sheet=result.sheet, spool=spool, header_row=header_row)
+
+    def _read_records(self) -> Iterator[Record]:
+        return islice(_decode_records(self._spool, self._header_row), 1, None)
+
+
+def read_in_subprocess(
+    source: ByteSource, sheet: str | None, reader: Sequence[str] = READER_COMMAND
+) -> tuple[ReaderResult, StreamCopy]:
+    """Read a sheet in a separate process, and return the result and the rows."""
+    # If an exception such as KeyboardInterrupt interrupts the wait, the reader process is killed. If this process is killed, the
+    # reader process exits by itself.
+    spool = StreamCopy()
+    parameters = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
+    with source.lend_descriptor() as book, spool.lend_descriptor() as rows:
+        try:
+            done = subprocess.run([*reader, parameters], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - our own command
+        except OSError as error:
+            raise InvalidRequest(f"{source.name}: cannot start the workbook reader ({error}); save the sheet as CSV") from error
+    result = _parse_result(done)
+    if result.refused is not None:
+        raise InvalidRequest(f"{source.name}: {result.refused}")
+    return result, spool
+
+
+def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
+    """Return the result of the reader process. If there is no result, the process failed to start or exceeded a limit."""
+    try:
+        return _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
+    except msgspec.DecodeError:
+        failure = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if failure:
+        return ReaderResult(refused=f"the workbook reader failed ({failure}); save the sheet as CSV")
+    if sys.platform != "win32" and done.returncode == -signal.SIGPROF:
+        return ReaderResult(refused=workbook_reader.TOO_LONG)
+    return ReaderResult(refused=workbook_reader.TOO_LARGE)  # a failed allocation aborts the process without a message
+
+
+def _decode_records(spool: StreamCopy, header_row: int) -> Iterator[Record]:
+    """Yield the rows that are not blank, beginning with the header."""
+    with spool.open() as file:
+        for text in file:
+            line, cells, errors, numbers = _ROW_DECODER.decode(text)
+            if line < header_row:
+                continue
+            issues = [error_issue(at) for at in errors]
+            issues += [number_issue(at, cells[at]) for at in numbers]
+            yield Record(line, cells, None, tuple(sorted(issues)))

@@ -1,0 +1,355 @@
+"""Read-only tools: list the contents of workspaces, audit them, explain rules, and check rows without sending them."""
+
+# No `from __future__ import annotations`: the MCP SDK builds the schemas of the tools from the evaluated annotations.
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from io import BytesIO
+from typing import Annotated, Any, Final
+
+import anyio.to_thread
+from pydantic import Field
+
+from outreach_async.audit import CATALOGUE, Report, audit, explain
+from outreach_async.audit._conditions import quote
+from outreach_async.audit._rules import ABOUT_CAMPAIGNS
+from outreach_async.audit.policy import suggest_name
+from outreach_async.audit.reports import write, write_brief
+from outreach_async.audit.reports._brief_view import format_brief_changes, format_brief_headline, list_gaps
+from outreach_async.audit.reports._summary import Action, build_actions, subject_name
+from outreach_async.audit.reports._view import format_counts, format_headline, format_verdict
+from outreach_async.audit.reports._wording import format_time
+from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
+from outreach_async.client import OutreachClient
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import columns_for, open_file
+from outreach_async.importer._checks import CheckPolicy, Checks
+from outreach_async.importer._columns import CODE, UnmappedColumns
+from outreach_async.importer._table import Row
+from outreach_async.mcp_server._answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, count_pages, cut_page, pick
+from outreach_async.models import CampaignSteps, Mailbox, Page
+
+MAX_CONTACTS: Final = 50
+"""Maximum number of contacts in one call of a tool."""
+MAX_FIELDS: Final = 50
+"""Maximum number of fields of a contact. A person must be able to read all of them."""
+REPORT_URI: Final = "outreach://audit/latest"
+BRIEF_URI: Final = "outreach://brief/latest"
+
+PageNumber = Annotated[int, Field(ge=1)]
+Contacts = Annotated[list[Annotated[dict[str, Any], Field(max_length=MAX_FIELDS)]], Field(min_length=1, max_length=MAX_CONTACTS)]
+
+_CAMPAIGN: Final = (
+    *("id", "name", "status", "steps", "contacts", "opens", "replies", "bounces", "replies_num", "interested_num"),
+    *("days_left_display", "last_activity"),
+)
+_MAILBOX: Final = (
+    *("id", "email", "status", "type", "daily_limit", "sent_today", "sent_30days", "bounced_30days", "blacklists"),
+    *("spf", "dkim", "dmarc"),
+)
+_STEP: Final = ("order", "status", "wait_time", "left_to_send", "already_sent")
+_TEMPLATE: Final = (
+    *("test_letter", "status", "subject", "body_text", "sent", "opened", "clicked", "replied", "replied_num"),
+    "unsubscribed",
+)
+_CAMPAIGN_NEWS: Final = (
+    *("id", "name", "workspace", "status", "contacts", "sent", "replies_num", "bounces_num", "left_to_send"),
+    *("new_contacts", "new_sent", "new_replies", "new_bounces"),
+)
+_MAX_PLACES: Final = 3
+"""Maximum number of domains, servers or workspaces that an action of an audit lists."""
+
+
+class ReadTools:
+    """The read-only tools. All of them send their requests with the same client.
+
+    Args:
+        client: The client that sends the requests.
+        workspaces: Ids of the workspaces that the tools may read.
+        deadline: Time limit of an audit, in seconds.
+        clock: Function that returns the current time, in Unix seconds.
+        read_earlier: Function that returns an earlier report, or `None` if there is none. A brief shows the changes since it.
+    """
+
+    def __init__(
+        self,
+        client: OutreachClient,
+        workspaces: Sequence[str],
+        *,
+        deadline: float,
+        clock: Callable[[], float],
+        read_earlier: Callable[[], Report | None],
+    ) -> None:
+        self._client = client
+        self._workspaces = tuple(workspaces)
+        self._deadline = deadline
+        self._clock = clock
+        self._answers = AnswerWriter.of(client)
+        self._read_earlier = read_earlier
+        self._report: Report | None = None
+        self._brief: Brief | None = None
+
+    async def list_campaigns(self, workspace: str | None = None, page: PageNumber = 1) -> str:
+        """List the campaigns of a workspace."""
+        space = self._choose_workspace(workspace)
+        found = await self._client.campaigns.list(workspace=space, page=page, display=PAGE_SIZE, undecodable="keep")
+        return self._write_page(space, page, found, "campaigns", _CAMPAIGN)
+
+    async def list_mailboxes(self, workspace: str | None = None, page: PageNumber = 1) -> str:
+        """List the mailboxes of a workspace."""
+        space = self._choose_workspace(workspace)
+        found: Page[Mailbox] = await self._client.mailboxes.list(
+            workspace=space, page=page, display=PAGE_SIZE, undecodable="keep"
+        )
+        return self._write_page(space, page, found, "mailboxes", _MAILBOX)
+
+    async def campaign_steps(self, campaign: str, page: PageNumber = 1) -> str:
+        """List the steps of a campaign, with one row per template."""
+        steps = await self._client.campaigns.steps(campaign)
+        rows = list(_list_templates(steps))
+        return self._answers.write(
+            campaign=campaign,
+            **pick(steps, ("days_left", "days_left_display")),
+            **_paging(page, len(rows)),
+            templates=cut_page(rows, page),
+        )
+
+    async def list_fields(self, workspace: str | None = None, page: PageNumber = 1) -> str:
+        """List the fields that a contact of a workspace can have."""
+        space = self._choose_workspace(workspace)
+        fields = await self._client.with_options(workspace=space).workspaces.fields()
+        rows = [pick(field, ("code", "label")) for field in cut_page(fields, page)]
+        return self._answers.write(workspace=space, **_paging(page, len(fields)), fields=rows)
+
+    async def audit(
+        self,
+        workspaces: list[str] | None = None,
+        campaigns: bool = False,  # noqa: FBT001, FBT002 - the arguments of a tool have names
+        rule: str | None = None,
+        page: PageNumber = 1,
+    ) -> str:
+        """Audit workspaces. Return the recommended actions or, if `rule` is given, the findings of this rule.
+
+        If `rule` is given or `page` is above 1, the last report is reused if possible. A new audit is run if that report covers
+        other workspaces, or if campaigns are needed and that report has none.
+        """
+        spaces = self._choose_workspaces(workspaces)
+        if rule is not None:
+            rule = require_rule(rule)
+            campaigns = campaigns or rule in ABOUT_CAMPAIGNS
+        report = self._report if rule is not None or page > 1 else None
+        if report is None or report.workspaces != spaces or (campaigns and report.campaigns is None):
+            report = await self._audit(spaces, campaigns=campaigns)
+        return self._write_actions(report, page) if rule is None else self._write_findings(report, rule, page)
+
+    async def brief(self, workspaces: list[str] | None = None, page: PageNumber = 1) -> str:
+        """Summarize changes and open tasks, or return a further page of the last brief."""
+        spaces = self._choose_workspaces(workspaces)
+        brief = self._brief if page > 1 else None
+        if brief is None or [space.id for space in brief.workspaces] != spaces:
+            earlier = await anyio.to_thread.run_sync(self._read_earlier)
+            brief = self._brief = build_brief(await self._audit(spaces, campaigns=True), earlier)
+        return self._write_brief(brief, page)
+
+    async def _audit(self, workspaces: Sequence[str], *, campaigns: bool) -> Report:
+        self._report = await audit(self._client, workspaces, campaigns=campaigns, deadline=self._deadline, clock=self._clock)
+        return self._report
+
+    async def explain_rule(self, rule: str | None = None) -> str:
+        """Explain a rule of the audit, or list all rules."""
+        return list_rules() if rule is None else explain_rule(rule)
+
+    async def check_contacts(
+        self, contacts: Contacts, workspace: str | None = None, columns: dict[str, str] | None = None
+    ) -> str:
+        """Check contacts as an import does, without sending them."""
+        space = self._choose_workspace(workspace)
+        lines = "\n".join(map(json.dumps, contacts)).encode()
+        file = await anyio.to_thread.run_sync(partial(open_file, BytesIO(lines), format="jsonl"))
+        try:
+            mapped = await columns_for(self._client.with_options(workspace=space), file.headers, columns)
+        except UnmappedColumns as error:
+            raise InvalidRequest(_explain_columns(error, columns or {})) from None
+        checked = list(file.rows(mapped))
+        findings = Checks(mapped, policy := CheckPolicy.of()).findings(checked)
+        results = [_describe_row(row, [found.message for found in findings.get(at, ())]) for at, row in enumerate(checked)]
+        return self._answers.write(
+            MAX_PROSE,
+            workspace=space,
+            columns=dict(zip(file.headers, [code or "ignored" for code in mapped.codes], strict=True)),
+            sendable=sum(result["sendable"] for result in results),
+            not_checked=policy.note,
+            contacts=results,
+        )
+
+    def read_report(self) -> str:
+        """Return the full report of the last audit as JSON.
+
+        Raises:
+            InvalidRequest: No audit has completed yet.
+        """
+        return self._answers.write(MAX_PROSE, report=self._require_report().to_dict())
+
+    def read_markdown(self) -> str:
+        """Return the full report of the last audit as Markdown.
+
+        Raises:
+            InvalidRequest: No audit has completed yet.
+        """
+        return self._answers.write_document(write(self._require_report(), "markdown"))
+
+    def read_brief(self) -> str:
+        """Return the last brief as Markdown.
+
+        Raises:
+            InvalidRequest: No brief exists yet.
+        """
+        if self._brief is None:
+            raise InvalidRequest("brief: no brief exists yet; call the tool 'brief' first")
+        return self._answers.write_document(write_brief(self._brief, "markdown"))
+
+    def _require_report(self) -> Report:
+        if self._report is None:
+            raise InvalidRequest("report: no audit has completed yet; call the tool 'audit' first")
+        return self._report
+
+    def _choose_workspace(self, given: str | None) -> str:
+        """Return the given workspace, or by default the first workspace that the server may read.
+
+        Raises:
+            InvalidRequest: The server may not read the workspace.
+        """
+        if given is not None and given not in self._workspaces:
+            raise InvalidRequest(f"workspace: expected one of {', '.join(self._workspaces)}, got another id; pass one of them")
+        return given or self._workspaces[0]
+
+    def _choose_workspaces(self, given: list[str] | None) -> list[str]:
+        """Return the given workspaces without duplicates, or by default all workspaces that the server may read."""
+        return list(dict.fromkeys(self._choose_workspace(space) for space in given or self._workspaces))
+
+    def _write_page(self, workspace: str, page: int, found: Page[Any], name: str, members: Sequence[str]) -> str:
+        unreadable = {"unreadable": len(found.undecodable)} if found.undecodable else {}
+        return self._answers.write(
+            workspace=workspace,
+            page=page,
+            pages=found.total_pages,
+            total=found.total_found,
+            **unreadable,
+            **{name: [pick(item, members) for item in found.data[:PAGE_SIZE]]},
+        )
+
+    def _write_actions(self, report: Report, page: int) -> str:
+        actions = build_actions(report.findings, report.policy)
+        return self._answers.write(
+            MAX_PROSE,
+            summary=f"{format_headline(report)} {format_verdict(report)} Findings: {format_counts(report.counts)}.",
+            workspaces=len(report.workspaces),
+            unreadable=report.unreadable[:PAGE_SIZE],
+            full_report=REPORT_URI,
+            **_paging(page, len(actions)),
+            actions=[_describe_action(action) for action in cut_page(actions, page)],
+        )
+
+    def _write_brief(self, brief: Brief, page: int) -> str:
+        campaigns = brief.campaigns or []
+        return self._answers.write(
+            MAX_PROSE,
+            summary=f"{format_brief_headline(brief)} {brief.verdict} {format_brief_changes(brief)}",
+            not_up_to_date=[f"{name} {text}".strip() for name, text in list_gaps(brief)],
+            full_brief=BRIEF_URI,
+            **_paging(page, max(len(brief.tasks), len(campaigns))),
+            tasks=[{**_describe_action(task), "new": task.new, "worse": task.worse} for task in cut_page(brief.tasks, page)],
+            resolved=[pick(task, ("rule", "title", "findings")) for task in cut_page(brief.resolved, page)],
+            campaigns=[_describe_campaign(campaign) for campaign in cut_page(campaigns, page)],
+        )
+
+    def _write_findings(self, report: Report, name: str, page: int) -> str:
+        found = [finding for finding in report.findings if finding.rule == name]
+        rows = [
+            {"workspace": each.workspace, "subject": subject_name(each), "severity": each.severity.value, "message": each.message}
+            for each in cut_page(found, page)
+        ]
+        return self._answers.write(MAX_PROSE, rule=name, **_paging(page, len(found)), findings=rows)
+
+
+def list_rules() -> str:
+    """Return the id, severity and title of every rule of the audit as JSON."""
+    rules = [CATALOGUE[name] for name in sorted(CATALOGUE)]
+    return json.dumps([{"rule": rule.id, "severity": rule.severity_range, "title": rule.title} for rule in rules])
+
+
+def require_rule(rule: str) -> str:
+    """Return the id of a rule in upper case.
+
+    Raises:
+        InvalidRequest: No rule has this id. The message names the tool that lists the rules.
+    """
+    name = rule.strip().upper()
+    if name not in CATALOGUE:
+        raise InvalidRequest(
+            f"rule: expected the id of a rule, such as OA120, got {quote(name)}{suggest_name(name, CATALOGUE)}; "
+            "call explain_rule without arguments for a list of the rules"
+        )
+    return name
+
+
+def explain_rule(rule: str) -> str:
+    """Explain a rule of the audit."""
+    return explain(require_rule(rule))
+
+
+def _paging(page: int, items: int) -> dict[str, int]:
+    return {"page": page, "pages": count_pages(items), "total": items}
+
+
+def _list_templates(steps: CampaignSteps) -> Iterator[Mapping[str, Any]]:
+    """Yield a row for each template, and a row for each step without templates."""
+    for step in steps.data:
+        row = {f"step_{name}": value for name, value in pick(step, _STEP).items()}
+        yield from ({**row, **pick(template, _TEMPLATE)} for template in step.templates)
+        if not step.templates:
+            yield row
+
+
+def _describe_action(action: Action) -> Mapping[str, Any]:
+    places = [f"{name} ({count})" for name, count in action.groups[:_MAX_PLACES]]
+    if more := len(action.groups) - len(places):
+        places.append(f"and {more:,} more")
+    return {
+        "rule": action.rule,
+        "title": action.title,
+        "severity": action.severity.value,
+        "findings": action.findings,
+        "mailboxes": action.mailboxes,
+        "where": places,
+        "example": action.example,
+        "remedy": action.remedy,
+    }
+
+
+def _describe_campaign(campaign: CampaignBrief) -> dict[str, Any]:
+    """Return a campaign of a brief, with dates instead of Unix seconds."""
+    ends = pick(campaign, ("end", "end_before"))
+    return {**pick(campaign, _CAMPAIGN_NEWS), **{name: None if at is None else format_time(at) for name, at in ends.items()}}
+
+
+def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:
+    """Return the result for a checked row: its findings and, if the row cannot be sent, the reason.
+
+    The values of the row are omitted. A tool result would have to truncate and clean them, and an assistant might copy such an
+    altered value into a contact.
+    """
+    refusal = row.refusal()
+    reason = {} if refusal is None else {"reason": str(refusal)}
+    return {"row": row.line, "sendable": refusal is None, **reason, "findings": findings}
+
+
+def _explain_columns(error: UnmappedColumns, given: Mapping[str, str]) -> str:
+    """Return the message for unknown columns. The message suggests a value for the tool's argument `columns`."""
+    proposed = {**given, **{column.header: column.proposals[0] for column in error.columns}}
+    return (
+        f"columns: expected known columns, got {error.count:,} unknown or ambiguous; "
+        f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
+        f"replace {CODE}, or pass 'ignore' if the column is not needed"
+    )

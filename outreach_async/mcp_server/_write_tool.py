@@ -1,0 +1,231 @@
+"""The tool that creates contacts in the allowed workspaces. A person confirms every call before anything is sent."""
+
+# No `from __future__ import annotations`: the MCP SDK reads the schema and the resolvers from the evaluated annotations.
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import anyio
+from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult, TextContent
+from pydantic import BaseModel, Field
+
+from outreach_async._service.contacts import NewContact
+from outreach_async._service.validation import check_contact, require_id, to_contact
+from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
+from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
+from outreach_async.bulk._outcomes import unsent_outcome
+from outreach_async.client import OutreachClient
+from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError
+from outreach_async.mcp_server._answers import MAX_PROSE, AnswerWriter, clean_text
+from outreach_async.mcp_server._read_tools import MAX_FIELDS, Contacts
+
+Duplicates = Literal["skip", "update_missing_fields"]
+"""Policies for contacts that already exist. Neither policy overwrites a field."""
+
+_CANNOT_ASK: Final = (
+    "create_contacts: this client cannot ask a person for confirmation (MCP elicitation), so nothing was sent; "
+    "use a client that supports elicitation, or import the contacts with the command 'outreach-async import'"
+)
+_MAX_SHOWN: Final = 40
+"""Maximum number of characters of a value in the confirmation question."""
+_MAX_PROBLEMS: Final = 5
+"""Maximum number of invalid contacts that an error message names."""
+
+
+class Confirmation(BaseModel):
+    """The reply to the confirmation question."""
+
+    create: bool = Field(description="Create these contacts")
+
+
+class WriteTool:
+    """Creates contacts after a person has confirmed them.
+
+    Args:
+        client: The client that sends the requests. It must have an owner key.
+        workspaces: Ids of the workspaces in which the tool may create contacts.
+        deadline: Time limit of a tool call, in seconds.
+    """
+
+    def __init__(self, client: OutreachClient, workspaces: Sequence[str], deadline: float) -> None:
+        self._client = client
+        self._deadline = deadline
+        self._workspaces = tuple(workspaces)
+        self._answers = AnswerWriter.of(client)
+
+    def build_question(
+        self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
+    ) -> Elicit[Confirmation]:
+        """Return the confirmation question, which lists every contact. Long values are cut, and followed by their full length.
+
+        Raises:
+            InvalidRequest: The tool may not create contacts in the workspace, or an argument is invalid.
+        """
+        if workspace not in self._workspaces:
+            raise InvalidRequest(
+                f"workspace: expected one of {', '.join(self._workspaces)}, got another id, so nothing was sent; "
+                "pass one of them. Only the person who runs this server can allow other workspaces, with --allow-writes"
+            )
+        if campaign is not None:
+            require_id("campaign", campaign, "campaign", "pass the id of a campaign from list_campaigns, or omit the argument")
+        checked = _check_contacts(contacts)
+        into = (
+            f"campaign {clean_text(campaign)} of workspace {workspace}"
+            if campaign
+            else f"workspace {workspace} without a campaign"
+        )
+        existing = "are left unchanged" if duplicates == "skip" else "get values only for missing fields"
+        count = "1 contact" if len(contacts) == 1 else f"{len(contacts)} contacts"
+        head = f"Create {count} in {into}? Existing contacts {existing}."
+        return Elicit(self._answers.mask("\n".join([head, *map(_describe_contact, checked)])), Confirmation)
+
+    async def create(
+        self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: Duplicates
+    ) -> CallToolResult:
+        """Create the contacts, and return the outcome of each contact.
+
+        The time limit, or an error that affects every contact, can stop the run early. The result is then an error, but still
+        contains the outcome of each contact.
+        """
+        half = self._deadline / 2
+        run = self._client.contacts.create_many(
+            contacts,
+            workspace=workspace,
+            campaign=campaign,
+            duplicates=duplicates,
+            order="input",
+            stop_after_rejects=None,
+            max_outage=half,
+            deadline=half,
+        )
+        outcomes, stopped = await _collect(run, half)
+        # A stopped run reads no further rows, so the remaining contacts were certainly not sent.
+        outcomes += [
+            unsent_outcome(index, contacts[index], Outcome.NOT_APPLIED, stopped) for index in range(len(outcomes), len(contacts))
+        ]
+        if not any(outcome.status in FAILED_OUTCOMES for outcome in outcomes):
+            stopped = None  # every response arrived although the time limit had passed
+        rows = [self._describe_outcome(outcome, contacts[outcome.index]) for outcome in outcomes]
+        reason = {} if stopped is None else {"error": self._answers.describe(stopped)}
+        text = self._answers.write(MAX_PROSE, workspace=workspace, campaign=campaign, **reason, contacts=rows)
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=stopped is not None)
+
+    def _describe_outcome(self, outcome: ContactOutcome, contact: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an outcome as a JSON object with the status, its certainty, the possible statuses, the id and the error."""
+        label = {
+            "row": outcome.index + 1,
+            "email": contact["email"],
+            "status": outcome.status.value,
+            "certain": outcome.certain,
+            "possible": sorted(status.value for status in outcome.possible),
+            "id": outcome.id,
+        }
+        return label if outcome.error is None else {**label, "error": self._explain(outcome.error)}
+
+    def _explain(self, error: OutreachError) -> str:
+        return self._answers.write_error(str(error))
+
+
+async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], BulkStopped | None]:
+    """Return the outcomes of a run, and the error that stopped it early. The error is `None` if the run completed.
+
+    After `seconds`, no further contact is sent, because a person is waiting. Requests in flight still complete.
+    """
+    outcomes: list[ContactOutcome] = []
+    stopped: BulkStopped | None = None
+
+    async def stop_in_time(found: Outcomes) -> None:
+        nonlocal stopped
+        await anyio.sleep(seconds)
+        stopped = BulkStopped(f"the time limit of {seconds:g} s has passed; contacts with the status not_applied were not sent")
+        found.drain()
+
+    async with run as found, anyio.create_task_group() as group:
+        group.start_soon(stop_in_time, found)
+        try:
+            async for outcome in found:
+                outcomes.append(outcome)  # noqa: PERF401 - outcomes before an error must be returned too
+        except BulkStopped as error:
+            stopped = error
+        group.cancel_scope.cancel()
+    return outcomes, stopped
+
+
+def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> list[NewContact]:
+    """Validate and return all contacts before a person is asked to confirm them.
+
+    Raises:
+        InvalidRequest: At least one contact is invalid. The message names the first invalid contacts.
+    """
+    checked, problems = [], []
+    for number, row in enumerate(contacts, 1):
+        try:
+            checked.append(contact := to_contact(row))
+            check_contact(contact)
+            _check_field_count(contact)
+        except InvalidRequest as error:
+            problems.append(f"contact {number}: {error}")
+    if problems:
+        more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
+        raise InvalidRequest(
+            f"{'; '.join(problems[:_MAX_PROBLEMS])}{more}; nothing was sent; correct the contacts and call again"
+        )
+    return checked
+
+
+def _check_field_count(contact: NewContact) -> None:
+    count = len(contact.members())  # the schema does not count the fields inside `custom` and `extra`
+    if count > MAX_FIELDS:
+        raise InvalidRequest(f"contact: expected at most {MAX_FIELDS} fields, got {count}; omit fields")
+
+
+def _describe_contact(contact: NewContact) -> str:
+    members = contact.members()
+    email = clean_text(str(members.pop("email")))
+    values = [f"{clean_text(code)}={clean_text(str(value), _MAX_SHOWN)}" for code, value in members.items()]
+    return f"- {email}" + (f" ({', '.join(values)})" if values else "")
+
+
+def can_ask(context: Context) -> bool:
+    """Return whether the client can show a form to a person."""
+    capabilities = context.client_capabilities
+    asking = capabilities.elicitation if capabilities is not None else None
+    # A client that declares no modes predates them, and supports forms.
+    return asking is not None and (asking.form is not None or asking.url is None)
+
+
+def build_create_function(tool: WriteTool) -> Any:
+    """Return the function that the MCP SDK calls for the tool.
+
+    The MCP SDK calls two resolvers first. `ask` returns the question, or raises an error. `require_approval` raises an error
+    unless the user has confirmed the call. The body of the function therefore runs only after a confirmation.
+    """
+
+    async def ask(
+        context: Context, workspace: str, contacts: Contacts, campaign: str | None, duplicates: Duplicates
+    ) -> Elicit[Confirmation]:
+        question = tool.build_question(workspace, contacts, campaign, duplicates)
+        if not can_ask(context):
+            raise ToolError(_CANNOT_ASK)
+        return question
+
+    async def require_approval(answer: Annotated[ElicitationResult[Confirmation], Resolve(ask)]) -> bool:
+        if not isinstance(answer, AcceptedElicitation) or not answer.data.create:
+            raise ToolError(
+                "create_contacts: the user did not confirm, so nothing was sent; ask the user what to change before calling again"
+            )
+        return True
+
+    async def create_contacts(
+        workspace: str,
+        contacts: Contacts,
+        approval: Annotated[bool, Resolve(require_approval)],
+        campaign: str | None = None,
+        duplicates: Duplicates = "skip",
+    ) -> CallToolResult:
+        del approval  # the resolver raised an error unless the user confirmed
+        return await tool.create(workspace, contacts, campaign, duplicates)
+
+    return create_contacts

@@ -1,0 +1,154 @@
+"""The folder of the journals of an import: it records the plan, and each part that has started, beside the parts' journals."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+import msgspec
+
+from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._rows import rejection_message
+from outreach_async.bulk.journal import Journal, JournalReader, ObjectJournal, journal_at
+from outreach_async.bulk.journal._identity import Identity, encode_identity, require_same_run
+from outreach_async.bulk.journal._object_journal import translate_errors
+from outreach_async.bulk.journal._objects import FolderObjects, Objects, create_or_read, is_url, open_objects
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._rejects import Reject, find_field, fit_cells, is_reject
+from outreach_async.importer._table import FILE_COLUMN, Row
+from outreach_async.spread._planning import Part, PlannedFile, planned_rows
+
+PLAN_NAME: Final = "plan.json"
+
+
+class _PlanRecord(msgspec.Struct):
+    plan: str
+    identity: dict[str, Any]
+    version: Literal[1] = 1
+
+
+class _PartRecord(msgspec.Struct):
+    part: Part
+    version: Literal[1] = 1
+
+
+def journal_of(part: Part, folder: str | os.PathLike[str]) -> Journal | ObjectJournal:
+    """Return the journal of a part. The journal has the fingerprint of the part, so a part of another plan cannot resume it."""
+    place = os.fspath(folder)
+    location = f"{place.rstrip('/')}/{part.id}" if is_url(place) else Path(place, f"{part.id}.db")
+    return journal_at(location, source=part.describe(), fingerprint=part.fingerprint())
+
+
+def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, address: str | None) -> None:
+    """Record a part, its plan and its destination in the folder before the part is sent. A missing folder is created."""
+    objects, place = _open(folder), os.fspath(folder)
+    identity = Identity(workspace, options={}, address=address)
+    record = msgspec.json.encode(_PlanRecord(part.plan, encode_identity(identity)))
+    with translate_errors(place):
+        # The first part to start decides. An object is never replaced, so parts that start at the same time agree.
+        if (recorded := create_or_read(objects, PLAN_NAME, record)) != record:
+            _require_same_plan(part, place, identity, recorded)
+        create_or_read(objects, f"{part.id}.json", msgspec.json.encode(_PartRecord(part)), after=PLAN_NAME)
+
+
+def _require_same_plan(part: Part, place: str, identity: Identity, recorded: bytes) -> None:
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        found = msgspec.json.decode(recorded, type=_PlanRecord)
+        if found.plan == part.plan:
+            return require_same_run(place, identity, found.identity)
+    raise InvalidRequest(
+        f"journal: {place} belongs to another plan: the files or the options of the import differ;"
+        ' restore them, or use a new folder with earlier="unknown", because some rows may have been sent'
+    )
+
+
+def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:
+    """Return the recorded part to which a journal belongs. Return `None` if the journal was not written by an import in parts."""
+    with translate_errors(os.fspath(folder)):
+        try:
+            part = msgspec.json.decode(_open(folder).read(f"{name}.json"), type=_PartRecord).part
+        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+    return part if part.fingerprint() == fingerprint else None
+
+
+@attrs.frozen
+class LocatedOutcome:
+    """An outcome of a part, with the file and the row."""
+
+    outcome: ContactOutcome
+    file: PlannedFile
+    row: Row
+    message: str
+
+    @property
+    def email(self) -> str:
+        """The e-mail of the row, as in the file; empty if the row has no such cell."""
+        column = self.file.codes.index("email")
+        return self.row.cells[column].strip() if column < len(self.row.cells) else ""
+
+
+def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[LocatedOutcome]:
+    """Yield outcomes of a part, ordered by index, each with its file and its row."""
+    rows, lines, files = planned_rows(part), array("Q"), list[tuple[int, PlannedFile]]()
+    for outcome in outcomes:
+        while len(lines) <= outcome.index:
+            file, row = next(rows)
+            if not files or files[-1][1] is not file:
+                files.append((len(lines), file))
+            lines.append(row.line)
+        message = str(outcome.error or "")
+        if outcome.repeats is not None and is_reject(outcome):
+            _, other = files[bisect_right(files, outcome.repeats, key=itemgetter(0)) - 1]
+            message = rejection_message(f"{other.location}: line {lines[outcome.repeats]}")
+        yield LocatedOutcome(outcome, files[-1][1], row, message)
+
+
+def rejects_of_parts(parts: Iterable[tuple[Part, JournalReader]]) -> tuple[tuple[str, ...], Iterator[Reject]]:
+    """Return the columns and the failed rows of the parts of one plan."""
+    # The columns are those of all files, and the column `_file`. Columns of one field are one column.
+    parts = list(parts)
+    columns: dict[_Column, str] = {}
+    for column, header in (pair for part, _ in parts for file in part.files for pair in _columns_of(file)):
+        if column not in columns:  # two files may use one name for two fields; the code of the second field is unambiguous
+            columns[column] = column[0] if header in columns.values() else header
+
+    def find() -> Iterator[Reject]:
+        for part, journal in parts:
+            for found in locate(part, filter(is_reject, journal.outcomes())):
+                values = fit_cells(found.row.cells, len(found.file.headers))
+                cells = {column: cell for (column, _), cell in zip(_columns_of(found.file), values, strict=True)}
+                outcome = found.outcome
+                yield Reject(
+                    line=found.row.line,
+                    cells=[*(cells.get(column, "") for column in columns), found.file.location],
+                    code=outcome.status.value,
+                    field=find_field(outcome),
+                    message=found.message,
+                )
+
+    return (*columns.values(), FILE_COLUMN), find()
+
+
+_Column: TypeAlias = tuple[str, int]
+"""A field's code and -1; for an ignored column its name and 0, or its index if the name is blank."""
+
+
+def _columns_of(file: PlannedFile) -> list[tuple[_Column, str]]:
+    """Return the columns of a file with their names."""
+    return [
+        ((code, -1) if code else (name, 0 if name.strip() else at), name)
+        for at, (name, code) in enumerate(zip(file.headers, file.codes, strict=True))
+    ]
+
+
+def _open(folder: str | os.PathLike[str]) -> Objects:
+    place = os.fspath(folder)
+    return open_objects(place) if is_url(place) else FolderObjects(Path(place))

@@ -1,0 +1,461 @@
+"""Plan an import in parts: decide which rows of which files each part contains.
+
+Rows whose e-mails the service may treat as equal must be sent in order, and therefore belong to the same part. Planning reads the
+e-mail of every row, and moves the rows that share an e-mail to a separate part. All other rows can be sent in any order.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, Final, Literal, get_args
+
+import attrs
+import msgspec
+
+from outreach_async._service.validation import require_choice, require_upload_options, type_name
+from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async.bulk._rows import Repeats, order_key
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._columns import Columns, map_columns
+from outreach_async.importer._formats import open_source
+from outreach_async.importer._table import File, Row
+from outreach_async.models import WorkspaceField
+from outreach_async.spread._stored_files import (
+    FileVersion,
+    changed_error,
+    open_location,
+    parse_location,
+    read_version,
+    require_version,
+)
+
+REPEATS_ID: Final = "repeats"
+"""The id of the part with the rows whose e-mail occurs more than once."""
+
+_FORMAT_VERSION: Final = 1
+_BUCKET_COUNT: Final = 256
+
+
+@attrs.frozen(kw_only=True)
+class SpreadOptions:
+    """The options of an import that are the same for every part."""
+
+    duplicates: DuplicatePolicy = "skip"
+    strict_validation: bool = True
+    campaign: str | None = None
+    repeats: Repeats = "serial"
+    format: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    header_row: int | None = None
+
+    def open(self, location: str, version: FileVersion) -> File:
+        """Open a file of a plan, if the version of the file is still the one recorded in the plan."""
+        source = open_location(location, version)
+        return open_source(source, encoding=self.encoding, sheet=self.sheet, header_row=self.header_row, format=self.format)
+
+
+@attrs.frozen
+class PlannedFile:
+    """A file of an import plan."""
+
+    location: str
+    version: FileVersion
+    headers: tuple[str, ...]
+    codes: tuple[str | None, ...]
+
+
+@attrs.frozen
+class Piece:
+    """Rows that can be read without reading the rest of their file: a row group of a Parquet file, or a whole file."""
+
+    file: int
+    number: int
+    rows: int
+    repeated: int
+    mask: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen
+class Part:
+    r"""The input of one task of an import: either rows of one piece, or all rows whose e-mail occurs more than once.
+
+    Attributes:
+        id: Name of the part, unique in its plan.
+        files: The files that the part reads.
+        pieces: The pieces that the part reads, in the order of the input.
+        repeated: True if the part contains the rows whose e-mail occurs more than once; false if it contains the other rows.
+        options: The options of the import.
+        plan: Digest of the plan.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\nbo@acme.example\nANN@company.example\n")
+        for part in plan(["people.csv"]).parts:
+            print(part.id, part.rows)
+        # -> 00000 1
+        # -> repeats 2
+        ```
+    """
+
+    id: str
+    files: tuple[PlannedFile, ...]
+    pieces: tuple[Piece, ...]
+    repeated: bool
+    options: SpreadOptions
+    plan: str
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the part."""
+        return sum(piece.repeated if self.repeated else piece.rows - piece.repeated for piece in self.pieces)
+
+    def fingerprint(self) -> str:
+        r"""Return a digest of everything that determines the part's requests.
+
+        A journal of the part can be resumed only if the digest is unchanged.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            (part,) = plan(["people.csv"]).parts
+            print(len(part.fingerprint()))  # -> 32
+            ```
+        """
+        return blake2b(msgspec.json.encode(self), digest_size=16).hexdigest()
+
+    def describe(self) -> str:
+        r"""Return a human-readable description of the part's input.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            print(plan(["people.csv"]).parts[0].describe())  # -> ...people.csv, piece 0
+            ```
+        """
+        if self.repeated:
+            return f"rows with repeated e-mails from {len(self.files)} files"
+        return f"{self.files[0].location}, piece {self.pieces[0].number}"
+
+    def require_unchanged(self) -> None:
+        r"""Check that no file of the part has changed since the import was planned.
+
+        Raises:
+            InvalidRequest: A file has changed, does not exist or cannot be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            (part,) = plan(["people.csv"]).parts
+            Path("people.csv").write_text("E-mail\nbo@acme.example, who is new\n")
+            try:
+                part.require_unchanged()
+            except InvalidRequest as error:
+                print(error)  # -> ...people.csv: the file has changed since the import was planned; ...
+            ```
+        """
+        for file in self.files:
+            require_version(file.location, file.version)
+
+    def read_rows(self) -> Iterator[tuple[str, Row]]:
+        r"""Yield the rows of the part in order, each with the location of its file.
+
+        Raises:
+            InvalidRequest: When iterated: a file has changed since the import was planned, or cannot be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            (part,) = plan(["people.csv"]).parts
+            print([row.line for _, row in part.read_rows()])  # -> [2]
+            ```
+        """
+        return ((planned.location, row) for planned, row in planned_rows(self))
+
+
+def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
+    """Yield the rows of a part in order, each with its file; see `Part.read_rows`."""
+    for piece in part.pieces:
+        planned = part.files[piece.file]
+        for row in _select(_read_piece(part.options, planned, piece), piece.mask, listed=part.repeated):
+            yield planned, row
+
+
+def _read_piece(options: SpreadOptions, planned: PlannedFile, piece: Piece) -> Iterator[Row]:
+    file = options.open(planned.location, planned.version)
+    if file.headers != planned.headers or piece.number >= len(pieces := file.split()):
+        raise changed_error(planned.location)
+    count = 0
+    for row in pieces[piece.number].rows(Columns(planned.headers, planned.codes)):
+        count += 1
+        yield row
+    require_version(planned.location, planned.version)
+    if count != piece.rows:
+        raise changed_error(planned.location)
+
+
+def _select(rows: Iterable[Row], mask: bytes, *, listed: bool) -> Iterator[Row]:
+    """If `listed` is true, yield the rows whose bit in the mask is set; otherwise, yield the other rows."""
+    if not mask:
+        yield from () if listed else rows
+        return
+    bits = zlib.decompress(mask)
+    for index, row in enumerate(rows):
+        if bool(bits[index >> 3] >> (index & 7) & 1) is listed:
+            yield row
+
+
+@attrs.frozen
+class ImportPlan:
+    r"""A plan of an import in parts. It contains no secrets, and can be pickled and stored as JSON.
+
+    Attributes:
+        files: The files, in the order of the input.
+        pieces: The pieces of the files, in the order of the input.
+        options: The options of the import.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\nbo@acme.example\n")
+        made = plan(["people.csv"])
+        print(made.rows, made.repeated, ImportPlan.from_json(made.to_json()) == made)  # -> 2 0 True
+        ```
+    """
+
+    files: tuple[PlannedFile, ...]
+    pieces: tuple[Piece, ...]
+    options: SpreadOptions
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of all files."""
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def repeated(self) -> int:
+        """Number of rows that share their e-mail with another row of the plan."""
+        return sum(piece.repeated for piece in self.pieces)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts, each with at least one row. No two parts share an e-mail, so parts can run in any order and concurrently."""
+        common: dict[str, Any] = {"options": self.options, "plan": blake2b(self.to_json(), digest_size=16).hexdigest()}
+        parts = [
+            Part(f"{at:05}", (self.files[piece.file],), (attrs.evolve(piece, file=0),), repeated=False, **common)
+            for at, piece in enumerate(self.pieces)
+            if piece.rows > piece.repeated
+        ]
+        if pieces := [piece for piece in self.pieces if piece.repeated]:
+            used = {at: index for index, at in enumerate(dict.fromkeys(piece.file for piece in pieces))}
+            own = tuple(attrs.evolve(piece, file=used[piece.file]) for piece in pieces)
+            parts.append(Part(REPEATS_ID, tuple(self.files[at] for at in used), own, repeated=True, **common))
+        return tuple(parts)
+
+    def to_json(self) -> bytes:
+        r"""Return the plan as JSON, which `from_json` parses.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            Path("plan.json").write_bytes(plan(["people.csv"]).to_json())
+            ```
+        """
+        return msgspec.json.encode({"version": _FORMAT_VERSION, "plan": self})
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> ImportPlan:
+        r"""Parse a plan from JSON, as returned by `to_json`.
+
+        Raises:
+            InvalidRequest: The data is not a plan, or was written by an incompatible version of this package.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            data = plan(["people.csv"]).to_json()
+            print(ImportPlan.from_json(data).rows)  # -> 1
+            ```
+        """
+        try:
+            return msgspec.json.decode(data, type=_StoredPlan).plan
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"plan: expected a stored plan, got other data ({error}); plan the import again") from None
+
+
+class _StoredPlan(msgspec.Struct, forbid_unknown_fields=True):
+    version: Literal[1]
+    plan: ImportPlan
+
+
+class KeyIndex:
+    """Finds rows with equal keys. Each row needs about 17 bytes, most of them for a hash and the row's position."""
+
+    # If different keys have the same hash, their rows are treated as equal.
+
+    def __init__(self, hash_size: int = 8) -> None:
+        self._hash_size = hash_size
+        self._hashes = [array("Q") for _ in range(_BUCKET_COUNT)]
+        self._positions = [array("Q") for _ in range(_BUCKET_COUNT)]
+
+    def add(self, position: int, key: str) -> None:
+        """Add a row by its key. A key has the same hash in every process, so the same files always result in the same plan."""
+        digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=self._hash_size).digest()
+        self._hashes[digest[0]].append(int.from_bytes(digest))
+        self._positions[digest[0]].append(position)
+
+    def mark_repeats(self, bits: bytearray) -> None:
+        """In `bits`, set the bit at the position of every row that shares its key with another row."""
+        for hashes, positions in zip(self._hashes, self._positions, strict=True):
+            first: dict[int, int] = {}
+            for key, position in zip(hashes, positions, strict=True):
+                earlier = first.setdefault(key, position)
+                if earlier != position:
+                    bits[earlier >> 3] |= 1 << (earlier & 7)
+                    bits[position >> 3] |= 1 << (position & 7)
+
+
+def plan(
+    files: Iterable[str | os.PathLike[str]],
+    *,
+    overrides: Mapping[str, str] | None = None,
+    fields: Iterable[WorkspaceField] = (),
+    ignore_unknown: bool = False,
+    duplicates: DuplicatePolicy = "skip",
+    strict_validation: bool = True,
+    campaign: str | None = None,
+    repeats: Repeats = "serial",
+    format: str | None = None,  # noqa: A002 - the usual name of such an argument
+    encoding: str | None = None,
+    sheet: str | None = None,
+    header_row: int | None = None,
+) -> ImportPlan:
+    r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
+
+    Each row group of a Parquet file becomes a part, and so does each file of another format. Rows whose e-mails occur more than
+    once are moved to one further part, and are sent in the order of the files. E-mails are compared as in `create_many`.
+    JSON Lines files are read twice, and all other files once. Planning needs at most 32 bytes of memory per row.
+
+    Args:
+        files: Paths, or URLs of objects, such as `s3://bucket/key`. The schemes `s3`, `gs` and `az` need the extra `lake`.
+        overrides: Field codes by column name, as for `map_columns`. A column need not be in every file.
+        fields: The workspace's fields, as `client.workspaces.fields()` returns them; needed if a column is named after a label.
+        ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error.
+        duplicates: Policy for e-mails that are already in the workspace.
+        strict_validation: Whether the service validates the standard fields.
+        campaign: Id of the campaign to add the contacts to; `None` for no campaign.
+        repeats: Policy for rows with the same e-mail, as for `create_many`.
+        format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
+        encoding: Encoding of text files.
+        sheet: Name of the sheet of workbooks.
+        header_row: Line of CSV files, or row of workbooks, with the column names, from 1.
+
+    Raises:
+        InvalidRequest: There is no file, a file is given twice or cannot be read, a column cannot be mapped, or an option is
+            invalid.
+
+    Example:
+        ```python
+        Path("people.jsonl").write_text('{"email": "ann@company.example"}\n')
+        Path("people.csv").write_text("E-mail,Company\nbo@acme.example,Acme\nAnn@company.example,\n")
+        made = plan(["people.jsonl", "people.csv"], overrides={"Company": "company_name"})
+        print([(part.id, part.rows) for part in made.parts])  # -> [('00001', 1), ('repeats', 2)]
+        ```
+    """
+    require_upload_options(duplicates, strict_validation, campaign)
+    require_choice("repeats", repeats, get_args(Repeats))
+    options = SpreadOptions(
+        duplicates=duplicates,
+        strict_validation=strict_validation,
+        campaign=campaign,
+        repeats=repeats,
+        format=format,
+        encoding=encoding,
+        sheet=sheet,
+        header_row=header_row,
+    )
+    mapper = _Mapper(overrides or {}, tuple(fields), ignore_unknown=ignore_unknown)
+    planned, pieces, index = list[PlannedFile](), list[_IndexedPiece](), KeyIndex()
+    for location in _list_locations(files):
+        version = read_version(location)
+        file = options.open(location, version)
+        columns = mapper.map(file)
+        planned.append(PlannedFile(location, version, columns.headers, columns.codes))
+        pieces += _index_pieces(index, file, columns, len(planned) - 1, _end_of(pieces))
+        require_version(location, version)
+    mapper.require_all_used()
+    bits = bytearray(_end_of(pieces) >> 3)
+    index.mark_repeats(bits)
+    return ImportPlan(tuple(planned), tuple(piece.finish(bits) for piece in pieces), options)
+
+
+def _list_locations(files: Iterable[str | os.PathLike[str]]) -> list[str]:
+    if isinstance(files, str | bytes | os.PathLike):
+        raise InvalidRequest(f"files: expected an iterable of paths or URLs, got one {type_name(files)}; pass a list")
+    locations = [parse_location(file) for file in files]
+    if not locations:
+        raise InvalidRequest("files: expected at least one file, got none; pass paths or URLs")
+    if len(set(locations)) < len(locations):
+        twice = next(location for location in locations if locations.count(location) > 1)
+        raise InvalidRequest(f"files: expected each file once, got {twice} twice; remove one of them")
+    return locations
+
+
+class _Mapper:
+    """Maps the columns of several files with the same overrides. Each override must apply to at least one file."""
+
+    def __init__(self, overrides: Mapping[str, str], fields: tuple[WorkspaceField, ...], *, ignore_unknown: bool) -> None:
+        self._overrides = {column.strip(): code for column, code in overrides.items()}
+        self._unused = set(self._overrides)
+        self._fields = fields
+        self._ignore_unknown = ignore_unknown
+
+    def map(self, file: File) -> Columns:
+        names = {header.strip() for header in file.headers}
+        overrides = {column: code for column, code in self._overrides.items() if column in names}
+        self._unused -= overrides.keys()
+        try:
+            return map_columns(file.headers, overrides, self._fields, ignore_unknown=self._ignore_unknown)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{file.name}: {error}") from None
+
+    def require_all_used(self) -> None:
+        if self._unused:
+            raise InvalidRequest(f"map: no file has the column {min(self._unused)!r}; use a name from a header")
+
+
+@attrs.frozen
+class _IndexedPiece:
+    """A piece whose rows have been added to the index, at consecutive positions from `first`, which is a multiple of eight."""
+
+    file: int
+    number: int
+    rows: int
+    first: int
+
+    def finish(self, bits: bytearray) -> Piece:
+        own = bytes(bits[self.first >> 3 : self.first + self.rows + 7 >> 3])
+        repeated = int.from_bytes(own).bit_count()
+        return Piece(self.file, self.number, self.rows, repeated, zlib.compress(own) if repeated else b"")
+
+
+def _end_of(pieces: list[_IndexedPiece]) -> int:
+    """Return the position at which the next piece starts: after the last row of `pieces`, rounded up to a multiple of eight."""
+    return pieces[-1].first + pieces[-1].rows + 7 & ~7 if pieces else 0
+
+
+def _index_pieces(index: KeyIndex, file: File, columns: Columns, at: int, first: int) -> list[_IndexedPiece]:
+    """Add the e-mails of a file to the index, and return the file's pieces."""
+    email, pieces = columns.codes.index("email"), list[_IndexedPiece]()
+    for number, piece in enumerate(file.split()):
+        start = _end_of(pieces) if pieces else first
+        rows = 0
+        for cell in piece.column(email):
+            if cell and not cell.isspace():  # a row without an e-mail is never sent
+                index.add(start + rows, order_key(cell))
+            rows += 1
+        pieces.append(_IndexedPiece(at, number, rows, start))
+    return pieces

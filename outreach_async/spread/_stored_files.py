@@ -1,0 +1,221 @@
+"""Open input files, and detect changed files. A file is given as a path, or as the URL of an object on an object store.
+
+Objects are read with obstore, which reads its credentials from the environment. Each read request names the version that
+the object had when the import was planned. If the object has changed since then, the request fails.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from fnmatch import translate
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from urllib.parse import unquote, urlsplit
+
+import attrs
+
+from outreach_async._files.optional import require_module
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._source import STDIN, ByteSource, StreamCopy, translate_read_errors
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_OBJECT_SCHEMES: Final = ("s3", "gs", "az", "memory")
+_URL: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+_QUERY: Final = re.compile(r"\?[^\s'\")]*")
+_MIN_BLOCK: Final = 1 << 16
+_MAX_BLOCK: Final = 1 << 23
+
+_memory_stores: dict[str, ObjectStore] = {}
+"""Stores for `memory://` URLs, by bucket. They exist until the process exits."""
+
+
+@attrs.frozen
+class FileVersion:
+    """Metadata that identifies the content of a file, obtained without reading the content."""
+
+    size: int
+    tag: str
+
+
+def parse_location(file: str | os.PathLike[str]) -> str:
+    """Return the location of a file: an absolute path, or the URL of an object."""
+    text = os.fspath(file)
+    if text == STDIN:
+        raise InvalidRequest(
+            "files: expected paths or URLs, got '-' (standard input), which can be read only once; save it in a file"
+        )
+    if not (match := _URL.match(text)):
+        return str(Path(text).absolute())
+    scheme, parts = match["scheme"].lower(), urlsplit(text)
+    if parts.username is not None or parts.query or parts.fragment:
+        # The URL is not shown, because it contains a secret.
+        raise InvalidRequest("files: expected a URL without user, query or fragment; pass credentials through the environment")
+    if scheme == "file":
+        if parts.netloc not in {"", "localhost"}:
+            raise InvalidRequest(f"files: expected a file URL without a host, got {text!r}; write file:///folder/name")
+        return str(Path(unquote(parts.path)).absolute())
+    if scheme not in _OBJECT_SCHEMES:
+        schemes = ", ".join(f"{name}://" for name in ("file", *_OBJECT_SCHEMES))
+        raise InvalidRequest(
+            f"files: expected a path or a URL with {schemes}, got {scheme}://; copy the file to such a path or URL"
+        )
+    if not parts.netloc or not parts.path.strip("/"):
+        raise InvalidRequest(f"files: expected a URL with a bucket and a key, got {text!r}; write {scheme}://bucket/key")
+    return f"{scheme}://{parts.netloc}/{parts.path.lstrip('/')}"
+
+
+def expand_pattern(pattern: str) -> list[str]:
+    """Return the locations of the files that match a pattern such as `lake/*.parquet` or `s3://bucket/may/*.csv`, sorted."""
+    # A location without a wildcard is returned unchanged, even if it does not exist.
+    location = parse_location(pattern)
+    wildcard = re.search(r"[*?\[]", location)
+    if wildcard is None or (not _URL.match(location) and Path(location).exists()):
+        return [location]
+    is_object = _URL.match(location)
+    found = _list_objects(location, location[: wildcard.start()]) if is_object else glob(location, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    if not (matching := sorted(found)):
+        raise InvalidRequest(f"files: expected a pattern that matches a file, got {pattern!r}; check the folder and the pattern")
+    return matching
+
+
+def _list_objects(pattern: str, fixed: str) -> Iterator[str]:
+    """Yield the URLs of the objects that match a pattern. `fixed` is the beginning of the pattern, up to the first wildcard."""
+    with _translate_store_errors(pattern):
+        store, prefix = open_store(fixed.rpartition("/")[0] + "/")
+        root = pattern.removesuffix(open_store(pattern)[1])
+        matches = re.compile(translate(pattern)).match
+        for batch in store.list(prefix or None):
+            yield from (url for item in batch if matches(url := f"{root}{item['path']}"))
+
+
+def read_version(location: str) -> FileVersion:
+    """Return the current version of a file."""
+    if _URL.match(location):
+        with _translate_store_errors(location):
+            store, key = open_store(location)
+            found = store.head(key)
+        return FileVersion(found["size"], str(found["e_tag"]))  # every supported store has entity tags
+    with translate_read_errors(location):
+        if not Path(location).is_file():
+            Path(location).stat()  # raises an OSError with the reason if nothing is there
+            raise InvalidRequest(f"{location}: expected a regular file, got a folder, pipe or device; save the data in a file")
+        status = Path(location).stat()
+    return FileVersion(status.st_size, str(status.st_mtime_ns))
+
+
+def require_version(location: str, version: FileVersion) -> None:
+    """Check that a file still has the given version."""
+    if read_version(location) != version:
+        raise changed_error(location)
+
+
+def changed_error(location: str) -> InvalidRequest:
+    """Return the error for a file that has changed since the import was planned."""
+    return InvalidRequest(
+        f"{location}: the file has changed since the import was planned; restore the file, or plan again and use new journals"
+        ' with earlier="unknown", because some rows may have been sent'
+    )
+
+
+def open_location(location: str, version: FileVersion) -> ByteSource:
+    """Check that a file still has the given version, and open it."""
+    require_version(location, version)
+    return ByteSource.of_stored(location, StoredObject(location, version)) if _URL.match(location) else ByteSource.of(location)
+
+
+def open_store(url: str) -> tuple[ObjectStore, str]:
+    """Return the store that an object's URL refers to, and the key of the object in the store."""
+    require_module("obstore", "outreach_async[lake]")
+    from obstore.store import MemoryStore, from_url
+
+    scheme, _, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    if scheme == "memory":
+        return _memory_stores.setdefault(bucket, MemoryStore()), key
+    return from_url(f"{scheme}://{bucket}"), key
+
+
+class StoredObject:
+    """The bytes of one version of an object on an object store."""
+
+    def __init__(self, url: str, version: FileVersion) -> None:
+        self._url = url
+        self._version = version
+
+    def open(self) -> BinaryIO:
+        """Return a reader that begins at the start of the object and has its own position."""
+        return io.BufferedReader(_ObjectReader(self._url, self._version))
+
+    def lend_descriptor(self) -> AbstractContextManager[int]:
+        """Copy the object to a temporary file, and return a context manager that yields a file descriptor of the copy."""
+        # Another process can read the copy with this descriptor.
+        with self.open() as reader:
+            return StreamCopy(reader).lend_descriptor()
+
+
+class _ObjectReader(io.RawIOBase):
+    """Reads an object in blocks. During sequential reads, the blocks grow from 64 KiB to 8 MiB."""
+
+    def __init__(self, url: str, version: FileVersion) -> None:
+        self._url = url
+        self._version = version
+        with _translate_store_errors(url):
+            self._store, self._key = open_store(url)
+        self._position = self._block_start = 0
+        self._block = memoryview(b"")
+        self._block_size = _MIN_BLOCK
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._version.size}[whence]
+        return self._position
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # a BufferedReader passes no other buffer
+        count = min(len(buffer), max(self._version.size - self._position, 0))
+        if not self._block_start <= self._position < self._block_start + len(self._block):
+            self._fetch(count)
+        begin = self._position - self._block_start
+        found = self._block[begin : begin + count]
+        buffer[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+    def _fetch(self, count: int) -> None:
+        """Fetch a block of at least `count` bytes, starting at the current position."""
+        is_sequential = self._position == self._block_start + len(self._block)
+        self._block_size = min(2 * self._block_size, _MAX_BLOCK) if is_sequential else _MIN_BLOCK
+        end = min(self._position + max(count, self._block_size), self._version.size)
+        self._block_start, self._block = self._position, memoryview(b"")
+        if self._position < end:
+            options: Any = {"range": (self._position, end), "if_match": self._version.tag}
+            with _translate_store_errors(self._url):
+                self._block = memoryview(self._store.get(self._key, options=options).bytes()).cast("B")
+
+
+@contextmanager
+def _translate_store_errors(url: str) -> Iterator[None]:
+    """Translate an error of obstore into `InvalidRequest`. Text that may contain secrets is removed from the message."""
+    require_module("obstore", "outreach_async[lake]")
+    from obstore.exceptions import BaseError, PreconditionError
+
+    try:
+        yield
+    except PreconditionError:
+        raise changed_error(url) from None
+    except FileNotFoundError:
+        raise InvalidRequest(f"{url}: no such object; pass the URL of an object that exists") from None
+    except BaseError as error:
+        reason = _QUERY.sub("", str(error).partition("\n")[0])  # the query of a signed URL is a secret
+        raise InvalidRequest(f"{url}: {reason}; check the URL, and the credentials in the environment") from None

@@ -1,0 +1,414 @@
+"""Import one part of a plan, and merge the reports of all parts. Any engine, such as Dask, can pickle and run these functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import anyio
+import attrs
+
+from outreach_async._engine.shared_rate import Rate
+from outreach_async._service.validation import require_choice, require_id, require_number, require_seconds
+from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
+from outreach_async.bulk._outcomes import BulkReport
+from outreach_async.bulk._pipeline import Outcomes
+from outreach_async.bulk.journal import Journal, ObjectJournal
+from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.client import OutreachClient
+from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
+from outreach_async.importer._rejects import is_reject
+from outreach_async.spread._folder import journal_of, locate, record_part
+from outreach_async.spread._planning import Part
+from outreach_async.transport._urls import parse_base_url, service_address
+from outreach_async.transport._wire import Transport
+
+Backend: TypeAlias = Literal["httpx", "httpx2", "aiohttp", "httptools"]
+
+_MAX_FAILURES: Final = 100
+"""Maximum number of failed rows that a report lists. `failed_rows` lists all of them."""
+
+
+@attrs.frozen(kw_only=True)
+class Connection:
+    """Settings for a worker's connection to the service. Each worker creates its own client, because clients cannot be pickled.
+
+    The settings contain no secret: the client reads the owner key from `OUTREACH_OWNER_KEY` in the worker's environment, and the
+    proxy and certificate settings from the usual environment variables.
+
+    Attributes:
+        base_url: Address of the service, without user and password.
+        workspace: Id of the workspace.
+        backend: The HTTP library: `"httpx"`, `"httpx2"`, `"aiohttp"` or `"httptools"`.
+        concurrency: Maximum number of requests in flight per part.
+        rate: Maximum number of requests per second of each part; `None` to learn the rate. Divide the permitted rate by the
+            number of parts that run at the same time.
+        timeout: Timeout per attempt, in seconds; `None` for no limit.
+        deadline: Time limit for all attempts of a row together, in seconds; `None` for no limit. Time spent on waits, and on
+            attempts that fail because of an outage, does not count.
+        max_outage: Maximum time without a successful request, in seconds. After that time, the part is suspended.
+
+    Raises:
+        InvalidRequest: A value is invalid, or the URL contains a password.
+
+    Example:
+        ```python
+        connection = Connection(base_url="https://api.example", workspace="space_1", concurrency=16)
+        print(connection.backend, connection.timeout)  # -> httpx 30.0
+        ```
+    """
+
+    base_url: str
+    workspace: str
+    backend: Backend = "httpx"
+    concurrency: int = 64
+    rate: float | None = None
+    timeout: float | None = 30.0
+    deadline: float | None = 120.0
+    max_outage: float = 900.0
+
+    def __attrs_post_init__(self) -> None:
+        if parse_base_url(self.base_url).authorization is not None:
+            raise InvalidRequest(
+                "base_url: expected a URL without user and password, because logs would contain them; remove them"
+            )
+        require_id("workspace", self.workspace, "workspace", "pass the id of a workspace")
+        require_choice("backend", self.backend, get_args(Backend))
+        require_number("concurrency", self.concurrency, least=1)
+        if self.rate is not None and not 0 < self.rate < float("inf"):
+            raise InvalidRequest(
+                f"rate: expected a positive number of requests per second, got {self.rate};"
+                " pass the permitted rate, or None to learn it"
+            )
+        for name in ("timeout", "deadline", "max_outage"):
+            require_seconds(name, getattr(self, name))
+
+    def _client_options(self, rate: float | Rate | None) -> dict[str, Any]:
+        """Return the arguments of `OutreachClient`, except the transport and the key."""
+        options = {
+            "workspace": self.workspace,
+            "timeout": self.timeout,
+            "deadline": self.deadline,
+            "max_in_flight": self.concurrency,
+        }
+        return options if rate is None else {**options, "rate": rate}
+
+    def _create_transport(self) -> Transport:
+        if self.backend == "aiohttp":
+            from outreach_async.transport._aiohttp import AiohttpTransport
+
+            return AiohttpTransport(self.base_url, max_in_flight=self.concurrency)
+        if self.backend == "httptools":
+            from outreach_async.transport._httptools import HttptoolsTransport
+
+            return HttptoolsTransport(self.base_url, max_in_flight=self.concurrency)
+        from outreach_async.transport._httpx import HttpxTransport
+
+        return HttpxTransport(self.base_url, family=self.backend, max_in_flight=self.concurrency)
+
+    def create_client(self, rate: Rate | None = None) -> OutreachClient:
+        """Create a client that uses these settings, and the owner key from the environment.
+
+        Args:
+            rate: A shared rate, which replaces the rate of the settings; `None` to use the rate of the settings.
+
+        Raises:
+            InvalidRequest: The backend is not installed.
+
+        Example:
+            ```python
+            connection = Connection(base_url="https://api.example", workspace="space_1")
+            async with connection.create_client() as client:
+                print(client)  # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
+            ```
+        """
+        options = self._client_options(self.rate if rate is None else rate)
+        return OutreachClient(transport=self._create_transport(), **options)
+
+
+@attrs.frozen
+class FailedRow:
+    """A row that was rejected, was not applied, or has an unknown outcome.
+
+    Attributes:
+        file: Location of the file.
+        line: The line on which the row begins, from 1. The first row of a Parquet file is line 2, as in a file with a header.
+        status: The row's outcome: `rejected`, `not_applied` or `unknown`.
+        message: The error's message.
+
+    Example:
+        ```python
+        row = FailedRow("/data/people.csv", 7, "rejected", "email: missing")
+        print(f"{row.file}:{row.line}: {row.message}")  # -> /data/people.csv:7: email: missing
+        ```
+    """
+
+    file: str
+    line: int
+    status: str
+    message: str
+
+
+@attrs.frozen(kw_only=True)
+class PartReport(BulkReport):
+    """The report of one part. Importing a finished part again returns the same report.
+
+    Attributes:
+        part: Id of the part.
+        fingerprint: Digest of the part; see `Part.fingerprint`.
+        rows: Number of rows.
+        outcomes: Number of rows by outcome. All seven outcomes are present; the number is 0 if an outcome did not occur.
+        uncertain: Number of rows with more than one possible outcome.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
+            `not_applied`.
+        seconds: Duration of the part in seconds, without the time between an interruption and the resumption.
+        failures: The first 100 failed rows, in the order of the part's rows.
+
+    Example:
+        ```python
+        outcomes = dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 2, Outcome.REJECTED: 1}
+        report = PartReport(part="00000", fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+        print(report.failed)  # -> 1
+        ```
+    """
+
+    part: str
+    fingerprint: str
+    failures: tuple[FailedRow, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
+        return _count_failed(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a dict that can be serialised to JSON.
+
+        Example:
+            ```python
+            outcomes = dict.fromkeys(Outcome, 0)
+            report = PartReport(part="00000", fingerprint="4f", rows=0, outcomes=outcomes, uncertain=0, seconds=0.5)
+            print(report.to_dict()["part"])  # -> 00000
+            ```
+        """
+        failures = [attrs.asdict(row) for row in self.failures]
+        return {"part": self.part, "fingerprint": self.fingerprint, **super().to_dict(), "failures": failures}
+
+
+@attrs.frozen(kw_only=True)
+class SpreadReport(BulkReport):
+    """The combined report of the parts of an import.
+
+    Attributes:
+        parts: The ids of the parts, sorted.
+        rows: Number of rows.
+        outcomes: Number of rows by outcome. All seven outcomes are present; the number is 0 if an outcome did not occur.
+        uncertain: Number of rows with more than one possible outcome.
+        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
+            `not_applied`.
+        seconds: Sum of the durations of all parts, in seconds, even if parts ran at the same time.
+        failures: The `failures` of the parts' reports, in the order of `parts`.
+
+    Example:
+        ```python
+        report = merge_reports([])
+        print(report.rows, report.parts)  # -> 0 ()
+        ```
+    """
+
+    parts: tuple[str, ...]
+    failures: tuple[FailedRow, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
+        return _count_failed(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a dict that can be serialised to JSON.
+
+        Example:
+            ```python
+            print(merge_reports([]).to_dict()["rows"])  # -> 0
+            ```
+        """
+        return {**super().to_dict(), "parts": list(self.parts), "failures": [attrs.asdict(row) for row in self.failures]}
+
+
+def import_part(
+    part: Part,
+    journal: str | os.PathLike[str],
+    connection: Connection,
+    *,
+    earlier: Earlier = "known",
+    rate: Rate | None = None,
+) -> PartReport:
+    r"""Create the contacts of a part. This function can be called any number of times; a finished part is not sent again.
+
+    Any engine, such as Dask, can run this function as a task: the function is synchronous, its arguments and result can be
+    pickled, and its only state is the journal. If a call raises, or its process or machine dies, call the function again: the
+    part resumes with the remaining rows. Do not call the function in a thread that runs an event loop.
+
+    Args:
+        part: The part.
+        journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`). Pass the same value
+            for all parts of a plan, on every worker, and another one for another plan. A missing folder is created, and each
+            journal is named after its part.
+        connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
+        earlier: `"known"` if the journal shows every row that an earlier run may have sent. Pass `"unknown"` if the
+            part may have run before, but its journal is lost or damaged.
+        rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
+
+    Raises:
+        InvalidRequest: A file cannot be read, or has changed since the import was planned. Also raised if the environment has no
+            owner key, or if the journal belongs to another plan or is in use by another worker.
+        JournalError: The journal is damaged, or cannot be read or written. Also raised if another worker took over a journal at
+            a URL.
+        BulkSuspended: The service was down or throttling for too long; run the part again later.
+        BulkStopped: An error of the service affects every row, such as an unknown key; fix the cause and run the part again.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\n")
+        (part,) = plan(["people.csv"]).parts
+        try:
+            import_part(part, "journals", Connection(base_url="https://api.example", workspace="space_1"))
+        except InvalidRequest as error:
+            print(error)  # -> owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker
+        ```
+    """
+    return run_part(part, journal, connection, earlier=earlier, rate=rate)
+
+
+def run_part(
+    part: Part,
+    journal: str | os.PathLike[str],
+    connection: Connection,
+    *,
+    earlier: Earlier = "known",
+    rate: Rate | None = None,
+    on_start: Callable[[Outcomes], None] | None = None,
+) -> PartReport:
+    """Create the contacts of a part; see `import_part`."""
+    if not os.environ.get("OUTREACH_OWNER_KEY"):
+        raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
+    part.require_unchanged()
+    record_part(part, journal, connection.workspace, service_address(connection))
+    record = journal_of(part, journal)
+    run = partial(_create_contacts, rate=rate, on_start=on_start)
+    try:
+        anyio.run(run, part, record, connection, earlier)
+    except OutreachError as failure:
+        # Process pools print the causes of an error, and Dask pickles them. Errors of other libraries may quote the request.
+        failure.__cause__ = failure.__context__ = None
+        raise
+    report = record.report()
+    if report.state != "finished":
+        error = BulkSuspended(f"run suspended: part {part.id} was cancelled; run the part again to send the remaining rows")
+        error.resumable = True
+        raise error
+    return PartReport(
+        part=part.id,
+        fingerprint=part.fingerprint(),
+        rows=report.rows,
+        outcomes=report.outcomes,
+        uncertain=report.uncertain,
+        repeats=report.repeats,
+        seconds=report.seconds,
+        failures=tuple(islice(failed_rows(part, journal), _MAX_FAILURES)) if _count_failed(report) else (),
+    )
+
+
+def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedRow]:
+    r"""Yield the failed rows of a part, as recorded in its journal, in the order of the part's rows.
+
+    Args:
+        part: The part.
+        journal: Folder or URL of the journals, as for `import_part`.
+
+    Raises:
+        InvalidRequest: There is no journal. Also raised if a file cannot be read, or has changed since the import was planned.
+        JournalError: The journal is damaged or cannot be read.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\n,Lyon\n")
+        (part,) = plan(["people.csv"]).parts
+        await client.contacts.create_many([row for _, row in part.read_rows()], journal=Path(f"{part.id}.db"))
+        print([(row.line, row.status) for row in failed_rows(part, ".")])  # -> [(2, 'rejected')]
+        ```
+    """
+    for found in locate(part, filter(is_reject, journal_of(part, journal).outcomes())):
+        yield FailedRow(found.file.location, found.row.line, found.outcome.status.value, found.message)
+
+
+def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
+    """Merge the reports of parts. The order of the reports does not matter, and a report may occur more than once.
+
+    If the `rows` of the result equals the `rows` of the plan, no part is missing.
+
+    Raises:
+        InvalidRequest: Two reports of one part differ, because they come from different plans or different journals.
+
+    Example:
+        ```python
+        outcomes = dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 3}
+        one = PartReport(part="00000", fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+        other = PartReport(part="00001", fingerprint="5a", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+        print(merge_reports([other, one, other]).rows)  # -> 6
+        ```
+    """
+    by_id: dict[str, PartReport] = {}
+    for report in reports:
+        if by_id.setdefault(report.part, report) != report:
+            what = "different plans" if by_id[report.part].fingerprint != report.fingerprint else "different journals"
+            raise InvalidRequest(f"reports: part {report.part} has two reports, from {what}; pass the reports of one import")
+    ordered = [by_id[name] for name in sorted(by_id)]
+    return SpreadReport(
+        parts=tuple(sorted(by_id)),
+        rows=sum(report.rows for report in ordered),
+        outcomes={outcome: sum(report.outcomes[outcome] for report in ordered) for outcome in Outcome},
+        uncertain=sum(report.uncertain for report in ordered),
+        repeats=sum(report.repeats for report in ordered),
+        seconds=sum(report.seconds for report in ordered),
+        failures=tuple(row for report in ordered for row in report.failures),
+    )
+
+
+def _count_failed(report: BulkReport) -> int:
+    return sum(report.outcomes[outcome] for outcome in FAILED_OUTCOMES) - report.repeats
+
+
+async def _create_contacts(
+    part: Part,
+    record: Journal | ObjectJournal,
+    connection: Connection,
+    earlier: Earlier,
+    *,
+    rate: Rate | None,
+    on_start: Callable[[Outcomes], None] | None,
+) -> None:
+    options = part.options
+    async with connection.create_client(rate) as client:
+        run = client.contacts.create_many(
+            (row for _, row in part.read_rows()),
+            duplicates=options.duplicates,
+            strict_validation=options.strict_validation,
+            campaign=options.campaign,
+            concurrency=connection.concurrency,
+            # Only the part with the repeated e-mails needs the policy, which may read and store its whole input first.
+            repeats=options.repeats if part.repeated else "serial",
+            journal=record,
+            resume=True,
+            earlier=earlier,
+            total=part.rows,
+            max_outage=connection.max_outage,
+        )
+        async with run as outcomes:
+            if on_start is not None:
+                on_start(outcomes)
+            async for _ in outcomes:
+                pass

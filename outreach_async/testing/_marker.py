@@ -1,0 +1,334 @@
+"""Choose behaviours for tests, configure the fake of a test from its marker, and find the settings that make it fail.
+
+A bug that depends on knobs usually depends on only one or two of them. Tests therefore need only about thirty behaviours, which
+cover every pair of values of any two knobs (pairwise coverage). All knobs together have billions of combinations.
+
+The report of a failed test contains the seed, the behaviour, the faults that never fired, and the last requests. Secrets are
+masked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import attrs
+
+from outreach_async.fake import FakeService
+from outreach_async.fake._arguments import check_known
+from outreach_async.fake._error_responses import mask_document, mask_keys
+from outreach_async.fake._fault_plan import Fault
+from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour, load_behaviour
+from outreach_async.fake.faults import Faults
+from outreach_async.fake.request_log import Recorded
+
+if TYPE_CHECKING:
+    import pytest
+
+# Pairwise coverage.
+
+_FactorLevel = tuple[int, int]
+"""A factor and one of its levels, both as indexes."""
+
+
+def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return rows for pairwise coverage of factors. A row has one level of each factor."""
+    # For any two factors, every pair of their levels occurs in at least one row. The first row has level 0 of every factor.
+    # The algorithm is greedy: it returns few rows, but not always the fewest possible. The result is deterministic.
+    values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
+    # A dict instead of a set, because a dict keeps its order. A value paired with itself stands for the single value.
+    pairs = combinations_with_replacement(values, 2)
+    missing = dict.fromkeys((one, other) for one, other in pairs if one == other or one[0] != other[0])
+    rows = [(0,) * len(levels)]
+    _remove_covered(missing, rows[0])
+    while missing:
+        rows.append(_build_row(levels, missing))
+        _remove_covered(missing, rows[-1])
+    return rows
+
+
+def _remove_covered(missing: dict[tuple[_FactorLevel, _FactorLevel], None], row: Sequence[int]) -> None:
+    for pair in combinations_with_replacement(enumerate(row), 2):
+        missing.pop(pair, None)
+
+
+def _build_row(levels: Sequence[int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> tuple[int, ...]:
+    """Build a row from the first uncovered pair."""
+    # For each remaining factor, choose the level that covers the most uncovered pairs.
+    chosen = dict(next(iter(missing)))
+    for factor in sorted(range(len(levels)), key=lambda factor: -levels[factor]):
+        if factor not in chosen:
+            chosen[factor] = max(range(levels[factor]), key=lambda level: _count_gain((factor, level), chosen, missing))
+    return tuple(chosen[factor] for factor in range(len(levels)))
+
+
+def _count_gain(value: _FactorLevel, chosen: dict[int, int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> int:
+    return sum((min(value, other), max(value, other)) in missing for other in chosen.items())
+
+
+@cache
+def pairwise() -> tuple[Behaviour, ...]:
+    """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour.documented()`.
+
+    The knobs `auth`, `rate_limit` and `max_in_flight` have no predefined values, and keep their defaults.
+
+    Example:
+        ```python
+        print(len(pairwise()), pairwise()[0] == Behaviour.documented())  # -> 28 True
+        ```
+    """
+    rows = cover_pairs([len(values) for values in KNOB_VALUES.values()])
+    knobs = KNOB_VALUES.items()
+    return tuple(Behaviour(**{knob: values[level] for (knob, values), level in zip(knobs, row, strict=True)}) for row in rows)
+
+
+def differing(behaviour: Behaviour) -> dict[str, Any]:
+    """Return the names and values of the knobs that do not have their default values.
+
+    Example:
+        ```python
+        print(differing(Behaviour(past_end="clamp")))  # -> {'past_end': 'clamp'}
+        ```
+    """
+    return {name: value for name in KNOB_NAMES if (value := getattr(behaviour, name)) != getattr(_DEFAULTS, name)}
+
+
+_DEFAULTS: Final = Behaviour()
+
+
+# The arguments of `@pytest.mark.outreach(...)`.
+
+_PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
+"""The presets by name. `pairwise` is not a preset, because it stands for several behaviours."""
+
+
+class FakeConfigError(ValueError):
+    """An argument of `@pytest.mark.outreach` is invalid; the message names the argument and the valid values."""
+
+
+@attrs.frozen(kw_only=True)
+class FakeConfig:
+    """The configuration of a test's fake."""
+
+    seed: int = 0
+    world: str | Path | Mapping[str, Any] | None = None
+    behaviours: tuple[Behaviour, ...] = (Behaviour(),)
+    faults: Mapping[str, Sequence[Fault]] = attrs.field(factory=dict)
+    unfired: Literal["error", "ignore"] = "error"
+
+    def create_service(self, behaviour: Behaviour, clock: str | Callable[[], float]) -> FakeService:
+        """Create the fake, load its world and script its faults."""
+        fake = FakeService(self.seed, behaviour, clock)
+        if self.world is not None:
+            try:
+                fake.load(self.world)
+            except (OSError, ValueError) as error:
+                raise FakeConfigError(f"world: {error}") from error
+        for operation, faults in self.faults.items():
+            fake.faults.script(operation, *faults)
+        return fake
+
+
+def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Behaviour]) -> FakeConfig:
+    """Return the configuration of a test from its markers."""
+    given: dict[str, Any] = {}
+    for mark in marks:
+        if mark.args:
+            raise FakeConfigError(f"expected keyword arguments ({', '.join(_READERS)}), got {mark.args[0]!r}; pass it by keyword")
+        try:
+            for name in mark.kwargs:
+                check_known(name, _READERS, "the marker")
+        except TypeError as error:
+            raise FakeConfigError(str(error)) from None
+        given = {**mark.kwargs, **given}
+    values = {name: _READERS[name](value, folder) for name, value in given.items()}
+    behaviours = values.pop("behaviour", tuple(default))
+    return FakeConfig(behaviours=behaviours, **values)
+
+
+def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
+    """Return the behaviours for the `behaviour` argument of the marker."""
+    if isinstance(value, Behaviour):
+        return (value,)
+    if value == "pairwise":
+        return pairwise()
+    try:
+        return (_read_behaviour(value, folder),)
+    except (OSError, TypeError, ValueError) as error:
+        raise FakeConfigError(f"behaviour: {error}") from error
+
+
+def _read_behaviour(value: Any, folder: Path) -> Behaviour:
+    if isinstance(value, Mapping):
+        for knob in value:
+            check_known(knob, KNOB_NAMES, "Behaviour")
+        return Behaviour(**value)
+    if isinstance(value, str) and value in _PRESETS:
+        return _PRESETS[value]()
+    if isinstance(value, str | Path) and Path(value).suffix == ".toml":
+        return load_behaviour(folder / value)
+    names = ", ".join(map(repr, [*_PRESETS, "pairwise"]))
+    raise TypeError(
+        f"expected {names}, the path of a .toml file, a Behaviour or a mapping of knobs, got {value!r}; pass one of them"
+    )
+
+
+def _read_seed(value: Any, _: Path) -> int:
+    if type(value) is not int:
+        raise FakeConfigError(f"seed: expected a whole number, got {value!r}; pass a number such as 7")
+    return value
+
+
+def _read_world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, str | Path):
+        return value if isinstance(value, str) and value.lstrip().startswith("{") else folder / value
+    kinds = "the path of a world file, its content as a string, or the parsed document"
+    raise FakeConfigError(f"world: expected {kinds}, got {type(value).__name__}; pass one of them")
+
+
+def _read_faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
+    if not isinstance(value, Mapping):
+        raise FakeConfigError(f"faults: expected a mapping of operations to faults, got {type(value).__name__}; pass a dict")
+    scripts = {operation: tuple(faults) if isinstance(faults, Sequence) else (faults,) for operation, faults in value.items()}
+    try:
+        for operation, script in scripts.items():
+            Faults(0).script(operation, *script)
+    except (TypeError, ValueError) as error:
+        raise FakeConfigError(f"faults: {error}") from error
+    return scripts
+
+
+def _read_unfired(value: Any, _: Path) -> Literal["error", "ignore"]:
+    if value not in ("error", "ignore"):
+        raise FakeConfigError(f"unfired: expected 'error' or 'ignore', got {value!r}; pass one of them")
+    return "ignore" if value == "ignore" else "error"
+
+
+_READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
+    "seed": _read_seed,
+    "world": _read_world,
+    "behaviour": read_behaviours,
+    "faults": _read_faults,
+    "unfired": _read_unfired,
+}
+"""Functions that parse the arguments of the marker, by name of the argument."""
+
+
+# The report of a failed test.
+
+MAX_REQUESTS: Final = 20
+"""Maximum number of requests in a report; earlier requests are omitted."""
+
+_MAX_BODY_LENGTH: Final = 300
+"""Maximum number of characters of a request body that a report shows."""
+
+
+@attrs.frozen
+class FakeUse:
+    """The fake of a test, and the configuration that the test requested."""
+
+    fake: FakeService
+    config: FakeConfig
+    behaviour: Behaviour
+
+    @property
+    def unfired(self) -> list[str]:
+        """Descriptions of the faults that never fired; empty if the test ignores such faults."""
+        return _count_repeats(self.fake.faults.unfired) if self.config.unfired == "error" else []
+
+    @property
+    def row(self) -> int | None:
+        """Index of the behaviour in `config.behaviours`; `None` if there is only one behaviour."""
+        rows = self.config.behaviours
+        return rows.index(self.behaviour) if len(rows) > 1 else None
+
+    def format_report(self) -> Iterator[str]:
+        """Yield lines that describe the state of the fake and its last requests."""
+        yield f"seed: {self.fake.seed}"
+        row = "" if self.row is None else f"{format_row_id(self.row)} of {len(self.config.behaviours)}: "
+        yield f"behaviour: {row}{format_settings(self.fake.behaviour)}"
+        yield from (f"never fired: {fault}" for fault in _count_repeats(self.fake.faults.unfired))
+        recent = self.fake.requests.recent(MAX_REQUESTS)
+        yield f"requests: {len(self.fake.requests)}{', the last ones:' if recent else ''}"
+        for recorded in recent:
+            yield from _format_request(recorded, recorded.at - recent[0].at)
+
+
+def format_row_id(number: int) -> str:
+    """Return the name of a behaviour in test ids, such as `row07`."""
+    return f"row{number:02}"
+
+
+def format_settings(behaviour: Behaviour) -> str:
+    """Return the knobs that do not have their default values, as `knob=value` pairs; `all defaults` if there are none."""
+    return ", ".join(f"{knob}={format_setting(value)}" for knob, value in differing(behaviour).items()) or "all defaults"
+
+
+def _count_repeats(texts: Iterable[str]) -> list[str]:
+    return [f"{text}, {times} times" if times > 1 else text for text, times in Counter(texts).items()]
+
+
+def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
+    status = "no response" if recorded.status is None else str(recorded.status)
+    fault = f", fault {recorded.fault}" if recorded.fault else ""
+    yield f"#{recorded.number} +{after:.3f} s {recorded.method} {mask_keys(recorded.target)} -> {status}{fault}"
+    if recorded.json is not None:
+        # Mask before truncating: a truncated key would not be recognised as a key.
+        body = json.dumps(mask_document(recorded.json), ensure_ascii=False)
+        yield f"    body: {body if len(body) <= _MAX_BODY_LENGTH else body[:_MAX_BODY_LENGTH] + '...'}"
+    yield from (f"    hint: {mask_keys(hint)}" for hint in recorded.hints)
+
+
+def format_setting(value: Any) -> str:
+    """Return the value of a knob as it appears in explanations and reports."""
+    # The repr of a function contains a memory address, which differs between runs.
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+# Causes of failures.
+
+
+def find_cause(behaviour: Behaviour, fails: Callable[[Behaviour], bool]) -> Behaviour | None:
+    """Return the failing behaviour with the fewest settings that differ from the defaults."""
+    if not fails(behaviour):
+        return None
+    for knob in differing(behaviour):
+        smaller = attrs.evolve(behaviour, **{knob: getattr(_DEFAULTS, knob)})
+        if fails(smaller):
+            behaviour = smaller
+    return behaviour
+
+
+def has_cause(behaviour: Behaviour, causes: Iterable[Behaviour]) -> bool:
+    """Return whether a behaviour has all settings of one of the causes that differ from the defaults."""
+    own = differing(behaviour).items()
+    return any(all(setting in own for setting in differing(cause).items()) for cause in causes)
+
+
+def summarize_failures(ran: Iterable[tuple[str, int, bool, str | None]]) -> list[str]:
+    """Return one line for each test that failed at least once, with the settings that made it fail."""
+    tests: dict[str, dict[int, bool]] = {}
+    causes: dict[str, dict[str, None]] = {}
+    for test, row, failed, cause in ran:
+        name = name_test(test, row)
+        rows = tests.setdefault(name, {})
+        rows[row] = rows.get(row, False) or failed
+        causes.setdefault(name, {}).update({} if cause is None else {cause: None})
+    return [_summarize_test(name, rows, list(causes[name])) for name, rows in tests.items() if any(rows.values())]
+
+
+def name_test(test: str, row: int) -> str:
+    """Return the id of a test without the index of its behaviour, such as `test_a.py::test_x[row*]`."""
+    return test.replace(format_row_id(row), "row*")
+
+
+def _summarize_test(name: str, rows: Mapping[int, bool], causes: Sequence[str]) -> str:
+    line = f"{name} failed under {sum(rows.values())} of {len(rows)} behaviours"
+    return f"{line}: it fails with {', or with '.join(causes)}" if causes else line

@@ -1,0 +1,421 @@
+"""Send requests over an aiohttp session, and detect unexpected bytes after responses. Importing this module imports aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache, partial
+from types import TracebackType
+from typing import Any, Final, Self
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import attrs
+import yarl
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
+
+from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+from outreach_async.transport import _sending as sending
+from outreach_async.transport._leftovers import SocketProbe, build_unexpected_bytes_error
+from outreach_async.transport._lifecycle import InFlight
+from outreach_async.transport._response_reader import BodyReader, decode_headers, require_final_status
+from outreach_async.transport._urls import INVALID_HOST_MESSAGE, BaseUrl
+from outreach_async.transport._wire import Progress, Request, Response
+
+_AUTOMATIC_HEADERS = ("Content-Type", "Accept", "Accept-Encoding", "User-Agent")
+_SWITCHING_PROTOCOLS: Final = 101
+# aiohttp's own timeouts are disabled. Only the client sets timeouts, which arrive here as cancellations.
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None, ceil_threshold=math.inf)
+_UNSENT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.ConnectionTimeoutError)
+_CONNECTION_ERRORS = (aiohttp.ClientError, OSError, RuntimeError, ValueError)
+
+_READ_SIZE: Final = 65_536
+"""Maximum number of bytes to read at once. asyncio allocates a buffer of this size for each read. Allocating asyncio's default of
+256 KiB may require a system call each time, which takes tens of microseconds."""
+
+
+@attrs.frozen
+class Destination:
+    """The destination of a session's requests."""
+
+    prefix: str
+    headers: Mapping[str, str] = attrs.field(repr=False)
+    is_own_session: bool
+    display_name: str
+
+
+def resolve_destination(base: BaseUrl | None) -> Destination:
+    """Return the destination for a base URL; with `None`, the destination is the session's own base URL."""
+    if base is None:
+        return Destination(".", {}, is_own_session=False, display_name="the session's base_url")
+    try:
+        origin = yarl.URL(str(base)).origin()
+    except ValueError:
+        raise InvalidRequest(INVALID_HOST_MESSAGE) from None
+    fields = {} if base.authorization is None else {"authorization": base.authorization}
+    return Destination(f"{origin}{base.path}", fields, is_own_session=True, display_name=str(base))
+
+
+@attrs.define(eq=False, repr=False, slots=False)
+class SessionSender:
+    """Sends requests over an aiohttp session, in the session's event loop."""
+
+    _session: aiohttp.ClientSession
+    _destination: Destination
+    _max_in_flight: int | None
+    _max_answer: int
+    _middlewares: Sequence[aiohttp.ClientMiddlewareType]
+
+    def __attrs_post_init__(self) -> None:
+        """Create the objects that all exchanges share."""
+        self._middlewares = (_send_once, *self._middlewares)
+        self._in_flight = InFlight(self._max_in_flight, TaskScope)
+        self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
+
+    async def send(self, request: Request, progress: Progress) -> Response:
+        """Wait for a free slot, send a request, and return the response."""
+        try:
+            return await self._in_flight.run(partial(self._exchange, request, progress), progress)
+        except OutreachError:
+            raise
+        except _ExchangeFailed as failed:
+            failure, cause = self._translate_error(failed.error, progress)
+        except _CONNECTION_ERRORS as error:
+            failure, cause = self._translate_error(error, progress)
+        # Raised outside of the handlers, which would set `__context__` to an error that may show a secret.
+        if cause is not None:
+            drop_tracebacks(cause)  # the library's frames have header fields among their locals
+        raise failure from cause
+
+    async def _exchange(self, request: Request, progress: Progress) -> Response:
+        if self._session.closed:
+            raise sending.build_closed_error(self._session)
+        headers = sending.merge_headers(request, self._destination.headers)
+        sending.mark_handed_over(progress, request, proof=self._destination.is_own_session)
+        async with self._session.request(
+            request.method,
+            self._cached_url(request.target),
+            data=_Body(request.body, progress, check_leftovers=not self._destination.is_own_session) if request.body else None,
+            headers=headers,
+            skip_auto_headers=None if self._destination.is_own_session else ("Content-Type",),
+            allow_redirects=False,
+            auto_decompress=False,
+            timeout=_NO_TIMEOUT,
+            middlewares=self._middlewares,
+        ) as answer:
+            progress.sent = True  # a response proves that the request was sent, with or without a body
+            if answer.status == _SWITCHING_PROTOCOLS:
+                answer.close()
+                text = f"no response from {self._destination.display_name}: the server switched to another protocol"
+                raise sending.build_transport_error(text, progress)
+            require_final_status(answer.status)
+            if not self._destination.is_own_session:  # a session made by the transport stores no cookies
+                self._remove_cookies(answer)
+            response = await self._read_response(answer)
+            _check_leftovers(answer)
+            return response
+
+    def _join_url(self, target: str) -> yarl.URL:
+        return yarl.URL(f"{self._destination.prefix}{sending.require_origin_form(target)}", encoded=True)
+
+    async def _read_response(self, answer: aiohttp.ClientResponse) -> Response:
+        headers = decode_headers(answer.raw_headers)
+        reader = BodyReader(headers, self._max_answer)
+        while not answer.content.at_eof():
+            reader.feed(await answer.content.readany())
+        return Response(answer.status, headers, reader.finish())
+
+    def _remove_cookies(self, answer: aiohttp.ClientResponse) -> None:
+        """Remove the cookies of a response from the jar that has just stored them."""
+        if stored := {(morsel.key, morsel.value) for morsel in answer.cookies.values()}:
+            self._session.cookie_jar.clear(lambda morsel: (morsel.key, morsel.value) in stored)
+
+    def _translate_error(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
+        if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError) and progress.sent is not True:
+            text = "base_url: expected a session with an http or https base URL; pass base_url to aiohttp.ClientSession"
+            return InvalidRequest(text), None
+        if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError) and progress.sent is not True:
+            # The error quotes the invalid value, which may be a header of the session with a secret in it.
+            text = "the request is not valid HTTP; correct its method, its target or the session's own headers"
+            return InvalidRequest(text), None
+        if isinstance(error, _UNSENT_ERRORS) and progress.sent is None:  # raised while connecting, before anything is written
+            progress.sent = False
+        text = f"{'no connection to' if progress.sent is False else 'no response from'} {self._destination.display_name}"
+        if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the header fields of the request
+            return sending.build_transport_error(f"{text}: {error.status} {sending.to_one_line(error.message)}", progress), None
+        cause = _unwrap_error(error)
+        return sending.build_transport_error(f"{text}: {sending.describe_cause(cause)}", progress), cause
+
+    def drop_idle(self) -> None:
+        """Use no idle connection again, unless the session is the user's. aiohttp does not tell which connections are its own."""
+        for usage in list(_USAGE_BY_PROTOCOL.values()):
+            usage.is_dropped |= usage.started == usage.ended
+
+    async def aclose(self) -> None:
+        """Cancel every exchange and close the session."""
+        await self._in_flight.aclose()
+        await self._session.close()
+
+
+def _unwrap_error(error: Exception) -> Exception:
+    """Return the error that a connector's error wraps, because the connector's error shows the proxy's password in its repr."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return error.certificate_error
+    return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+
+
+def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
+    """Open a session that stores no cookies and adds no optional header fields. `InFlight` limits the number of connections."""
+    # On uvloop, the sockets that aiohttp makes by default are unsafe; see `SocketFactory`.
+    socket_factory = SocketFactory() if type(asyncio.get_running_loop()).__module__ == "uvloop" else None
+    return aiohttp.ClientSession(
+        connector=Connector(limit=0, ssl=context or True, socket_factory=socket_factory),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=_AUTOMATIC_HEADERS,
+        proxy=None if proxy is None else _encode_credentials(yarl.URL(proxy)),
+    )
+
+
+def _encode_credentials(proxy: yarl.URL) -> yarl.URL:
+    """Re-encode the credentials of a proxy URL, to make aiohttp send them in UTF-8, as httpx does, instead of in Latin-1."""
+    if proxy.user is None:
+        return proxy
+    user, password = (text.encode().decode("latin-1") for text in (proxy.user, proxy.password or ""))
+    return proxy.with_user(user).with_password(password)
+
+
+class _Body(aiohttp.Payload):
+    """A request body that sets `Progress.sent` before it is written. aiohttp sends the request head together with the body."""
+
+    # This class replaces aiohttp's `BytesPayload`, which warns about every large body. With `check_leftovers`, `write` raises an
+    # error if the connection has unread bytes. A session made by the transport does not need this check, because its connector
+    # has already checked the connection.
+
+    def __init__(self, content: bytes, progress: Progress, *, check_leftovers: bool) -> None:
+        super().__init__(content)
+        self._check_leftovers = check_leftovers
+        self._content = content
+        self._progress = progress
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Write the body to the connection."""
+        if self._check_leftovers:
+            _reject_unexpected_bytes(getattr(writer, "protocol", None))
+        self._progress.sent = True
+        await writer.write(self._content)
+
+    async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """Return the bytes of the body, for middlewares that sign the body."""
+        del encoding, errors
+        return self._content
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Return the body as a string, for middlewares that inspect the body."""
+        return self._content.decode(encoding, errors)
+
+
+class _ExchangeFailed(Exception):
+    """Wraps an aiohttp error to prevent aiohttp from silently retrying a GET request."""
+
+    def __init__(self, error: aiohttp.ClientError) -> None:
+        super().__init__()
+        self.error = error
+
+
+async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    _track_connection(request)
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:  # nothing was sent; aiohttp does not retry it
+        raise
+    # After these errors, aiohttp would send a GET again, which neither the retry policy nor `Progress` would take into account.
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _ExchangeFailed(error) from None
+
+
+class TaskScope:
+    """A minimal cancel scope, three times as fast as anyio's. `InFlight` makes a cancel scope for every request."""
+
+    # Like `asyncio.timeout`, the scope cancels the task, and calls the task's `uncancel` on exit.
+
+    __slots__ = ("_before", "_called", "_task")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "no task is running"  # noqa: S101 - for the type checker: anyio runs in tasks only
+        self._task = task
+        self._before = task.cancelling()
+        self._called = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def cancel(self) -> None:
+        """Cancel the task that runs in the scope."""
+        self._called = True
+        self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if not self._called:
+            return False
+        # If the count is above its initial value, other code cancelled the task as well. That cancellation must propagate.
+        return self._task.uncancel() <= self._before and kind is asyncio.CancelledError
+
+
+class SocketFactory:
+    """Makes sockets for aiohttp on uvloop, and detaches each socket whose descriptor uvloop has closed."""
+
+    # If connecting fails, uvloop closes the descriptor of the socket that aiohttp passed to uvloop. The socket object does not
+    # notice this, and would close the descriptor again when the object is garbage-collected. By then, the descriptor may belong
+    # to another connection or to a file (https://github.com/MagicStack/uvloop/pull/646).
+
+    def __init__(self) -> None:
+        self._sockets: list[tuple[socket.socket, int]] = []
+
+    def __call__(self, address: tuple[Any, ...]) -> socket.socket:
+        """Return a new socket for an address in the format of `getaddrinfo`."""
+        self._detach_closed()
+        new = socket.socket(*address[:3])
+        self._sockets.append((new, os.fstat(new.fileno()).st_ino))
+        return new
+
+    def _detach_closed(self) -> None:
+        """Detach closed sockets. A socket also counts as closed if its descriptor now refers to another file."""
+        still_open = []
+        for sock, inode in self._sockets:
+            if sock.fileno() >= 0 and _inode(sock.fileno()) == inode:
+                still_open.append((sock, inode))
+            else:
+                sock.detach()
+        self._sockets = still_open
+
+    def __del__(self) -> None:
+        """Detach closed sockets before they are garbage-collected."""
+        self._detach_closed()
+
+
+def _inode(descriptor: int) -> int | None:
+    try:
+        return os.fstat(descriptor).st_ino
+    except OSError:
+        return None
+
+
+# Unexpected bytes after a response. aiohttp itself closes a connection only if it has read another complete response head when
+# the response ends. It keeps the connection if only part of a head has arrived, or if the bytes arrive later.
+
+
+@attrs.define
+class _ConnectionUsage:
+    """Counts the exchanges on an aiohttp connection, and records whether unexpected bytes arrived."""
+
+    probe: SocketProbe
+    started: int = 0
+    ended: int = 0
+    has_leftovers: bool = False
+    is_dropped: bool = False
+
+    def end(self) -> None:
+        """Record that an exchange has released the connection."""
+        self.ended += 1
+
+
+_USAGE_BY_PROTOCOL: Final[WeakKeyDictionary[Any, _ConnectionUsage]] = WeakKeyDictionary()
+"""Usage of each connection, by the connection's protocol object in aiohttp."""
+
+
+class Connector(aiohttp.TCPConnector):
+    """An aiohttp connector that reuses an idle connection only if no bytes have arrived since its last response."""
+
+    async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
+        """Return a new connection, or an idle connection on which no bytes have arrived since its last response."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if _is_silent(connection.protocol):
+                return connection
+            connection.close()
+
+
+def _is_silent(protocol: Any) -> bool:
+    usage = _USAGE_BY_PROTOCOL.get(protocol)
+    if usage is None or protocol.transport is None:
+        return True  # the connection is new, or aiohttp notices by itself that it is closed
+    return not (usage.is_dropped or protocol.should_close or _has_partial_head(protocol) or usage.probe.is_readable())
+
+
+def _reject_unexpected_bytes(protocol: Any) -> None:
+    """Check that a connection has no unread bytes. This is called before a request body is sent."""
+    usage = _USAGE_BY_PROTOCOL.get(protocol)
+    if usage is not None and usage.ended and (len(protocol) > 0 or usage.probe.peek()):
+        usage.has_leftovers = True
+        raise build_unexpected_bytes_error()
+
+
+def _has_partial_head(protocol: Any) -> bool:
+    """Return whether aiohttp has read part of a further response head after a complete response."""
+    # The result is also `True` if aiohttp's private parser is missing. To find an incomplete head, this function signals the end
+    # of input to the parser. The parser cannot be used afterwards, but aiohttp makes a new parser for each request.
+    parser = getattr(protocol, "_parser", None)
+    return parser is None or bool(getattr(parser, "_tail", b"")) or parser.feed_eof() is not None
+
+
+def _track_connection(request: aiohttp.ClientRequest) -> None:
+    """Replace the response class of a request with a subclass whose responses keep a reference to their connection."""
+    kind: Any = request.response_class
+    request.response_class = _make_tracked_class(kind)
+
+
+@cache
+def _make_tracked_class(kind: Any) -> Any:
+    return type("Watched", (_TrackedResponse, kind), {})
+
+
+class _TrackedResponse(aiohttp.ClientResponse):
+    """An aiohttp response that keeps a reference to its connection after the last byte is read, unlike aiohttp's own response."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        """Store the connection, and read the response head."""
+        protocol: Any = connection.protocol
+        usage = _USAGE_BY_PROTOCOL.get(protocol)
+        if usage is None:
+            if protocol.transport is None:  # the connection was lost while a trace of the session was awaited
+                raise aiohttp.ServerDisconnectedError
+            usage = _USAGE_BY_PROTOCOL[protocol] = _ConnectionUsage(SocketProbe(protocol.transport.get_extra_info("socket")))
+            if hasattr(protocol.transport, "max_size"):  # neither uvloop nor TLS has this undocumented attribute
+                protocol.transport.max_size = _READ_SIZE
+        usage.started += 1
+        self.tracked_connection = protocol, usage, usage.started
+        connection.add_callback(usage.end)
+        if usage.ended and len(protocol) > 0:  # bytes arrived before the request was sent
+            raise build_unexpected_bytes_error()
+        try:
+            return await super().start(connection)
+        except aiohttp.ClientError:
+            if not usage.has_leftovers:
+                raise
+        # Raised outside of the handler, which would set `__context__` to aiohttp's error. That error may show a proxy's password.
+        raise build_unexpected_bytes_error()
+
+
+def _check_leftovers(answer: aiohttp.ClientResponse) -> None:
+    """Look for bytes after a complete response. If there are any, close the connection."""
+    if not isinstance(answer, _TrackedResponse):  # a middleware made the response
+        return
+    protocol, usage, number = answer.tracked_connection
+    if usage.started == number and _has_unexpected_bytes(protocol, usage):  # otherwise the bytes belong to the next exchange
+        usage.has_leftovers = True
+        protocol.close()
+    if usage.has_leftovers and number > 1:
+        raise build_unexpected_bytes_error()
+
+
+def _has_unexpected_bytes(protocol: Any, usage: _ConnectionUsage) -> bool:
+    if protocol.transport is None or len(protocol) > 0:  # aiohttp itself closes the connection in this case
+        return len(protocol) > 0
+    return _has_partial_head(protocol) or (usage.started > 1 and bool(usage.probe.peek()))

@@ -1,0 +1,512 @@
+"""The connections and connection pools of the httptools transport. Importing this module imports httptools.
+
+On asyncio, `ProtocolPool` uses an asyncio protocol for each connection, and creates no scope, task or event per request. On trio,
+`StreamPool` uses an anyio byte stream for each connection.
+
+Both pools send a whole request, with its body, in one call. They set `Progress.sent` immediately before this call. If a request
+fails while `Progress.sent` is false, no byte of the request was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import chain, zip_longest
+from typing import Any, Final, TypeVar, cast
+
+import anyio
+import attrs
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.lowlevel import current_token
+from anyio.streams.tls import TLSAttribute
+
+from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.transport._httptools_reader import ResponseReader
+from outreach_async.transport._leftovers import SocketProbe, build_unexpected_bytes_error, peek_decrypted
+from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY, ConnectionPool
+from outreach_async.transport._sending import build_transport_error
+from outreach_async.transport._wire import Progress, Response
+
+A = TypeVar("A")
+C = TypeVar("C")
+
+CONNECTION_ATTEMPT_DELAY: Final = 0.25
+"""Seconds after which the next address is tried while earlier attempts continue; the recommendation of RFC 8305."""
+
+_NO_TIMEOUT: Final = 86_400.0
+"""Timeout of a TLS handshake, one day in seconds. asyncio requires a timeout, but the client enforces its own timeouts."""
+
+_PIECE: Final = 65_536
+_BUFFER_SIZE: Final = 262_144
+"""Size of a pool's receive buffer, in bytes. Without this buffer, asyncio would allocate a buffer of this size for each read.
+The allocation can take as long as all other work for a request."""
+_CLOSED: Final = "the transport was closed while the request was in flight"
+_LOST: Final = "the server closed the connection"
+
+
+@attrs.frozen
+class Origin:
+    """The server to connect to."""
+
+    host: str
+    port: int
+    context: ssl.SSLContext | None
+
+
+def interleave_families(found: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Return the addresses from results of `getaddrinfo`, alternating between IPv6 and IPv4 (RFC 8305, section 4)."""
+    families: dict[Any, list[str]] = {}
+    for family, *_, address in found:
+        families.setdefault(family, []).append(address[0])
+    return [address for address in chain.from_iterable(zip_longest(*families.values())) if address is not None]
+
+
+async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable[C]], close: Callable[[C], object]) -> C:
+    """Try to connect to several addresses, and return the first connection (RFC 8305, "Happy Eyeballs")."""
+    # An attempt starts when the previous attempt has failed or has lasted `CONNECTION_ATTEMPT_DELAY` seconds. The first attempt
+    # that succeeds ends all others. asyncio implements RFC 8305 itself, but uvloop does not.
+    made: list[C] = []
+    errors: list[OSError] = []
+
+    async def attempt(address: A, ended: anyio.Event) -> None:
+        try:
+            made.append(await connect(address))
+            group.cancel_scope.cancel()
+        except OSError as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    try:
+        async with anyio.create_task_group() as group:
+            for address in addresses:
+                ended = anyio.Event()
+                group.start_soon(attempt, address, ended)
+                with anyio.move_on_after(CONNECTION_ATTEMPT_DELAY):
+                    await ended.wait()
+    except BaseException:
+        for connection in made:
+            close(connection)
+        raise
+    for connection in made[1:]:
+        close(connection)
+    if made:
+        return made[0]
+    raise errors[0] if len(errors) == 1 else OSError("; ".join(map(str, errors)))
+
+
+class ProtocolConnection(asyncio.BufferedProtocol):
+    """A connection on asyncio or uvloop, for one exchange at a time."""
+
+    # The event loop calls methods of this class when bytes arrive and when the server closes the connection. An idle connection
+    # is then closed at once. A blocked event loop calls these methods late, so `is_silent` checks the socket itself.
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limit: int, connections: set[ProtocolConnection], buffer: memoryview
+    ) -> None:
+        self._loop = loop
+        self._limit = limit
+        self._connections = connections
+        self._buffer = buffer
+        self._transport: asyncio.Transport | None = None
+        self._is_encrypted = False
+        self._reader: ResponseReader | None = None  # of the running exchange
+        self._waiter: asyncio.Future[Response] = loop.create_future()
+        self._has_unexpected_bytes = False
+        self._is_open = False
+        self._exchanges = 0
+        self.idle_since = 0.0
+        self.is_reusable = False
+        self.lost: asyncio.Future[None] = loop.create_future()
+
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
+        """Encrypt the connection, and verify that the server is `host`."""
+        transport = self.require_open()
+        self._is_encrypted = True
+        self._transport = await self._loop.start_tls(
+            transport, self, context, server_hostname=host, ssl_handshake_timeout=_NO_TIMEOUT
+        )
+
+    def require_open(self) -> asyncio.Transport:
+        if not self._is_open or self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError(_LOST)
+        return self._transport
+
+    def start(self, message: bytes, method: str, progress: Progress) -> asyncio.Future[Response]:
+        """Send a request on the open connection. Return a future, whose result the caller must pass to `finish`."""
+        transport = self._transport
+        assert transport is not None, "the connection is not open yet"  # noqa: S101 - for the type checker
+        self._exchanges += 1
+        self.is_reusable = False
+        self._reader = self._last_reader = ResponseReader(method, self._limit)
+        waiter = self._waiter = self._loop.create_future()
+        progress.sent = True
+        transport.write(message)
+        return waiter
+
+    def finish(self, response: Response) -> Response:
+        """Set `is_reusable` after a response, and return the response."""
+        reader = self._last_reader
+        if reader.has_leftovers or self._has_unexpected_bytes or self._has_unread_bytes(reader):
+            if self._exchanges > 1:
+                raise build_unexpected_bytes_error()
+        else:
+            # Bytes of the request that are still to be sent would precede the next request, and the server may never read them.
+            self.is_reusable = reader.keeps_alive and self._is_open and not self._tcp.get_write_buffer_size()
+        return response
+
+    def _has_unread_bytes(self, reader: ResponseReader) -> bool:
+        # The first response is never suspect. The descriptor of a closed connection may already belong to another connection.
+        if self._exchanges == 1 or not self._is_open:
+            return False
+        if self._is_encrypted and not reader.keeps_alive:  # closing a TLS connection sends bytes too
+            return False
+        return self._probe.is_open_and_readable() and bool(self._probe.peek())
+
+    def is_silent(self) -> bool:
+        """Return whether the idle connection is open and no bytes have arrived on it."""
+        return self.is_reusable and not self._probe.is_open_and_readable()
+
+    def abort(self, error: Exception | None = None) -> None:
+        """Close the connection at once. A running exchange raises `error`."""
+        self.is_reusable = self._is_open = False
+        if error is not None:
+            self._fail(error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, error: Exception) -> None:
+        if self._reader is not None and not self._waiter.done():  # it is done if the exchange was cancelled
+            self._waiter.set_exception(error)
+        self._reader = None
+
+    def _end(self) -> None:
+        """End the running exchange, because the connection has ended."""
+        # The exchange succeeds if the end of the connection completes the response body.
+        self.is_reusable = self._is_open = False
+        if self._reader is None:
+            return
+        try:
+            response = self._reader.finish()
+        except TransportError as error:
+            self._fail(error)
+            return
+        if response is None:
+            self._fail(ConnectionResetError(_LOST))
+        else:
+            self._succeed(response)
+
+    def _succeed(self, response: Response) -> None:
+        self._reader = None
+        if not self._waiter.done():
+            self._waiter.set_result(response)
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Store the asyncio transport of the new connection."""
+        self._transport = self._tcp = cast("asyncio.Transport", transport)  # with TLS, the transport is replaced
+        connection = transport.get_extra_info("socket")
+        self._is_open = connection is not None  # on uvloop, a connection that was reset as soon as it was made has no socket
+        if connection is not None:
+            self._probe = SocketProbe(connection)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the signature of asyncio
+        """Return the buffer for the next bytes to receive."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Pass received bytes to the running exchange. If no exchange is running, close the connection."""
+        if self._reader is None:
+            self._has_unexpected_bytes = True
+            self.abort()
+            return
+        try:
+            response = self._reader.feed(bytes(self._buffer[:nbytes]))
+        except TransportError as error:
+            self._fail(error)
+        else:
+            if response is not None:
+                self._succeed(response)
+
+    def eof_received(self) -> None:
+        """End the running exchange at the end of the stream. The event loop then closes the connection."""
+        self._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the running exchange, and remove the connection from the pool."""
+        if exc is None:
+            self._end()
+        else:
+            self.abort(exc)
+        self._connections.discard(self)
+        self.lost.set_result(None)
+
+
+class ProtocolPool:
+    """A bounded pool of connections in one event loop of asyncio or uvloop. The most recently used connection is reused first."""
+
+    def __init__(self, origin: Origin, limit: int, max_answer: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._origin = origin
+        self._max_answer = max_answer
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._backend = current_token().backend_class  # the functions of anyio would look it up for every request
+        self._limit = limit
+        self._running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._idle: deque[ProtocolConnection] = deque()
+        self._connections: set[ProtocolConnection] = set()
+        self._connecting: set[anyio.CancelScope] = set()
+        self._buffer = memoryview(bytearray(_BUFFER_SIZE))
+        self._expiry: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._all_ended = asyncio.Event()
+
+    async def send(self, message: bytes, method: str, progress: Progress) -> Response:
+        """Wait for a free slot, send a request, and return the response."""
+        if self._running == self._limit:
+            await self._wait_for_slot()
+        else:
+            self._running += 1
+        try:
+            # Without a checkpoint, nothing before the write would notice a cancellation. If other exchanges are running, the
+            # tasks of all responses that have arrived also reach this point. Their requests are then written in a row, which
+            # wakes the server once. Waking the server for each request can take as long as writing the requests.
+            await (self._backend.checkpoint() if self._running > 1 else self._backend.checkpoint_if_cancelled())
+            if self._closed:
+                raise InvalidRequest("the transport was closed before the request was sent; make a new transport")
+            connection = self._take_idle() or await self._connect(progress)
+            try:
+                return connection.finish(await connection.start(message, method, progress))
+            finally:
+                # Also after a cancellation: the rest of the response would arrive later and be read as the next response.
+                if connection.is_reusable:
+                    connection.idle_since = self._clock()
+                    self._idle.append(connection)
+                    if self._expiry is None:
+                        self._expiry = self._loop.call_later(KEEPALIVE_EXPIRY, self._expire)
+                else:
+                    connection.abort()
+        finally:
+            self._release_slot()
+
+    async def _wait_for_slot(self) -> None:
+        """Wait until another exchange hands over its slot. Exchanges receive slots in the order in which they started to wait."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._release_slot()  # the slot was handed over before the cancellation arrived
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
+
+    def _release_slot(self) -> None:
+        """Hand a released slot to the exchange that has waited longest. The slot becomes free only if no exchange is waiting."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._running -= 1
+        if self._closed and not self._running:
+            self._all_ended.set()
+
+    def _take_idle(self) -> ProtocolConnection | None:
+        """Remove and return the most recent reusable connection, or `None`."""
+        self._close_expired()  # the timer is late if the event loop was blocked, or did not run
+        while self._idle:
+            # The server is least likely to have closed the most recently used connection. Under a lower load, the other
+            # connections expire.
+            connection = self._idle.pop()
+            if connection.is_silent():
+                return connection
+            connection.abort()
+        return None
+
+    def _close_expired(self) -> None:
+        horizon = self._clock() - KEEPALIVE_EXPIRY
+        while self._idle and self._idle[0].idle_since < horizon:
+            self._idle.popleft().abort()
+
+    def drop_idle(self) -> None:
+        """Close all idle connections."""
+        while self._idle:
+            self._idle.pop().abort()
+
+    def _expire(self) -> None:
+        """Close the connections that were idle for too long, and set the timer again if others are left."""
+        self._close_expired()
+        self._expiry = self._loop.call_later(KEEPALIVE_EXPIRY, self._expire) if self._idle else None
+
+    async def _connect(self, progress: Progress) -> ProtocolConnection:
+        with anyio.CancelScope() as scope:
+            self._connecting.add(scope)
+            try:
+                connection = await self._open()
+            finally:
+                self._connecting.discard(scope)
+            if not self._closed:
+                return connection
+            connection.abort()  # it was open before the cancellation arrived
+        raise build_transport_error(_CLOSED, progress)  # reached only if `aclose` cancelled the scope
+
+    async def _open(self) -> ProtocolConnection:
+        found = await self._loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
+        return await self._prepare(await connect_first(interleave_families(found), self._open_to, ProtocolConnection.abort))
+
+    async def _prepare(self, connection: ProtocolConnection) -> ProtocolConnection:
+        """Encrypt a new connection if necessary, and add it to the pool."""
+        if self._origin.context is not None:
+            try:
+                await connection.start_tls(self._origin.context, self._origin.host)
+            except BaseException:
+                connection.abort()
+                raise
+        connection.require_open()
+        # Not earlier: after a failed handshake, asyncio never calls `connection_lost`, and `aclose` would wait for it forever.
+        self._connections.add(connection)
+        return connection
+
+    async def _open_to(self, address: str) -> ProtocolConnection:
+        connection = ProtocolConnection(self._loop, self._max_answer, self._connections, self._buffer)
+        try:
+            await self._loop.create_connection(lambda: connection, address, self._origin.port)
+        except BaseException:
+            connection.abort()  # a cancellation may arrive after the connection was made
+            raise
+        return connection
+
+    def is_current(self) -> bool:
+        """Return whether the running event loop is the event loop of the pool."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:  # another event loop, such as trio's
+            return False
+
+    async def aclose(self) -> None:
+        """Cancel every exchange and close every connection."""
+        self._closed = True  # before anything is cancelled, because each release lets a waiting exchange start
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for scope in self._connecting:
+            scope.cancel()
+        for connection in tuple(self._connections):
+            connection.abort(TransportError(_CLOSED, maybe_sent=True))
+        if self._running:
+            await self._all_ended.wait()
+        if self._connections:
+            # If this method awaited a future itself, a cancellation would cancel the future, and the event loop could not set it.
+            await asyncio.wait([connection.lost for connection in self._connections])
+
+
+class StreamConnection:
+    """A connection over an anyio byte stream. The first exchange opens the connection."""
+
+    def __init__(self, origin: Origin, limit: int) -> None:
+        self._origin = origin
+        self._limit = limit
+        self._stream: ByteStream | None = None
+        self._is_reusable = False
+        self._exchanges = 0
+
+    def is_reusable(self) -> bool:
+        # If the socket of an idle connection is readable, the server has closed the connection or has sent unexpected bytes. Such
+        # a connection cannot be reused.
+        return self._is_reusable and not self._probe.is_readable()
+
+    async def exchange(self, message: bytes, method: str, progress: Progress) -> Response:
+        """Send a request and return the response; see `ProtocolPool.send`."""
+        if self._stream is None:
+            self._stream = await self._open()
+        self._exchanges += 1
+        self._is_reusable = False
+        reader = ResponseReader(method, self._limit)
+        progress.sent = True
+        await self._stream.send(message)
+        response = None
+        while response is None:
+            try:
+                data = await self._stream.receive(_PIECE)
+            except anyio.EndOfStream:
+                response = reader.finish()
+                if response is None:
+                    raise ConnectionResetError(_LOST) from None
+            else:
+                response = reader.feed(data)
+        unread = self._peek(reader)  # also after the first response: TLS may have read bytes that the socket no longer shows
+        if reader.has_leftovers or unread:
+            if self._exchanges > 1:
+                raise build_unexpected_bytes_error()
+        else:
+            self._is_reusable = reader.keeps_alive and unread is None
+        if not self._is_reusable:
+            await self.aclose()  # the pool would do this only before another request
+        return response
+
+    async def _open(self) -> ByteStream:
+        origin = self._origin
+        if origin.context is None:
+            stream: ByteStream = await anyio.connect_tcp(origin.host, origin.port)
+            self._tls = None
+        else:
+            encrypted = await anyio.connect_tcp(
+                origin.host, origin.port, ssl_context=origin.context, tls_hostname=origin.host, tls_standard_compatible=False
+            )
+            self._tls = encrypted.extra(TLSAttribute.ssl_object)  # noqa: S610 - not Django's
+            stream = encrypted
+        self._probe = SocketProbe(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - not Django's
+        return stream
+
+    def _peek(self, reader: ResponseReader) -> bytes | None:
+        """Return a byte that arrived after the response; `b""` at the end of the stream, `None` if no byte arrived."""
+        if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
+            return byte
+        return self._probe.peek() if reader.keeps_alive or self._tls is None else None  # closing a TLS connection sends bytes too
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._stream is not None:
+            await anyio.aclose_forcefully(self._stream)
+
+
+class StreamPool:
+    """A bounded pool of connections over anyio byte streams, in one event loop."""
+
+    def __init__(self, origin: Origin, limit: int, max_answer: int) -> None:
+        self._pool = ConnectionPool(limit, lambda: StreamConnection(origin, max_answer))
+
+    async def send(self, message: bytes, method: str, progress: Progress) -> Response:
+        """Send a request and return the response; see `ProtocolPool.send`."""
+
+        async def exchange(connection: StreamConnection) -> Response:
+            return await connection.exchange(message, method, progress)
+
+        return await self._pool.run(exchange, progress)
+
+    def drop_idle(self) -> None:
+        """Use no idle connection again."""
+        self._pool.drop_idle()
+
+    def is_current(self) -> bool:
+        """Always return `False`."""
+        # The caller then calls `LoopLocal.get`, which checks the event loop. A check in this method would not save time.
+        return False
+
+    async def aclose(self) -> None:
+        """Cancel every exchange and close every connection."""
+        await self._pool.aclose()
+
+
+def open_pool(origin: Origin, limit: int, max_answer: int) -> ProtocolPool | StreamPool:
+    """Return a new pool for the running event loop; see `ProtocolPool` for the arguments."""
+    # Not `asyncio.get_running_loop`, which also succeeds if trio runs as a guest of asyncio.
+    is_asyncio = isinstance(current_token().native_token, asyncio.AbstractEventLoop)
+    return (ProtocolPool if is_asyncio else StreamPool)(origin, limit, max_answer)

@@ -1,0 +1,206 @@
+"""Send requests over httpx or httpx2.
+
+Each transport imports only the library that it uses, and not before the first request.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import anyio
+
+from outreach_async._files.optional import require_library
+from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+from outreach_async.transport._httpx_pool import FAMILIES, Family, PoolSender
+from outreach_async.transport._response_reader import MAX_ANSWER
+from outreach_async.transport._secret import drop_frames
+from outreach_async.transport._sending import build_closed_error, build_transport_error, describe_cause, mark_unsent
+from outreach_async.transport._tls import TrustSettings
+from outreach_async.transport._urls import parse_base_url, reject_options, require_positive
+from outreach_async.transport._wire import Progress, Request, Response
+
+if TYPE_CHECKING:
+    from outreach_async.transport._httpx_client import ClientSender
+
+_DEFAULT_CONNECTIONS: Final = 64
+_UNSENT_ERRORS: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
+_CONNECTION_ERRORS: Final = (
+    AttributeError,  # raised by anyio on uvloop for a connection that was reset as soon as it was made
+    OSError,  # includes ssl.SSLError
+    RuntimeError,  # raised for a closed event loop or client
+    anyio.BrokenResourceError,
+    anyio.BusyResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+)
+
+
+class HttpxClient(Protocol):
+    """Protocol that stands for `httpx.AsyncClient` and `httpx2.AsyncClient` in type annotations."""
+
+    # If annotations named httpx's own class, mypy would check httpx in every program that uses `outreach_async`. This is slow if
+    # mypy has no cache.
+
+    @property
+    def base_url(self) -> Any:
+        """The URL to which request targets are relative."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header fields sent with every request."""
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+
+
+class HttpxTransport:
+    """Sends requests over httpx or its fork httpx2.
+
+    A transport made from a base URL keeps a pool of httpx or httpx2 transports, each with a single connection. Each concurrent
+    exchange uses a different connection. A user and password in the URL are sent as basic authorization. The environment's
+    proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as
+    httpx uses them, and are read when the transport is made. Transports that trust the same certificates share one SSL context.
+    Each event loop, also in other threads, has its own pool, and `max_in_flight` limits each of them.
+
+    A transport made from a client uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The
+    client must have a `base_url`. The transport takes ownership of the client: it closes the client, and replaces the client's
+    cookie jar with one that keeps the client's own cookies and ignores cookies in responses. The client's timeouts are disabled,
+    and redirects are not followed. The transport works only in the first event loop that uses it.
+
+    The client and its pool add CPU time. With 64 requests in flight, an `httpx.AsyncClient` takes four to five times the CPU
+    time of a transport made from a URL. There is also a risk: if several
+    requests are cancelled simultaneously, the pool of httpx 0.28 can permanently lose connections. The pool of httpx2 can also
+    lose them, but less often and only over TLS. When no connection is left, every request times out. This cannot happen to a
+    transport made from a URL.
+
+    After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
+    parent's connections. A transport that was made but not used before the fork works in both processes.
+
+    Args:
+        service: The service's base URL, or an `httpx.AsyncClient` or `httpx2.AsyncClient`.
+        family: The library to use for a URL, by default `httpx`. For a client, the library is detected from the client's class.
+        max_in_flight: Maximum number of concurrent exchanges. For a URL, this is the number of connections, 64 by default. For a
+            client, the only default limit is that of its pool, which httpx does not expose.
+        ssl_context: SSL context that verifies the service and an HTTPS proxy, and may contain a client certificate. The context
+            replaces the certificates of the environment and of the library. Only for a URL.
+        proxy: A proxy URL that overrides the environment's proxy: `http`, `https` or `socks5`, with user and password if
+            required. Only for a URL.
+        trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
+        max_answer: Maximum size of a decoded response body, in bytes.
+
+    Attributes:
+        max_in_flight: The maximum number of concurrent exchanges; `None` for a client if no `max_in_flight` was passed.
+        secrets: Passwords and authorization values of the URL, the proxy and the client's header fields. `OutreachClient` masks
+            them in errors. Values that a client's `auth` adds are unknown to the transport, and are not masked.
+
+    Raises:
+        InvalidRequest: An argument is invalid, or a required package is not installed.
+
+    Example:
+        ```python
+        transport = HttpxTransport("https://api.example/v1", max_in_flight=16, proxy="http://proxy.example:8080")
+        print(transport)  # -> <HttpxTransport to https://api.example/v1 by httpx>
+        ```
+    """
+
+    @drop_frames
+    def __init__(
+        self,
+        service: str | HttpxClient,
+        /,
+        *,
+        family: Family | None = None,
+        max_in_flight: int | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+        trust_env: bool = True,
+        max_answer: int = MAX_ANSWER,
+    ) -> None:
+        connections = None if max_in_flight is None else require_positive("max_in_flight", max_in_flight)
+        max_answer = require_positive("max_answer", max_answer)
+        if isinstance(service, str):
+            self._sender: PoolSender | ClientSender = PoolSender(
+                parse_base_url(service),
+                _require_family(family or "httpx"),
+                connections or _DEFAULT_CONNECTIONS,
+                max_answer,
+                trust=TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env),
+                proxy=proxy,
+                trust_env=trust_env,
+            )
+        else:
+            reject_options("client", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
+            from outreach_async.transport._httpx_client import ClientSender  # imports modules that only a client needs
+
+            self._sender = ClientSender(service, family, connections, max_answer)
+        self.max_in_flight = self._sender.max_in_flight
+        self.secrets = self._sender.secrets
+        self._closed = False
+
+    def __repr__(self) -> str:
+        """Show the base URL, without user and password."""
+        return f"<HttpxTransport to {self._sender.base_url} by {self._sender.family}{', closed' if self._closed else ''}>"
+
+    @property
+    def base_url(self) -> str:
+        """The base URL of all requests, without user and password. Hooks receive this URL."""
+        return self._sender.base_url
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Send the request and read the complete response, whatever its status.
+
+        Raises:
+            TransportError: No complete response arrived.
+            InvalidRequest: The request is invalid, or the transport is closed.
+        """
+        if self._closed:
+            raise build_closed_error(self)
+        mark_unsent(progress)
+        try:
+            return await self._sender.exchange(request, progress)
+        except (*_CONNECTION_ERRORS, self._sender.library.HTTPError, self._sender.library.InvalidURL) as error:
+            failure, cause = self._translate_error(error, progress)
+        # Raised outside of the handler, which would set `__context__` to an error that may show a secret.
+        if cause is not None:
+            drop_tracebacks(cause)  # the library's frames have header fields among their locals
+        raise failure from cause
+
+    def _translate_error(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
+        library = self._sender.library
+        if isinstance(error, library.LocalProtocolError | library.InvalidURL) and progress.sent is not True:
+            # The error quotes the invalid value, which may be a header of the client with a secret in it.
+            text = "the request is not valid HTTP; correct its method, its target or the client's own headers"
+            return InvalidRequest(text), None
+        # Raised while connecting, before anything is written. `True` is kept, because the client's authentication may have sent
+        # the request before.
+        if isinstance(error, tuple(getattr(library, name) for name in _UNSENT_ERRORS)) and progress.sent is None:
+            progress.sent = False
+        what = "no connection to" if progress.sent is False else "no response from"
+        return build_transport_error(f"{what} {self._sender.base_url}: {describe_cause(error)}", progress), error
+
+    def drop_idle(self) -> None:
+        """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
+
+        Example:
+            ```python
+            transport = HttpxTransport("https://api.example")
+            transport.drop_idle()
+            await transport.aclose()
+            ```
+        """
+        self._sender.drop_idle()
+
+    async def aclose(self) -> None:
+        """Close every connection and cancel every exchange in flight. You may call this more than once."""
+        self._closed = True
+        await self._sender.aclose()
+
+
+def _require_family(family: str) -> Family:
+    if family not in FAMILIES:
+        raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}, got {family!r}; pass one of them")
+    require_library(family)
+    return FAMILIES[family]

@@ -1,0 +1,249 @@
+"""Manage connections: bind them to their event loop, limit concurrent exchanges, reuse idle connections, and close everything."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Generic, NoReturn, Protocol, Self, TypeVar
+from weakref import WeakSet
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled, current_token
+
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport._sending import build_transport_error
+from outreach_async.transport._wire import Progress, Response
+
+T = TypeVar("T")
+
+KEEPALIVE_EXPIRY: Final = 5.0
+"""Maximum time in seconds for which a connection may be idle and then be reused. httpx has the same default."""
+
+_INSTANCES: Final[WeakSet[LoopLocal[Any]]] = WeakSet()
+_PARENT_VALUES: Final[list[object]] = []  # kept forever, because the garbage collection of a value may close its connections
+_CLOSING: Final[set[Any]] = set()
+
+
+def get_running_loop() -> Any:
+    """Return the running event loop: a loop of asyncio, or a token of trio."""
+    return current_token().native_token
+
+
+class LoopLocal(Generic[T]):
+    """Holds a value, such as a connection pool, for each event loop, because sockets and locks work only in their own loop."""
+
+    # The values of ended event loops are dropped when a value is made. Garbage collection then closes their sockets.
+    # If a process makes a value and is then forked, both processes share the value's connections. The child process therefore
+    # neither uses nor closes this value: `get` raises InvalidRequest. If there was no value before the fork, the child makes one
+    # as usual.
+
+    def __init__(self, make: Callable[[], T], get_loop: Callable[[], Any] = get_running_loop) -> None:
+        self._make = make
+        self._get_loop = get_loop
+        # No lock: each event loop, and so each thread, has its own key, and single operations of a dict are atomic.
+        self._values: dict[Any, T] = {}
+        self.is_inherited = False
+        _INSTANCES.add(self)
+
+    def get(self) -> T:
+        """Return the value that belongs to the running event loop. Make the value if it does not exist."""
+        loop = self._get_loop()
+        value = self._values.get(loop)
+        if value is None:
+            for other in filter(_has_ended, list(self._values)):
+                self._values.pop(other, None)
+            value = self._values[loop] = self._make()
+        return value
+
+    def peek(self) -> T | None:
+        """Return the value of the running event loop, if it exists."""
+        return self._values.get(self._get_loop())
+
+    def release(self) -> T | None:
+        """Remove all values. Return the value of the running event loop, if any. Other values are closed in their own loops."""
+        values, self._values = self._values, {}
+        value = values.pop(self._get_loop(), None)
+        for loop, other in values.items():
+            _close_in(loop, other)
+        return value
+
+    def discard_after_fork(self) -> None:
+        """In a newly forked child process, discard the values inherited from the parent process."""
+        self.is_inherited = True
+        if self._values:
+            _PARENT_VALUES.append(self._values)
+            self._make, self._values = _raise_forked, {}
+
+
+def _has_ended(loop: Any) -> bool:
+    if hasattr(loop, "is_closed"):  # a loop of asyncio, which this module does not import
+        return bool(loop.is_closed())
+    try:
+        loop.run_sync_soon(int)  # a token of trio tells in no other way; `int` stands for a function without effect
+    except RuntimeError:
+        return True
+    return False
+
+
+def _close_in(loop: Any, value: Any) -> None:
+    """Close a value in its own event loop, which may run in another thread, without waiting for it."""
+    with suppress(RuntimeError):  # the event loop has ended
+        if hasattr(loop, "call_soon_threadsafe"):
+            loop.call_soon_threadsafe(_start_closing, loop, value)
+        else:
+            import trio
+
+            loop.run_sync_soon(trio.lowlevel.spawn_system_task, value.aclose)
+
+
+def _start_closing(loop: Any, value: Any) -> None:
+    task = loop.create_task(value.aclose())
+    _CLOSING.add(task)  # asyncio itself keeps only a weak reference
+    task.add_done_callback(_CLOSING.discard)
+
+
+def _raise_forked() -> NoReturn:
+    raise InvalidRequest(
+        "the transport was used before this process was forked, so its connections belong to the parent; make a new client"
+    )
+
+
+def discard_all_after_fork() -> None:
+    """In a newly forked child process, discard the value that each `LoopLocal` inherited from the parent process."""
+    for instance in _INSTANCES:
+        instance.discard_after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
+    os.register_at_fork(after_in_child=discard_all_after_fork)
+
+
+class CancelScopeLike(Protocol):
+    """Protocol of a cancel scope, such as `anyio.CancelScope`."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool: ...
+
+    def cancel(self) -> None:
+        """Cancel the code in the scope. The scope suppresses the resulting exception."""
+
+
+class InFlight:
+    """Runs a bounded number of concurrent exchanges in one event loop, and cancels all of them on closing."""
+
+    def __init__(self, limit: int | None, make_scope: Callable[[], CancelScopeLike] = anyio.CancelScope) -> None:
+        self._make_scope = make_scope
+        self._semaphore = anyio.Semaphore(limit or sys.maxsize, fast_acquire=True)  # otherwise, `acquire` always yields
+        self._scopes: set[CancelScopeLike] = set()
+        self._closed = False
+        self._all_ended = anyio.Event()
+
+    async def run(self, exchange: Callable[[], Awaitable[Response]], progress: Progress) -> Response:
+        """Wait until fewer than `limit` exchanges are running, then run an exchange."""
+        if self._semaphore.value > 0:  # no exchange is waiting; the shortcut saves a coroutine and a second cancellation check
+            self._semaphore.acquire_nowait()
+        else:
+            await self._semaphore.acquire()
+        try:
+            await checkpoint_if_cancelled()  # a mock transport may never check for a cancellation itself
+            if self._closed:  # checked here, because the transport may have been closed during the wait
+                raise InvalidRequest("the transport was closed before the request was sent; make a new transport")
+            with self._make_scope() as scope:
+                self._scopes.add(scope)
+                try:
+                    return await exchange()
+                finally:
+                    self._remove_scope(scope)
+        finally:
+            self._semaphore.release()
+        # Reached only if `aclose` cancelled the scope, which then suppresses the cancellation. A cancellation from outside
+        # propagates.
+        raise build_transport_error("the transport was closed while the request was in flight", progress)
+
+    def _remove_scope(self, scope: CancelScopeLike) -> None:
+        self._scopes.discard(scope)
+        if not self._scopes and self._closed:
+            self._all_ended.set()
+
+    async def aclose(self) -> None:
+        """Cancel every exchange and wait until all have released their connections."""
+        self._closed = True  # before anything is cancelled, because each release lets a waiting exchange start
+        for scope in self._scopes:
+            scope.cancel()
+        if self._scopes:  # the caller closes the pool next, which must not happen while an exchange is running
+            await self._all_ended.wait()
+
+
+class ConnectionPool:
+    """A bounded pool of connections for one event loop. The most recently used connection is reused first."""
+
+    # The pools of httpx and httpx2 scan all connections for every request. If a request is cancelled at the wrong moment, such a
+    # pool can permanently lose capacity. This pool has neither disadvantage.
+    # Each connection serves one exchange at a time. A connection is closed if an exchange ends without a complete response, or if
+    # the connection was idle for too long.
+
+    def __init__(self, limit: int, build: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
+        self._in_flight = InFlight(limit)
+        self._build = build
+        self._clock = clock
+        self._idle: deque[tuple[float, Any]] = deque()
+        self._worn: list[Any] = []
+
+    async def run(self, exchange: Callable[[Any], Awaitable[Response]], progress: Progress) -> Response:
+        """Run an exchange on a connection that no other exchange uses at the same time."""
+        return await self._in_flight.run(partial(self._exchange_on, exchange), progress)
+
+    async def _exchange_on(self, exchange: Callable[[Any], Awaitable[Response]]) -> Response:
+        idle, worn = self._take_idle()
+        connection = idle or self._build()
+        try:
+            # Closing may be cancelled. The new connection is not in the pool, so it must be closed in that case as well.
+            await _close_all(worn)
+            answer = await exchange(connection)
+        except BaseException:
+            # Also after a cancellation: the rest of the response would arrive later and be read as the next response.
+            await _close_all([connection])
+            raise
+        # Only after a complete response. The newest connection stays on the right, so the oldest is always on the left.
+        self._idle.append((self._clock(), connection))
+        return answer
+
+    def _take_idle(self) -> tuple[Any | None, list[Any]]:
+        """Remove and return the connection to use, if any, and the connections to close."""
+        worn, self._worn = self._worn, []
+        horizon = self._clock() - KEEPALIVE_EXPIRY
+        while self._idle and self._idle[0][0] < horizon:
+            worn.append(self._idle.popleft()[1])
+        while self._idle:
+            # Take the most recently used connection: the server is least likely to have closed it, and under a lower load the
+            # other connections expire.
+            connection = self._idle.pop()[1]
+            if connection.is_reusable():
+                return connection, worn
+            worn.append(connection)
+        return None, worn
+
+    def drop_idle(self) -> None:
+        """Use no idle connection again. The next request closes them."""
+        self._worn += (connection for _, connection in self._idle)
+        self._idle.clear()
+
+    async def aclose(self) -> None:
+        """Cancel every exchange and close every connection."""
+        await self._in_flight.aclose()  # first: a running exchange would return its connection to the pool
+        self.drop_idle()
+        worn, self._worn = self._worn, []
+        await _close_all(worn)
+
+
+async def _close_all(connections: Iterable[Any]) -> None:
+    for connection in connections:
+        with anyio.CancelScope(shield=True):  # a cancellation half-way would leave the socket open
+            await connection.aclose()

@@ -1,0 +1,108 @@
+"""Track whether a request was sent, and build errors that state whether it was sent.
+
+An error has `maybe_sent=False` only if the `Progress` of its request states that nothing was sent.
+
+The body that the HTTP library receives is an object that records when it is first read. If it was never read, nothing was sent.
+This conclusion requires that the body is not empty, and that the head (request line and header fields) fits in a single write. A
+longer head needs several writes. If the request fails between two writes, part of the head was sent, but the body was not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from outreach_async.errors import InvalidRequest, TransportError, strip_invisible
+from outreach_async.transport._response_reader import ACCEPT_ENCODING
+from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, Progress, Request, has_dot_segments
+
+_MAX_PROVABLE_HEAD: Final = 8 * 1024
+_TARGET: Final = re.compile(rf"/(?!/)[{PATH_CHARACTERS}\[\]]*(?:\?[{PATH_CHARACTERS}?\[\]]+)?")
+_MAX_MESSAGE_LENGTH: Final = 200
+_FRAMING_HEADERS: Final = frozenset({"content-length", "expect", "transfer-encoding"})
+METHODS_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
+"""Methods whose requests have a `content-length` header even if the body is empty."""
+
+
+def mark_unsent(progress: Progress) -> None:
+    """Record that the request was not sent, unless `progress` already states that it was."""
+    if progress.sent is not True:  # a transport that wraps this one may have sent the request before
+        progress.sent = False
+
+
+def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> None:
+    """Record that the request may have been sent, unless the request body itself records this."""
+    # Transports call this function before they pass a request to the HTTP library. The body records whether the request was sent
+    # if `proof` is true, the body is not empty, and the request line and header fields fit in a single write.
+    head_size = len(request.target) + sum(map(len, request.headers)) + sum(map(len, request.headers.values()))
+    if progress.sent is False and not (proof and request.body and head_size <= _MAX_PROVABLE_HEAD):
+        progress.sent = None
+
+
+def build_transport_error(reason: str, progress: Progress) -> TransportError:
+    """Return the error for a request that received no complete response."""
+    return TransportError(reason, maybe_sent=progress.sent is not False)
+
+
+def build_closed_error(transport: object) -> InvalidRequest:
+    """Return the error for the use of a closed transport, client or session."""
+    name = type(transport).__name__
+    return InvalidRequest(f"the {name} is closed; make a new {name}")
+
+
+def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, str]:
+    """Return the request's header fields, plus missing defaults. Set `accept-encoding` and, if needed, `content-length`."""
+    if not METHOD.fullmatch(request.method):
+        raise InvalidRequest("method: expected an upper-case HTTP method; pass a method such as 'GET'")
+    merged = {**defaults, **_validate_headers(tuple(request.headers.items())), "accept-encoding": ACCEPT_ENCODING}
+    if request.body or request.method in METHODS_WITH_BODY:
+        merged["content-length"] = str(len(request.body))
+    return merged
+
+
+@lru_cache(32)
+def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Validate header fields, and return them by lower-case name."""
+    # The results are cached, because most requests have the same header fields.
+    checked = {}
+    for name, value in items:
+        if not HEADER_NAME.fullmatch(name):
+            raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
+        if not HEADER_VALUE.fullmatch(value):
+            raise InvalidRequest(
+                f"headers[{name!r}]: expected printable ASCII without spaces at the ends, got other characters; encode the value"
+            )
+        checked[name.lower()] = value
+    if not _FRAMING_HEADERS.isdisjoint(checked):
+        raise InvalidRequest(
+            f"headers: got {', '.join(sorted(_FRAMING_HEADERS & checked.keys()))}, "
+            "but the transport determines how the body is sent; remove these headers"
+        )
+    return checked
+
+
+def require_origin_form(target: str) -> str:
+    """Validate a request target, and return it. Every HTTP library sends a valid target unchanged."""
+    if not _TARGET.fullmatch(target) or has_dot_segments(target):
+        raise InvalidRequest(
+            "target: expected a percent-encoded path and query starting with one '/', "
+            "without the segments '.' and '..'; encode with urllib.parse.quote"
+        )
+    return target
+
+
+def describe_cause(error: BaseException) -> str:
+    """Return the class and message of an error on one short line. If the message is empty, the cause's message is used."""
+    cause: BaseException | None = error
+    text = ""
+    while cause is not None and not text:
+        text = to_one_line(str(cause))
+        cause = cause.__cause__ or cause.__context__
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def to_one_line(text: str) -> str:
+    """Return at most 200 visible characters of a string, with every run of white space replaced by one space."""
+    return " ".join(strip_invisible(text).split())[:_MAX_MESSAGE_LENGTH]
