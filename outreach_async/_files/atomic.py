@@ -63,8 +63,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def _draft_path(target: Path) -> Path:
-    """Return a path that nobody can predict, beside the target."""
-    return target.with_name(f".{target.name}.{token_hex(8)}.tmp")
+    """Return a path that nobody can predict, beside the target, whose own name may have the maximum length."""
+    return target.with_name(f".outreach-{token_hex(8)}.tmp")
 
 
 def _create_draft(path: Path, *, private: bool) -> BinaryIO:

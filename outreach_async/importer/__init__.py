@@ -81,8 +81,8 @@ Checks
 `outreach_async.importer._preflight` reads the whole file before anything is sent. It checks e-mail addresses, phone numbers,
 countries, states, time zones, dates and websites, and finds duplicate e-mails and cells damaged by a spreadsheet or a wrong
 encoding. Only the service decides what it accepts, so a check only warns by default. If `CheckPolicy.of` sets a check to
-`error`, a row with a finding of that check is never sent. The checks of e-mail addresses and phone numbers need the extra
-`validate`.
+`error`, a row with a finding of that check is never sent. With `cells=off`, `Checks.guarded` sends texts such as `NULL` and
+`#N/A` as they are. The checks of e-mail addresses and phone numbers need the extra `validate`.
 
 ```python
 from pathlib import Path

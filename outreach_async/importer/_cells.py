@@ -22,7 +22,8 @@ _EXACT_DIGITS: Final = 15
 
 _SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # the form that spreadsheets write
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
-_DECIMAL: Final = re.compile(r"([0-9]{1,15})[.,]0+")  # the form in which programs write a whole number stored as a float
+# The forms in which programs write a whole number stored as a float or a decimal. Three zeros are thousands: `1,000`.
+_DECIMAL: Final = re.compile(r"([0-9]{1,15})[.,]0{1,2}")
 _DECIMAL_HINT: Final = re.compile("[.,]0+$", re.MULTILINE)
 _SEVERAL: Final = ":::"
 """The separator with which Google Contacts writes several values into one cell."""

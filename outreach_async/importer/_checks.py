@@ -13,7 +13,6 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 from zoneinfo import available_timezones
 
@@ -416,6 +415,24 @@ _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
 """Names of the checks that need the country of the row."""
 
 
+_MAX_CHUNK_LENGTH: Final = 1 << 22
+"""Number of characters at which a chunk of rows ends, because a small compressed file may have long rows."""
+
+
+def split_rows(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+    """Yield the rows in lists of at most `size`, and fewer if the rows are long."""
+    chunk: list[Row] = []
+    length = 0
+    for row in rows:
+        chunk.append(row)
+        length += sum(map(len, row.cells))
+        if len(chunk) == size or length > _MAX_CHUNK_LENGTH:
+            yield chunk
+            chunk, length = [], 0
+    if chunk:
+        yield chunk
+
+
 class Checks:
     """Checks many rows at a time. Most columns have few distinct values, so each distinct value is checked only once."""
 
@@ -429,20 +446,24 @@ class Checks:
         )
         self._error_checks = tuple(check for check in self._checks if check.level == "error")
         self._country_column = columns.cell("country")
-        self._codes = columns.codes
+        self._columns = columns
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
         """Return the findings by the index of the row in `rows`. The values of rows with a `fault` are not checked."""
         return self._find(rows, self._checks, with_cells=self._cells_level != "off")
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows. The first finding of level `error` is stored in the row's `fault`. Rows with a `fault` are not sent."""
+        """Yield the rows. The first finding of level `error` is stored in the row's `fault`. Rows with a `fault` are not sent.
+
+        If the check `cells` is off, every cell is sent as it is in the file, because no finding would show what is sent instead.
+        """
         with_cells = self._cells_level == "error"
+        if self._cells_level == "off":
+            rows = map(self._restore_cells, rows)
         if not self._error_checks and not with_cells:
             yield from rows
             return
-        rows = iter(rows)
-        while chunk := list(islice(rows, _CHUNK_SIZE)):
+        for chunk in split_rows(rows, _CHUNK_SIZE):
             findings = self._find(chunk, self._error_checks, with_cells=with_cells)
             for at, row in enumerate(chunk):
                 yield attrs.evolve(row, fault=findings[at][0].message) if at in findings else row
@@ -463,10 +484,15 @@ class Checks:
                 findings[at].append(RowFinding("cells", self._cells_level, remark.code, f"{remark.code}: {remark.message}"))
         return findings
 
+    def _restore_cells(self, row: Row) -> Row:
+        if row.fault is not None or all(remark.value is None for remark in row.warnings):
+            return row
+        return attrs.evolve(row, members=self._columns.members(row.cells))
+
     def _list_sent_cells(self, row: Row) -> Sequence[str]:
-        if not row.warnings:
+        if not row.warnings or self._cells_level == "off":
             return row.cells
-        replaced = [(self._codes.index(remark.code), remark.value) for remark in row.warnings if remark.value is not None]
+        replaced = [(self._columns.codes.index(remark.code), remark.value) for remark in row.warnings if remark.value is not None]
         return replace_cells(row.cells, replaced)
 
     def _country_codes(self, columns: Sequence[Sequence[str]], rows: int) -> list[str | None]:

@@ -14,6 +14,7 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._source import ByteSource, FileInput, detect_encoding, read_lines
 from outreach_async.importer._table import File, Heading, Record, trim_cells
+from outreach_async.importer._workbook_reader import MAX_ROW_SIZE
 
 UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no error code, so its message identifies the error
 
@@ -142,6 +143,8 @@ class CsvFile(File):
                 yield Record(line, (), f"{where} not CSV: {cells}; check the quotes and the length of each cell")
             elif len(cells) > _MAX_CELLS:
                 yield Record(line, tuple(cells[:_MAX_CELLS]), f"the line has {len(cells):,} cells; check the quotes")
+            elif sum(map(len, cells)) > MAX_ROW_SIZE:
+                yield Record(line, (), f"the line is longer than {MAX_ROW_SIZE:,} characters; check the quotes")
             elif any(map(str.strip, cells)):
                 yield Record(line, tuple(cells))
 

@@ -27,6 +27,8 @@ _ASCII: Final = bytes(range(0x80))
 _MAX_SHOWN: Final = 6
 _MAX_LENGTH: Final = 40
 """Number of characters of a sample cell that are shown."""
+_MAX_SAMPLES: Final = 3
+"""Maximum number of cells that are shown for each encoding."""
 _MAX_LINE_LENGTH, _MAX_EVIDENCE = 1 << 14, 1 << 17
 """Maximum number of bytes in a line, and in all lines, that are decoded. The limits keep the search fast for any file."""
 _IMPOSSIBLE: Final = frozenset({"Cc", "Cn", "Co"})
@@ -43,10 +45,11 @@ class EncodingCandidate:
     """An encoding that can decode a file."""
 
     encoding: str
-    sample: str
+    samples: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"--encoding {self.encoding} reads {masked_repr(shorten(self.sample, _MAX_LENGTH))}"
+        cells = " and ".join(masked_repr(shorten(sample, _MAX_LENGTH)) for sample in self.samples)
+        return f"--encoding {self.encoding} reads {cells}"
 
 
 def find_candidates(file: BinaryIO) -> list[EncodingCandidate]:
@@ -63,7 +66,7 @@ def find_candidates(file: BinaryIO) -> list[EncodingCandidate]:
             texts.setdefault(text, encoding)
     best = sorted(texts, key=_count_oddities)[:_MAX_SHOWN]
     samples = _choose_samples(best) if best else ()
-    return [EncodingCandidate(texts[text], sample.strip()) for text, sample in zip(best, samples, strict=True)]
+    return [EncodingCandidate(texts[text], tuple(map(str.strip, cells))) for text, cells in zip(best, samples, strict=True)]
 
 
 def _collect_evidence(file: BinaryIO) -> bytes:
@@ -96,13 +99,19 @@ def _is_odd(word: str) -> bool:
     return any(before.islower() and after.isupper() for before, after in pairwise(word))
 
 
-def _choose_samples(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the same cell of each text: a short one that differs between as many texts as possible."""
-    cells = zip(*map(_CELL.findall, texts), strict=False)  # multi-byte encodings may have other cells near the end
-    return max(cells, key=_rate_sample)
+def _choose_samples(texts: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the same few cells of each text: short ones, chosen so that no two texts have the same cells."""
+    cells = list(zip(*map(_CELL.findall, texts), strict=False))  # multi-byte encodings may have other cells near the end
+    samples: list[tuple[str, ...]] = [()] * len(texts)
+    for _ in range(_MAX_SAMPLES):
+        cell = max(cells, key=lambda cell: _rate_sample(samples, cell))
+        samples = [(*chosen, reading) for chosen, reading in zip(samples, cell, strict=True)]
+        if len(set(samples)) == len(texts):
+            break
+    return samples
 
 
-def _rate_sample(cell: Sequence[str]) -> tuple[bool, bool, int, int]:
-    """Return a key by which the best sample is the largest, given a cell in several encodings."""
-    readings = len(set(cell))
-    return readings > 1, max(map(len, cell)) <= _MAX_LENGTH, readings, len(set("".join(cell)))
+def _rate_sample(samples: Sequence[tuple[str, ...]], cell: Sequence[str]) -> tuple[bool, bool, int, int]:
+    """Return a key by which the next sample is the largest, given the samples before it and a cell in several encodings."""
+    readings = len(set(zip(samples, cell, strict=True)))
+    return readings > len(set(samples)), max(map(len, cell)) <= _MAX_LENGTH, readings, len(set("".join(cell)))

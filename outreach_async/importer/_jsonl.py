@@ -13,7 +13,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer._cells import CellIssue
 from outreach_async.importer._source import ByteSource, detect_encoding, read_lines
 from outreach_async.importer._table import MAX_COLUMNS, File, Heading, Record
-from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH
+from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
 
@@ -59,7 +59,10 @@ def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Membe
             continue
         if number == 1 and text.startswith("["):
             raise InvalidRequest(f"{source.name}: expected an object per line, got a JSON array; convert it with 'jq -c .[]'")
-        yield number, _parse_members(text)
+        if len(text) > MAX_ROW_SIZE:
+            yield number, f"the line is longer than {MAX_ROW_SIZE:,} characters; shorten its values"
+        else:
+            yield number, _parse_members(text)
 
 
 def _parse_members(text: str) -> _Members | str:

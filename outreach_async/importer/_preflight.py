@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import nsmallest
-from itertools import islice
 from typing import Final
 
 import attrs
@@ -14,7 +13,7 @@ from anyio.lowlevel import checkpoint
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
 from outreach_async.bulk.journal import JournalReport
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._checks import CheckPolicy, Checks, Level, RowFinding
+from outreach_async.importer._checks import CheckPolicy, Checks, Level, RowFinding, split_rows
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._table import File, Row, RowNumber, RowUnit
 
@@ -147,8 +146,7 @@ async def run_preflight(
 ) -> Preflight:
     """Read a whole file once, and return the counts and the findings."""
     run = _PreflightRun(columns, policy, repeats, unit)
-    rows = file.rows(columns)
-    while chunk := list(islice(rows, _CHUNK_SIZE)):
+    for chunk in split_rows(file.rows(columns), _CHUNK_SIZE):
         show(run.rows)
         await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
         for row, refusal in run.check_rows(chunk):

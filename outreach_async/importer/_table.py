@@ -392,11 +392,11 @@ class File(ABC):
             print(open_file("people.csv").samples())  # -> ('ann@company.example', 'Lyon')
             ```
         """
+        found = [""] * len(self.headers)
         with closing(self._read_trimmed()) as records:
-            rows = [record.cells for record in islice(records, _SAMPLE_SIZE)]
-        columns = zip_longest(*rows, fillvalue="")
-        found = [next((cell.strip() for cell in column if cell.strip()), "") for column in islice(columns, len(self.headers))]
-        return (*found, *[""] * (len(self.headers) - len(found)))
+            for record in islice(records, _SAMPLE_SIZE):
+                found = [old or cell.strip() for old, cell in zip_longest(found, record.cells[: len(found)], fillvalue="")]
+        return tuple(found)
 
     def split(self) -> tuple[File, ...]:
         r"""Return files that together contain the rows of this file, in order.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 import msgspec
@@ -113,14 +113,18 @@ def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[LocatedOu
 
 def rejects_of_parts(parts: Iterable[tuple[Part, JournalReader]]) -> tuple[tuple[str, ...], Iterator[Reject]]:
     """Return the columns and the failed rows of the parts of one plan."""
-    # The columns are those of all files, and the column `_file`.
+    # The columns are those of all files, and the column `_file`. Columns of one field are one column.
     parts = list(parts)
-    columns = list(dict.fromkeys(column for part, _ in parts for file in part.files for column in _columns_of(file)))
+    columns: dict[_Column, str] = {}
+    for column, header in (pair for part, _ in parts for file in part.files for pair in _columns_of(file)):
+        if column not in columns:  # two files may use one name for two fields; the code of the second field is unambiguous
+            columns[column] = column[0] if header in columns.values() else header
 
     def find() -> Iterator[Reject]:
         for part, journal in parts:
             for found in locate(part, filter(is_reject, journal.outcomes())):
-                cells = dict(zip(_columns_of(found.file), fit_cells(found.row.cells, len(found.file.headers)), strict=True))
+                values = fit_cells(found.row.cells, len(found.file.headers))
+                cells = {column: cell for (column, _), cell in zip(_columns_of(found.file), values, strict=True)}
                 outcome = found.outcome
                 yield Reject(
                     line=found.row.line,
@@ -130,12 +134,19 @@ def rejects_of_parts(parts: Iterable[tuple[Part, JournalReader]]) -> tuple[tuple
                     message=found.message,
                 )
 
-    return (*(name for name, _ in columns), FILE_COLUMN), find()
+    return (*columns.values(), FILE_COLUMN), find()
 
 
-def _columns_of(file: PlannedFile) -> list[tuple[str, int]]:
-    """Return the columns of a file: the name, and a number that distinguishes columns with blank names."""
-    return [(name, 0 if name.strip() else at) for at, name in enumerate(file.headers)]
+_Column: TypeAlias = tuple[str, int]
+"""A field's code and -1; for an ignored column its name and 0, or its index if the name is blank."""
+
+
+def _columns_of(file: PlannedFile) -> list[tuple[_Column, str]]:
+    """Return the columns of a file with their names."""
+    return [
+        ((code, -1) if code else (name, 0 if name.strip() else at), name)
+        for at, (name, code) in enumerate(zip(file.headers, file.codes, strict=True))
+    ]
 
 
 def _open(folder: str | os.PathLike[str]) -> Objects:

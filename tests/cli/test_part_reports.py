@@ -35,7 +35,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "b.csv").write_text(
         "Firm,E-mail\nAcme,\nAcme,cy@x.example\nAcme,bo@x.example\n,ann@x.example\n", encoding="utf-8"
     )
-    (tmp_path / "c.csv").write_text("E-mail\nann@x.example\nANN@x.example\n,Oslo\n", encoding="utf-8")
+    (tmp_path / "c.csv").write_text("Email\nann@x.example\nANN@x.example\n,Oslo\n", encoding="utf-8")
     made = plan(
         [tmp_path / name for name in ("a.csv", "b.csv", "c.csv")],
         overrides={"Firm": "company_name"},
@@ -87,6 +87,22 @@ def test_the_rejects_of_several_files_can_be_imported(
     code, value = shell.json("import", str(path), *server_options, *options)
     assert (code, value["outcomes"]["added"]) == (3, 3)
     assert service.contact("space_1", "rae@x.example") is not None
+
+
+def test_rejects_of_several_files_have_one_column_for_each_field(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    (tmp_path / "a.csv").write_text("Name,Surname,E-mail\nAnn,Lee,\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("Name,Mail\nBo Li,\n", encoding="utf-8")
+    journals = tmp_path / "journals"
+    with served(_Service()) as connection:  # type: ignore[arg-type] # a fake without kills
+        for part in plan([tmp_path / "a.csv", tmp_path / "b.csv"]).parts:
+            import_part(part, f"file://{journals}", connection)
+    assert shell("report", str(journals), "--rejects", str(tmp_path / "rejects.csv")).code == 3
+    people = [list(row.values())[:4] for row in rejects_in(tmp_path / "rejects.csv")]
+    assert list(rejects_in(tmp_path / "rejects.csv")[0])[:4] == ["Name", "Surname", "E-mail", "full_name"]
+    assert people == [["Ann", "Lee", "", ""], ["", "", "", "Bo Li"]]
 
 
 def test_the_results_have_every_row_once_with_file_line_email_and_outcome(shell: Shell, folder: str, tmp_path: Path) -> None:

@@ -115,6 +115,12 @@ def test_the_name_of_a_draft_cannot_be_predicted(path: Path) -> None:
     assert len({draft() for _ in range(9)}) == 9
 
 
+def test_a_file_may_have_a_name_of_the_maximum_length(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 255)
+    atomic_write(path, "new")
+    assert path.read_text(encoding="utf-8") == "new"
+
+
 @on_posix
 def test_a_draft_follows_no_link(path: Path) -> None:
     trap = path.with_name("trap")

@@ -14,7 +14,7 @@ from outreach_async.importer import Row, map_columns
 from outreach_async.importer import _checks as checks
 from outreach_async.importer._checks import CHECKS, LINTS, CheckPolicy, Checks
 from outreach_async.importer._known_exports import fold_name
-from outreach_async.importer._table import Remark
+from outreach_async.importer._table import Record, Remark, build_row
 
 # Policy.
 
@@ -336,6 +336,17 @@ def test_the_checks_of_values_check_what_is_sent() -> None:
     checks = Checks(COLUMNS, CheckPolicy.of(["off", "phone=error", "cells=warn"]))
     assert [found.check for found in checks.findings([odd])[0]] == ["cells"]
     assert list(checks.guarded([odd])) == [odd]
+
+
+def test_without_the_cells_check_every_cell_is_sent_and_checked_as_it_is() -> None:
+    columns = map_columns(["email", "last_name", "work_phone"])
+    records = [("a@a.example", "NULL", "nan"), ("b@b.example", "Li", ""), ("#N/A", "Li", "")]
+    rows = [build_row(Record(2, cells), columns) for cells in records]
+    checks = Checks(columns, CheckPolicy.of(["cells=off"]))
+    null, plain, lost = checks.guarded(rows)
+    assert dict(null) == {"email": "a@a.example", "last_name": "NULL", "work_phone": "nan"}
+    assert [each.check for each in checks.findings(rows)[0]] == ["phone"]
+    assert (plain, lost.fault) == (rows[1], rows[2].fault)
 
 
 @given(st.lists(st.tuples(*[st.text(max_size=8)] * len(HEADERS)), max_size=8))

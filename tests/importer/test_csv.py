@@ -151,6 +151,14 @@ def test_a_header_has_at_most_1000_columns_which_blank_cells_may_follow() -> Non
         CsvFile.open(io.BytesIO(",".join([*columns, "one more"]).encode()))
 
 
+def test_a_row_that_is_longer_than_in_any_other_format_is_rejected() -> None:
+    long = ",".join(["x" * 131_072] * 8)
+    header = ",".join(f"custom_{at}" for at in range(8))
+    first, second = rows_of(f"email,{header}\na@a.example,{long}\nb@b.example{',Lyon' * 8}\n")
+    assert (first.line, first.fault) == (2, "the line is longer than 1,048,576 characters; check the quotes")
+    assert second.fault is None
+
+
 def test_a_row_with_more_cells_than_any_spreadsheet_is_rejected() -> None:
     first, second = rows_of("email,City\nann@a.example" + "," * 20_000 + "x\nbo@a.example,Lyon\n")
     assert (first.line, first.fault, len(first.cells)) == (2, "the line has 20,001 cells; check the quotes", 2)

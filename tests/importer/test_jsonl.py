@@ -86,6 +86,12 @@ def test_a_value_that_is_too_long_rejects_its_row() -> None:
     assert (first.fault, second.fault) == (None, "the value of 'City' is longer than 131,072 characters; shorten it")
 
 
+def test_a_line_that_is_too_long_rejects_its_row() -> None:
+    members = {"email": "a@a.example"} | {f"custom_{at}": "x" * 131_072 for at in range(8)}
+    first, second = read(f'{{"email": "b@b.example"}}\n{json.dumps(members)}'.encode(), format="jsonl")[1]
+    assert (first.fault, second.fault) == (None, "the line is longer than 1,048,576 characters; shorten its values")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -108,6 +108,12 @@ async def test_progress_is_shown() -> None:
     assert shown == [0, 1000, 2000]
 
 
+async def test_only_few_long_rows_are_held_at_a_time() -> None:
+    file, shown = open_file(table([(f"p{at}@a.example", "x" * 100_000) for at in range(100)]), format="csv"), list[int]()
+    await run_preflight(file, map_columns(file.headers), CheckPolicy.of(["off"]), show=shown.append)
+    assert shown == [0, 42, 84]
+
+
 @given(st.lists(st.sampled_from("abcdef"), max_size=30))
 def test_every_duplicate_is_found_with_the_first_row_of_its_email(emails: list[str]) -> None:
     seen = EmailIndex()

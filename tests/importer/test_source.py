@@ -92,6 +92,13 @@ def test_the_error_shows_the_cell_that_tells_encodings_apart() -> None:
     assert "--encoding cp1252 reads 'Œwiêtos³awa ¯ak'" in message
 
 
+def test_encodings_never_show_the_same_cells() -> None:
+    message = refusal("email,first_name\na@b.example,Jiří\nb@b.example,Šárka\n".encode("cp1250"))
+    assert "--encoding cp1252 reads 'Šárka' and 'Jiøí'; --encoding cp1250 reads 'Šárka' and 'Jiří'; " in message
+    shown = re.findall(r"--encoding \w+ reads ('[^;]+)", message)
+    assert len(set(shown)) == len(shown)
+
+
 def test_encodings_that_read_the_whole_file_equally_are_listed_once() -> None:
     assert re.findall(r"--encoding (\w+) reads 'Köln'", refusal("email,city\na@b.example,Köln\n".encode("cp1252"))) == ["cp1252"]
 

@@ -119,7 +119,7 @@ def test_a_postal_code_with_a_decimal_point_is_sent_without_it(cell: str, sent: 
     assert seen(cell, "custom_1") == ([], cell, None)
 
 
-@pytest.mark.parametrize("cell", ["206.555.0101", "2.50", "75001.5", "1234567890123456.0", "+1.0"])
+@pytest.mark.parametrize("cell", ["206.555.0101", "2.50", "75001.5", "1,000", "10.000", "1234567890123456.0", "+1.0"])
 def test_other_numbers_with_points_are_sent_unchanged(cell: str) -> None:
     assert seen(cell, "work_phone") == ([], cell, None)
 

@@ -293,7 +293,8 @@ def import_(
     needs --map.
 
     The whole file is checked before the first row is sent. By default, the checks only print warnings: the rows are sent, and the
-    service accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent.
+    service accepts or rejects them. With --check error, rows with invalid values are rejected instead of sent. With --check
+    cells=off, texts such as NULL and #N/A are sent as they are.
 
     With --journal you can resume a run after a crash, Ctrl-C or exit code 75: run the same command with --resume to process the
     remaining rows. Every row gets exactly one outcome. After the first Ctrl-C, the import waits up to 30 seconds for requests in

@@ -75,6 +75,8 @@ def report(
     """
     screen = Screen.of(as_json=options.as_json)
     outputs = _Outputs(uncertain, rejects, results, force)
+    if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
+        journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
     if journals := _find_parts(journal):
         if input_ is not None:
             raise click.UsageError("--input: JOURNAL is a folder of journals, which record their files; omit --input.")
