@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from itertools import combinations
 from pathlib import Path
@@ -137,6 +137,8 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
     files = [file for use in uses for file in use]
     for file in files:
         if file.written:
+            with explain_write_errors(file.flag, file.path), suppress(FileNotFoundError, NotADirectoryError):
+                file.path.lstat()  # a name that is too long fails here, so the error names the option
             require_folder(file.flag, file.path)
     for one, other in find_conflicts(files):
         text = f"{one.flag} {one.path} and {other.flag} {other.path} are the same file"

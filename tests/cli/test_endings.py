@@ -45,7 +45,7 @@ from outreach_async.fake import FakeService
 from outreach_async.transport._secret import mask_keys
 
 FAKE = ("--base-url", "fake:")
-LONG = "x" * 250
+LONG = "x" * 260
 """A file name too long for the temporary file next to it."""
 
 

@@ -13,6 +13,7 @@ from support.files import pack, read
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import CsvFile
+from outreach_async.importer._encodings import _choose_samples
 
 GERMAN, POLISH = "Jörg Müller,Köln\nZoë Weiß,Zürich\n", "Łukasz Wójcik,Łódź\nŚwiętosława Żak,Gdańsk\n"
 PEOPLE = [
@@ -97,6 +98,11 @@ def test_encodings_never_show_the_same_cells() -> None:
     assert "--encoding cp1252 reads 'Šárka' and 'Jiøí'; --encoding cp1250 reads 'Šárka' and 'Jiří'; " in message
     shown = re.findall(r"--encoding \w+ reads ('[^;]+)", message)
     assert len(set(shown)) == len(shown)
+
+
+def test_at_most_three_cells_are_shown_even_if_more_would_tell_encodings_apart() -> None:
+    readings = ["".join(f"{word}{'!' * (word == changed)}," for word in "abcd") for changed in "abcd"] + ["a,b,c,d,"]
+    assert [len(cells) for cells in _choose_samples(readings)] == [3] * 5
 
 
 def test_encodings_that_read_the_whole_file_equally_are_listed_once() -> None:
