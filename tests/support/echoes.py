@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import pickle
 import re
 import traceback
 from base64 import b64encode, urlsafe_b64encode
@@ -17,6 +18,8 @@ from rich.console import Console
 from rich.pretty import Pretty
 from rich.traceback import Traceback
 
+from outreach_async.errors import OutreachError
+
 
 class Held:
     """A key in an object whose repr does not show the key, so that tracebacks of a test cannot show it."""
@@ -28,6 +31,12 @@ class Held:
 def percent(text: str) -> str:
     """Percent-encode every byte of a string."""
     return "".join(f"%{byte:02X}" for byte in text.encode())
+
+
+def escape(text: str) -> str:
+    """Write every character of a string as Unicode escapes of JSON."""
+    units = text.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def base64(encode: Callable[[bytes], bytes], before: int, text: str) -> str:
@@ -48,10 +57,16 @@ ENCODINGS: Final[dict[str, Callable[[str], str]]] = {
     "base64 within more": lambda text: b64encode(f'{{"owner_key":"{text}","a":1}}'.encode()).decode(),
     "percent": percent,
     "percent, as needed": lambda text: quote(text, safe=""),
-    "JSON": lambda text: "".join(f"\\u{ord(each):04x}" for each in text),
-    "JSON in JSON": lambda text: json.dumps("".join(f"\\u{ord(each):04X}" for each in text))[1:-1],
+    "percent, mixed": lambda text: "".join(
+        quote(each, safe="") if at % 2 else percent(each).lower() for at, each in enumerate(text)
+    ),
+    "JSON": escape,
+    "JSON, as needed": lambda text: json.dumps(text)[1:-1],
+    "JSON, mixed": lambda text: "".join(json.dumps(each)[1:-1] if at % 2 else escape(each) for at, each in enumerate(text)),
+    "JSON in JSON": lambda text: json.dumps(escape(text))[1:-1],
+    "Python": lambda text: repr(text)[1:-1],
 }
-"""Functions that encode a key, by the name of the encoding. Keys have characters of the Basic Multilingual Plane only."""
+"""Functions that encode a key, by the name of the encoding."""
 
 
 def assert_hidden(key: str, seen: str, where: str) -> None:
@@ -87,6 +102,7 @@ def representations(thing: Any) -> Iterator[tuple[str, str]]:
     yield "rich", render_with_rich(Pretty(thing, expand_all=True))
     if isinstance(thing, BaseException):
         yield "vars", repr(vars(thing))
+        yield "pickle", pickle.dumps(thing).decode(errors="replace") if isinstance(thing, OutreachError) else ""
         yield "traceback", "".join(traceback.TracebackException.from_exception(thing, capture_locals=True).format())
         yield "rich traceback", render_with_rich(traceback_of(thing))
 
