@@ -15,10 +15,11 @@
      |    +-- BulkSuspended                      a bulk run that a temporary problem stopped
      +-- JournalError                            a bulk run's journal that cannot be read or written
 
-No error contains a secret. `owner_key` and the values of authorization headers are masked in messages, headers and bodies before
-an error is created. Their base64, hex, HTML-entity and percent-encoded forms are masked too. Tracebacks show no frames of this
-library, because the locals of these frames contain requests and responses. If an error of an HTTP library is the cause of an
-error of this library, the cause has no traceback. Every error can be pickled and copied.
+Errors do not show secrets. `owner_key` and the values of authorization headers are masked in messages, headers and bodies before
+an error is created, also where a response encodes them for JSON or a URL, or in base64. Other encodings, such as hex and HTML
+entities, are not recognized. Tracebacks show no frames of this library, because the locals of these frames contain requests and
+responses. If an error of an HTTP library is the cause of an error of this library, the cause has no traceback. Every error can
+be pickled and copied.
 """
 
 from __future__ import annotations

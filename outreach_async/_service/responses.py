@@ -6,7 +6,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -26,13 +26,11 @@ _MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
 """Maximum number of bytes of a response body, or of another string, that are inspected to build an error. Masking a megabyte
 would block the event loop for up to a second."""
 _MAX_BYTES_PER_CHARACTER: Final = 64
-"""Maximum size of an encoded character of a secret, in bytes: the longest HTML entity, with its ampersand escaped four times."""
+"""Maximum size of an encoded character of a secret, in bytes. The longest is base64 with escaped signs and padding."""
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
 _SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
 _ERROR_MEMBERS: Final = ("error", "message", "detail", "details", "errors")
 _ESCAPE: Final = r"\\\\{0,7}"
-_AMPERSAND: Final = r"(?:&|\\\\{0,7}(?i:u0026))(?:amp;){0,3}"
-_PERCENT: Final = "%(?:25){0,3}"
 _BASE64_VARIANTS: Final = {"+": "+-", "/": "/_"}
 """The standard base64 characters that have a URL-safe form, each with both forms."""
 _CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
@@ -54,12 +52,12 @@ def secret_parts(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
-    """Return the body with every secret masked, including its forms in JSON, Python, HTML, URLs, base64 and hex."""
+    """Return the body with every secret masked, including its forms in JSON, Python, URLs and base64."""
     for secret in sorted(map(reveal, secrets), key=len, reverse=True):  # longest first: a secret may be a prefix of another
         if len(body) >= len(secret):  # no encoded form is shorter than the secret
             for sign, spelling in _secret_patterns(secret):
                 if sign in body:
-                    body = _compile_pattern(spelling).sub(MASK.encode(), body)
+                    body = re.sub(spelling, MASK.encode(), body)  # compiled on first use: most patterns are never used
     return body
 
 
@@ -75,9 +73,8 @@ def _make_detector(secret: str) -> Callable[[str], bool]:
     raw = secret.encode()
     encoded = {_base64_core(raw, before)[1] for before in range(3)}
     encoded |= {letters.replace("+", "-").replace("/", "_") for letters in encoded}
-    encoded |= {raw.hex(), raw.hex().upper()}
     min_encoded = min(map(len, encoded)) if not secret.isalnum() else 0
-    needles = ("\\", "%", "&", "\0", secret, *encoded)
+    needles = ("\\", "%", "\0", secret, *encoded)
 
     def detect(text: str) -> bool:
         if len(text) < len(secret):
@@ -138,25 +135,12 @@ def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
     raw = secret.encode()
     encodings = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
     encodings |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
-    by_sign = {
-        b"\\": "".join(map(_escaped_pattern, secret)),
-        b"%": "".join(map(_percent_pattern, raw)),
-        b"&": "".join(map(_entity_pattern, secret)),
-    }
-    by_sign |= {b"+": by_sign[b"%"]} if " " in secret else {}
-    in_json = "".join(map(_json_entity_pattern, secret))
-    pairs = [(sign, pattern.encode()) for sign, pattern in (*by_sign.items(), (b"&", in_json), (b"u0026", in_json))]
+    percent = "".join(map(_percent_pattern, raw)).encode()
+    pairs = [(b"\\", "".join(map(_escaped_pattern, secret)).encode()), (b"%", percent)]
+    pairs += [(b"+", percent)] if " " in secret else []
     for text in {raw, secret.encode("latin-1", "replace"), json.dumps(secret, ensure_ascii=False)[1:-1].encode()}:
-        start = text.hex()[:2]
-        pairs += [(sign.encode(), f"(?i:{text.hex()})".encode()) for sign in {start, start.upper()}]
         pairs += [_base64_pattern(text, before) for before in range(3)]
     return (*pairs, *((text, re.escape(text)) for text in encodings))
-
-
-@lru_cache(maxsize=1024)
-def _compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
-    """Compile a pattern on first use. Most patterns are never used, and compiling all patterns of a secret is slow."""
-    return re.compile(pattern)
 
 
 def _one_of(forms: Iterable[str]) -> str:
@@ -178,40 +162,11 @@ def _escape_patterns(character: str) -> list[str]:
 
 
 def _percent_pattern(byte: int) -> str:
-    """Return a pattern that matches a UTF-8 byte itself, or its encodings in URLs and forms, including nested encodings."""
-    forms = [f"{_PERCENT}(?i:{byte:02x})"]
+    """Return a pattern that matches a UTF-8 byte itself, or its encodings in URLs and forms."""
+    forms = [f"%(?i:{byte:02x})"]
     forms += [rf"\x{byte:02x}"] if byte != ord("%") else []
-    forms += [r"\+", f"{_PERCENT}2[Bb]"] if byte == ord(" ") else []
+    forms += [r"\+"] if byte == ord(" ") else []
     return _one_of(forms)
-
-
-def _entity_pattern(character: str) -> str:
-    """Return a pattern that matches a character itself, or its HTML and XML references."""
-    # For an ampersand, the pattern matches only references, because a bare ampersand starts a reference.
-    return _one_of([*_reference_patterns(character), *([re.escape(character)] if character != "&" else [])])
-
-
-def _json_entity_pattern(character: str) -> str:
-    itself = [re.escape(character)] if character not in "&\\" else []
-    return _one_of([*_reference_patterns(character), *_escape_patterns(character), *itself])
-
-
-def _reference_patterns(character: str) -> list[str]:
-    code = ord(character)
-    names = _entity_names().get(character, ())
-    return [f"{_AMPERSAND}#(?:0{{0,7}}{code}|(?i:x0{{0,7}}{code:x}));?", *(f"{_AMPERSAND}{name}" for name in names)]
-
-
-@cache
-def _entity_names() -> Mapping[str, tuple[str, ...]]:
-    """Return the names of HTML entities by character."""
-    from html.entities import html5  # a slow import, needed only for errors
-
-    names: dict[str, tuple[str, ...]] = {}
-    for name, character in html5.items():
-        if name.endswith(";"):
-            names[character] = (*names.get(character, ()), name)
-    return names
 
 
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
@@ -231,10 +186,10 @@ def _base64_pattern(text: bytes, before: int) -> tuple[bytes, bytes]:
 
 
 def _base64_character_pattern(characters: str) -> str:
-    """Return a pattern that matches any one of the given base64 characters, or its encoding in JSON, URLs or HTML."""
+    """Return a pattern that matches any one of the given base64 characters, or its encoding in JSON or URLs."""
     forms = [f"[{re.escape(characters)}]"]
     for character in characters:
-        forms += [*_escape_patterns(character), f"{_PERCENT}(?i:{ord(character):02x})", *_reference_patterns(character)]
+        forms += [*_escape_patterns(character), f"%(?i:{ord(character):02x})"]
     return _one_of(forms)
 
 

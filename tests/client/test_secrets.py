@@ -1,4 +1,4 @@
-"""A scan for keys and header credentials in everything the library logs, shows, raises or pickles."""
+"""A scan for keys and header credentials in everything the library logs, shows, raises or pickles when a call fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from urllib.parse import quote, quote_plus
 import anyio
 import attrs
 import pytest
-from support.paging import campaign, mailbox
 from support.tables import check_rows_async
 from support.time import virtual_time
 
@@ -116,73 +115,9 @@ def log_views(records: list[logging.LogRecord]) -> Iterator[bytes]:
         yield repr(vars(record)).encode()
 
 
-# Responses that echo the request, each in another encoding
-
-
 def sent_in(request: Request) -> str:
     members: dict[str, Any] = json.loads(request.body or b"{}")
     return " ".join([*request.headers.values(), *(value for value in members.values() if isinstance(value, str))])
-
-
-def as_json(request: Request) -> Any:
-    """Encode the request as a service would log it: header by header, and the body as an object."""
-    return {"headers": dict(request.headers), "body": json.loads(request.body or b"null")}
-
-
-def echoed(request: Request) -> dict[str, str]:
-    """Return headers that echo the request."""
-    raw = sent_in(request).encode("latin-1", "replace").decode("latin-1")
-    return {"x-request-id": "req_1", "x-echo": raw, "location": f"/?{quote(raw)}", "set-cookie": "sid=0", "retry-after": "0"}
-
-
-BODIES: dict[str, Callable[[Request], bytes]] = {
-    "text": lambda request: sent_in(request).encode(),
-    "dump": lambda request: f"{dict(request.headers)} ".encode() + request.body,
-    "HTML": lambda request: f"<html><pre>{sent_in(request)}</pre></html>".encode(),
-    "error": lambda request: json.dumps({"status": "error", "error": {"message": f"no: {sent_in(request)}"}}).encode(),
-    "error, not ASCII": lambda request: json.dumps({"message": as_json(request)}, ensure_ascii=False).encode(),
-    "status": lambda request: json.dumps({"status": sent_in(request), "id": None, "details": None}).encode(),
-    "members": lambda request: json.dumps({"status": "ok", sent_in(request): 1, "data": [{sent_in(request): 1}]}).encode(),
-    "wrong kinds": lambda request: json.dumps({"status": [as_json(request)], "id": 1, "data": sent_in(request)}).encode(),
-    "cut": lambda request: json.dumps({"status": "ok", "data": as_json(request)}).encode()[:-2],
-    "URL": lambda request: f"at /?{quote_plus(sent_in(request))}".encode(),
-    "UTF-16": lambda request: sent_in(request).encode("utf-16-le"),
-    "long": lambda request: (f"{'.' * 150} {sent_in(request)} {'.' * 3950} {sent_in(request)}").encode(),
-}
-
-
-def good(request: Request) -> bytes:
-    """Return a successful response with the echo in unknown members only."""
-    item = campaign("camp_1") if request.target.startswith("/campaigns?") else mailbox("mailbox_1")
-    lists = {"status": "ok", "headers": [], "data": [item], "total_found": 1, "current_page": 1, "total_pages": 1}
-    steps = {"status": "ok", "data": [], "days_left": 1, "days_left_date": "a", "days_left_display": "a"}
-    created = {"status": "added", "id": "contact_1", "details": None}
-    fields = {"status": "ok", "data": []}
-    answers: dict[str, Any] = {"/contacts": created, "/campaigns/camp_1/steps": steps, "/workspaces/space_1/all-fields": fields}
-    return json.dumps({**answers.get(request.target, lists), "echo": as_json(request)}).encode()
-
-
-@each_kind
-@pytest.mark.parametrize("body", [*BODIES.values(), good], ids=[*BODIES, "good"])
-def test_the_scan_finds_the_secrets_in_every_echo(body: Callable[[Request], bytes], secrets: Secrets) -> None:
-    owner_key = json.dumps({"owner_key": secrets.key}).encode()
-    echo = body(Request("POST", "/contacts", {"authorization": secrets.token, "cookie": secrets.cookie}, owner_key))
-    for secret in (secrets.key, secrets.token, secrets.cookie):
-        assert any(spelling in echo for spelling in spellings(secret))
-
-
-class Echo:
-    """Echoes the request."""
-
-    def __init__(self, status: int, body: Callable[[Request], bytes]) -> None:
-        self.status, self.body = status, body
-
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        progress.sent = True
-        await anyio.sleep(1.0)  # a bulk run waits out throttling until its attempts have used up the row's deadline
-        return Response(self.status, echoed(request), self.body(request))
-
-    async def aclose(self) -> None: ...
 
 
 # Actions of a program
@@ -266,17 +201,6 @@ class Scan:
 @pytest.fixture
 def scan(caplog: pytest.LogCaptureFixture, capfdbinary: pytest.CaptureFixture[bytes]) -> Scan:
     return Scan(caplog, capfdbinary)
-
-
-@pytest.mark.nightly
-@virtual_time
-@each_act
-@pytest.mark.parametrize(("status", "secrets"), [(200, PLAIN), (307, PLAIN), (429, PLAIN), (500, PLAIN), (200, ODD), (400, ODD)])
-async def test_a_response_that_echoes_the_request_shows_no_secret(
-    status: int, act: Any, secrets: Secrets, scan: Scan, anyio_backend_name: str
-) -> None:
-    for body in [*BODIES.values(), good][anyio_backend_name == "trio" :: 2]:  # half of the bodies on each event loop
-        await scan(secrets, Echo(status, body), act)
 
 
 async def no_answer(request: Request, _progress: Progress) -> Response:

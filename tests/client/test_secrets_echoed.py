@@ -1,4 +1,4 @@
-"""A key that a response echoes, in any encoding and at any place, is never shown."""
+"""A key that a response echoes, in any encoding that is masked and at any place, is never shown."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def as_field(text: str) -> dict[str, str]:
     return {"x-echo": text, "x-request-id": text}
 
 
+PAGE: Final = b'{"status":"ok","headers":[],"data":[],"total_found":0,"current_page":1,"total_pages":1,"echo":"%b"}'
 PLACES: Final[dict[str, Callable[[str], Response]]] = {
     "message of a refusal": lambda echo: Response(500, {}, b'{"error":"no %b"}' % inside(echo)),
     "page of HTML": lambda echo: Response(400, {}, b"<p>%b</p>" % echo.encode()),
@@ -53,6 +54,7 @@ PLACES: Final[dict[str, Callable[[str], Response]]] = {
     "whole id": lambda echo: Response(200, {}, b'{"status":"skipped","id":"%b","details":null}' % inside(echo)),
     "details": lambda echo: Response(200, as_field(echo), b'{"status":"skipped","id":null,"details":"%b"}' % inside(echo)),
     "unknown member": lambda echo: Response(200, {}, b'{"status":"added","id":3,"%b":{}}' % inside(echo)),
+    "unknown member of a page": lambda echo: Response(200, as_field(echo), PAGE % inside(echo)),
     "what is no JSON": lambda echo: Response(200, {}, b'{"status":"added",%b' % echo.encode()),
 }
 
@@ -105,6 +107,9 @@ ACTS: Final[dict[str, Callable[[OutreachClient, Path], Any]]] = {
     "list": lambda client, _: client.mailboxes.list(),
     "keep": lambda client, _: client.campaigns.list(undecodable="keep"),
     "steps": lambda client, _: client.campaigns.steps("camp_1"),
+    "fields": lambda client, _: client.workspaces.fields(),
+    "pages": lambda client, _: client.mailboxes.list().collect(),
+    "request": lambda client, _: client.request("POST", "/contacts", body=b"{}"),
 }
 plain = st.text("0123456789abcdefABCDEF-._~", min_size=6, max_size=30)
 odd = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="*\ufffd\x7f"), min_size=8, max_size=16)
@@ -112,20 +117,22 @@ odd = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_chara
 
 @pytest.mark.thorough
 @virtual_time
-@settings(unhurried, max_examples=scaled(15))
+@settings(unhurried, max_examples=scaled(40))
 @given(
     (plain | odd).map("key_{}".format).map(Held), st.sampled_from(sorted(ENCODINGS)), st.sampled_from(sorted(PLACES)), st.data()
 )
 async def test_an_echoed_key_is_shown_nowhere(held_key: Held, encoding: str, place: str, data: st.DataObject) -> None:
     handler = LogCollector()
+    held_token = Held("eyJhbGciOi.J9-Zm9v_YmFy")
     logger = logging.getLogger("outreach_async")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     spans, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     client = OutreachClient(
-        transport=OneResponse(PLACES[place](ENCODINGS[encoding](held_key.key))),
+        transport=OneResponse(PLACES[place](".".join(map(ENCODINGS[encoding], (held_key.key, held_token.key))))),
         owner_key=held_key.key,
+        headers={"authorization": f"Bearer {held_token.key}"},
         workspace="space_1",
         retry=RetryPolicy(attempts=2),
         deadline=5.0,
@@ -139,11 +146,12 @@ async def test_an_echoed_key_is_shown_nowhere(held_key: Held, encoding: str, pla
             result = error
     logger.removeHandler(handler)
     logger.setLevel(logging.NOTSET)
-    for thing in [*(result if isinstance(result, list) else [result]), client._settings, client._settings.request_defaults]:
-        for where, seen in representations(thing):
-            assert_hidden(held_key.key, seen, where)
-    assert_hidden(held_key.key, "".join(span.to_json() for span in spans.get_finished_spans()), "spans")
-    assert_hidden(held_key.key, logged(handler.records), "log")
+    things = [*(result if isinstance(result, list) else [result]), client._settings, client._settings.request_defaults]
+    shown = [found for thing in things for found in representations(thing)]
+    shown += [("spans", "".join(span.to_json() for span in spans.get_finished_spans())), ("log", logged(handler.records))]
+    for where, seen in shown:
+        assert_hidden(held_key.key, seen, where)
+        assert_hidden(held_token.key, seen, where)
     assert handler.records
 
 
@@ -165,7 +173,9 @@ async def test_an_id_that_contains_the_key_is_dropped_and_the_contact_uncertain(
         assert (created.status, created.id, created.certain) == ("added", None, False)
         assert created.possible == {"added", "skipped", "not_applied"}
 
-    await check_rows_async(((key, encoding) for key in [PLAIN, 'key_5f"1c/0b 9a\\d7+'] for encoding in ENCODINGS), check)
+    await check_rows_async(
+        ((key, encoding) for key in [PLAIN, "key_~~~~~~~~", 'key_5f"1c/0b 9a\\d7+'] for encoding in ENCODINGS), check
+    )
 
 
 @virtual_time
