@@ -137,8 +137,6 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
     files = [file for use in uses for file in use]
     for file in files:
         if file.written:
-            with explain_write_errors(file.flag, file.path), suppress(FileNotFoundError, NotADirectoryError):
-                file.path.lstat()  # a name that is too long fails here, so the error names the option
             require_folder(file.flag, file.path)
     for one, other in find_conflicts(files):
         text = f"{one.flag} {one.path} and {other.flag} {other.path} are the same file"
@@ -204,6 +202,8 @@ def _find_new_keys(path: Path, folds: Callable[[Path], bool]) -> frozenset[FileK
 
 def require_folder(flag: str, path: Path) -> None:
     """Check that the folder of an output file exists, before any work is done."""
+    with explain_write_errors(flag, path), suppress(FileNotFoundError, NotADirectoryError):
+        path.lstat()  # a name that is too long fails here, so the error names the option
     if path.is_dir():
         raise click.UsageError(f"{flag} {path}: expected a file, got a folder; pass the path of a file.")
     if not path.parent.is_dir():
