@@ -106,15 +106,15 @@ extra `html`). `schema()` is the JSON schema. `write_prometheus(report, "audit.p
 
 Streaming
 ---------
-`stream` yields findings while mailboxes are being read. It stores about 50 bytes for a mailbox without findings, and it pauses
-reading until the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole
-domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` shows the
-numbers of mailboxes and workspaces read, the estimated time left, and the reason for a pause.
+`stream` yields findings while mailboxes are being read. It stores about 50 bytes for a mailbox without findings, and about 200
+bytes for each domain and server. Their number is not limited: a million domains take about 200 MB. `stream` pauses reading until
+the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole domain (`OA101`
+to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` shows the numbers of
+mailboxes and workspaces read, the estimated time left, and the reason for a pause.
 
 While the service refuses requests or is down, an audit waits until its `deadline`. Without one, it waits at most 15 minutes, or a
 few seconds if it never reached the service. Workspaces not read by then are unreadable. A failing workspace is skipped only if
-others can be read. The totals of at most a million domains, types and servers each are stored, about 250 MB a million.
-Above these limits, `report.totals` is an estimate, and `report.not_judged` says how many were left out.
+others can be read.
 
 Auditing in parts
 -----------------

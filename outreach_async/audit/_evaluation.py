@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -17,14 +16,12 @@ from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, bui
 from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, Rule, Violation
 from outreach_async.audit._totals import (
     BLACKLISTED,
-    MAX_KEPT,
     OWN_SERVER,
     CompactSet,
     GroupTotals,
     MailboxColumns,
     MailboxTotals,
     digest64,
-    is_used,
     to_thousandths,
 )
 from outreach_async.audit._values import valid_or_zero
@@ -130,15 +127,11 @@ class FlaggedMailbox:
         return cls(workspace, mailbox.id, mailbox.email, kind, status, mailbox.server_ip, figures, findings)
 
 
-_KEPT_KINDS: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types", "server_ip": "servers"}
-"""Kinds of groups of which an audit stores a limited number. The values are names of columns in `MailboxColumns`."""
-
-MailboxFacts = tuple[int, str | None, str | None, str | None, int, int, int]
+MailboxFacts = tuple[int, str | None, str, str, int, int, int]
 """The values of a mailbox that are needed for the totals of its groups.
 
 The values are: digest, domain, server, type, e-mails sent in 30 days, daily limit, and flags. The e-mails and the limit are
-integers, in thousandths. The domain is `None` if the mailbox has none. It is also `None` if the mailbox comes from an `AuditPart`
-that had too many domains and dropped this one. The same applies to the server and the type."""
+integers, in thousandths. The domain is `None` if the mailbox has none."""
 
 
 class AuditState:
@@ -149,13 +142,11 @@ class AuditState:
     # The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules
     # about its domain and its server count the mailbox once, with its values in the first of these workspaces.
 
-    def __init__(
-        self, workspaces: Sequence[str], policy: Policy, now: float, *, key: bytes | None = None, most: int = MAX_KEPT
-    ) -> None:
+    def __init__(self, workspaces: Sequence[str], policy: Policy, now: float, *, key: bytes | None = None) -> None:
         self.workspaces = workspaces
         self.policy = policy
         self.now = float(now)  # an integer would look different in a JSON report
-        self.totals: dict[GroupKind, GroupTotals] = {kind: GroupTotals(most) for kind in GROUP_KINDS}
+        self.totals: dict[GroupKind, GroupTotals] = {kind: GroupTotals() for kind in GROUP_KINDS}
         self.flagged: list[list[FlaggedMailbox]] = [[] for _ in workspaces]
         self.columns = [MailboxColumns() for _ in workspaces]
         self._indexes = {workspace: place for place, workspace in enumerate(workspaces)}
@@ -200,39 +191,21 @@ class AuditState:
         columns, types = self.columns[place], self.totals["type"]
         all_sent = all_limits = count = 0
         for digest, domain_name, server_ip, kind, sent, limit, flags in facts:
-            server = -1 if server_ip is None else self._servers.add(server_ip, sent, limit, place)
+            server = self._servers.add(server_ip, sent, limit, place)
             domain = -1 if domain_name is None else self._domains.add(domain_name, sent, limit, place)
-            type_ = -1 if kind is None else types.add(kind, sent, limit, place)
+            type_ = types.add(kind, sent, limit, place)
             all_sent, all_limits, count = all_sent + sent, all_limits + limit, count + 1
-            if self.key is not None or (self._can_repeat and is_used(domain, server, flags)):
+            # The rules about domains and servers need no mailbox without a domain, unless its type is `SMTP & IMAP`.
+            if self.key is not None or (self._can_repeat and (domain >= 0 or flags & OWN_SERVER)):
                 columns.append(digest, domain, server, type_, sent, limit, flags)
             elif not self._can_repeat:
                 self._count_server(server, flags)
         if count:
             self.totals["workspace"].add(workspace, all_sent, all_limits, place, count)
-        self._trim(pages_follow=True)
 
     def _count_server(self, server: int, flags: int) -> None:
-        if server >= 0 and flags & OWN_SERVER:
+        if flags & OWN_SERVER:
             self._servers.add_own(server, listed=flags & BLACKLISTED > 0)
-
-    def _trim(self, *, pages_follow: bool) -> None:
-        """Drop domains, types and servers if there are too many. Then drop the stored mailboxes that are no longer needed."""
-        for kind, column in _KEPT_KINDS.items():
-            totals = self.totals[kind]
-            indexes = totals.trim(totals.slack if pages_follow else 0)
-            if indexes is not None:
-                self._replace_indexes(column, indexes)
-
-    def _replace_indexes(self, column: str, indexes: array[int]) -> None:
-        for columns in self.columns:
-            columns.replace_indexes(column, indexes)
-            if self.key is None:
-                columns.drop_unused()
-
-    def trim(self) -> None:
-        """Drop domains, types and servers beyond the maximum. Call this method once, after all mailboxes have been read."""
-        self._trim(pages_follow=False)
 
     def _count_once(self) -> None:
         """Count each mailbox only once in the figures of its domain and its server, even if several workspaces list it."""
@@ -249,7 +222,6 @@ class AuditState:
         self, reading_errors: Mapping[str, Sequence[Finding]], campaign_findings: Mapping[str, Sequence[Finding]]
     ) -> FinalFindings:
         """Return all findings of the audit. Call this method once, after all mailboxes have been read."""
-        self.trim()
         self._count_once()
         # The severity of missing SPF, DKIM or DMARC depends on the daily limit of the domain, which is complete only now.
         lacking: defaultdict[str, set[str]] = defaultdict(set)  # ids of the authentication rules that apply, by domain

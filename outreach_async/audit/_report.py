@@ -48,10 +48,9 @@ class Report:
         at: Time of the audit, in Unix seconds.
         policy: The policy of the audit.
         groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
-        totals: Number of groups of each kind, including groups that are not in `groups`. Numbers above a million are estimates.
+        totals: Number of groups of each kind, including groups that are not in `groups`.
         rows: Mailboxes with findings, the worst first; at most 1,000.
-        not_judged: Descriptions of what the audit cannot check, such as complaint rates. If there are more than a million
-            domains, types or servers, a description says how many of them were left out.
+        not_judged: Descriptions of what the audit cannot check, such as complaint rates.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
         history: Scores and counts of at most 100 earlier audits, oldest first. The method `since` collects them from the earlier
             reports and their histories.

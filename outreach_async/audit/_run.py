@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -24,12 +24,12 @@ from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_wor
 from outreach_async.audit._campaign_reading import MAX_ERROR_SHOWN, CampaignReader, CampaignsRead, explain_end
 from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._evaluation import AuditState, FinalFindings
-from outreach_async.audit._findings import Finding, GroupKind, Rule
+from outreach_async.audit._findings import Finding, Rule
 from outreach_async.audit._meter import AuditProgress, ProgressMeter
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import MISSING, UNDECODABLE, UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS, UNREADABLE
 from outreach_async.audit._scoring import GroupScores
-from outreach_async.audit._totals import CompactSet, GroupTotals
+from outreach_async.audit._totals import CompactSet
 from outreach_async.audit.campaigns import WorkspaceCampaigns, build_results
 from outreach_async.audit.policy import Policy
 from outreach_async.client import OutreachClient
@@ -115,8 +115,8 @@ async def audit(
     """Read and check every mailbox of the workspaces, and return a report.
 
     Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
-    and everything else is still checked. The audit stores the mailboxes with findings, and about 50 bytes for every
-    mailbox. It also stores totals for at most a million domains, a million mailbox types and a million servers.
+    and everything else is still checked. The audit stores the mailboxes with findings, about 50 bytes for every mailbox, and
+    about 200 bytes for each domain and server.
 
     While the service is down or throttles requests, the audit waits; the client's deadline does not limit these waits. With
     `deadline`, the audit waits until that deadline. Without it, the audit ends after 15 minutes without a successful request, or
@@ -479,18 +479,8 @@ def build_report(state: AuditState, summaries: Sequence[ReadSummary], final: Fin
         at=state.now,
         policy=state.policy.used,
         groups=scores.groups(),
-        totals={kind: totals.distinct for kind, totals in state.totals.items()},
+        totals={kind: len(totals) for kind, totals in state.totals.items()},
         rows=scores.rows(),
-        not_judged=[*UNKNOWABLE, *(UNKNOWABLE_OF_CAMPAIGNS if campaigns else ()), *_describe_dropped(state.totals)],
+        not_judged=[*UNKNOWABLE, *(UNKNOWABLE_OF_CAMPAIGNS if campaigns else ())],
         campaigns=campaigns,
     )
-
-
-_KIND_NAMES: Final[dict[GroupKind, str]] = {"domain": "domains", "type": "types", "server_ip": "servers"}
-
-
-def _describe_dropped(totals: Mapping[GroupKind, GroupTotals]) -> Iterator[str]:
-    for kind, name in _KIND_NAMES.items():
-        if totals[kind].threshold is not None:
-            kept, count = len(totals[kind]), totals[kind].distinct
-            yield f"the totals of {max(0, count - kept):,} of about {count:,} {name}: too many to store; audit fewer workspaces"

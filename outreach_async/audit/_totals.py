@@ -10,20 +10,12 @@ from array import array
 from collections.abc import Hashable, Iterator
 from collections.abc import Set as AbstractSet
 from hashlib import blake2b
-from itertools import compress
 from typing import Final
 
 import attrs
 
 from outreach_async.models import Number
 
-MAX_KEPT: Final = 1_000_000
-"""Maximum number of domains whose totals an audit stores. The same maximum applies to types, and to servers.
-
-The totals of a million domains take about 250 MB.
-"""
-
-_HASH_BITS: Final = 64
 _MAX_SUM: Final = 2**63 - 1
 """Largest sum that can be stored, in thousandths. Larger sums are capped at this value."""
 
@@ -37,7 +29,7 @@ def _from_thousandths(total: int) -> Number:
     return total / 1000 if total % 1000 else total // 1000
 
 
-def digest64(value: str, key: bytes = b"") -> int:
+def digest64(value: str, key: bytes) -> int:
     """Return a 64-bit digest of a string. The digest depends on `key`, and is the same in every process."""
     return int.from_bytes(blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest(), "little")
 
@@ -46,8 +38,8 @@ def digest64(value: str, key: bytes = b"") -> int:
 class MailboxTotals:
     """The totals of mailboxes that share a property, such as their domain."""
 
-    mailboxes: int = 0
-    sent_30days: Number = 0
+    mailboxes: int
+    sent_30days: Number
     daily_limit: Number = 0
     first: int = 0
 
@@ -56,37 +48,27 @@ class GroupTotals:
     """Totals of mailboxes by key. The keys are workspaces, domains, types or servers."""
 
     # A million mailboxes may have 250,000 domains. To save memory, the totals are stored in arrays. Each key has an index in
-    # these arrays. The indexes change when `trim` drops keys.
-    # If there are too many keys, `trim` keeps the keys with the smallest digests. Therefore, the kept keys do not depend on the
-    # order in which keys are added. A dropped key is never added again, so the totals of the kept keys are complete.
+    # these arrays.
 
-    def __init__(self, most: int = MAX_KEPT) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._indexes: dict[str, int] = {}
         self._mailboxes, self._sent, self._limits, self._first = array("q"), array("q"), array("q"), array("i")
         self._own, self._listed = array("i"), array("i")
         self._repeated: dict[int, tuple[int, int, int]] = {}
-        self.threshold: int | None = None
-        """Largest digest of a kept key; `None` while all keys are kept."""
 
     def add(self, key: str, sent: int, limit: int, workspace: int, mailboxes: int = 1) -> int:
-        """Add mailboxes to the totals of a key. Return the index of the key, or -1 if no totals are stored for the key."""
+        """Add mailboxes to the totals of a key. Return the index of the key."""
         index = self._indexes.get(key)
         if index is None:
-            if self.threshold is not None and digest64(key) > self.threshold:
-                return -1
             index = self._indexes[key] = len(self._first)
-            for column, value in zip(self._columns, (0, 0, 0, workspace, 0, 0), strict=True):
-                column.append(value)
+            self._first.append(workspace)
+            for column in (self._mailboxes, self._sent, self._limits, self._own, self._listed):
+                column.append(0)
         self._mailboxes[index] += mailboxes
         self._sent[index] = min(_MAX_SUM, self._sent[index] + sent)
         self._limits[index] = min(_MAX_SUM, self._limits[index] + limit)
         self._first[index] = min(self._first[index], workspace)
         return index
-
-    @property
-    def _columns(self) -> tuple[array[int], ...]:
-        return self._mailboxes, self._sent, self._limits, self._first, self._own, self._listed
 
     def add_own(self, index: int, *, listed: bool) -> None:
         """Count a mailbox of type `SMTP & IMAP` on a server; `listed` is true if the mailbox is on a blacklist."""
@@ -98,34 +80,6 @@ class GroupTotals:
         mailboxes, all_sent, all_limits = self._repeated.get(index, (0, 0, 0))
         self._repeated[index] = mailboxes + 1, min(_MAX_SUM, all_sent + sent), min(_MAX_SUM, all_limits + limit)
 
-    def trim(self, slack: int = 0) -> array[int] | None:
-        """Drop the keys with the largest digests if there are too many keys."""
-        if len(self) <= self._most + slack:
-            return None
-        digests = array("Q", map(digest64, self._indexes))
-        self.threshold = sorted(digests)[self._most - 1]
-        kept = bytearray(digest <= self.threshold for digest in digests)
-        self._mailboxes, self._sent, self._limits, self._first, self._own, self._listed = (
-            array(column.typecode, compress(column, kept)) for column in self._columns
-        )
-        self._indexes = {key: index for index, key in enumerate(compress(self._indexes, kept))}
-        numbers = iter(range(len(self._indexes)))
-        return array("i", (next(numbers) if is_kept else -1 for is_kept in kept))
-
-    def limit(self, threshold: int) -> None:
-        """Reject new keys with a digest above `threshold`. `merge` calls this method for each `AuditPart` that dropped keys."""
-        self.threshold = min(threshold, threshold if self.threshold is None else self.threshold)
-
-    @property
-    def slack(self) -> int:
-        """Number of keys over the maximum at which keys are dropped. Dropping a few keys at a time would be slow."""
-        return self._most // 4
-
-    @property
-    def distinct(self) -> int:
-        """Number of different keys that were added; if keys were dropped, an estimate (0.1 % error for a million kept keys)."""
-        return len(self) if self.threshold is None else round((len(self) - 1) * 2**_HASH_BITS / max(1, self.threshold))
-
     def __len__(self) -> int:
         return len(self._indexes)
 
@@ -133,17 +87,15 @@ class GroupTotals:
         return iter(self._indexes)
 
     def mailbox_count(self, key: str) -> int:
-        """Return the number of mailboxes counted under a key. The key must be stored."""
         return self._mailboxes[self._indexes[key]]
 
     def __getitem__(self, key: str) -> MailboxTotals:
-        index = self._indexes.get(key)
-        return MailboxTotals() if index is None else self._totals(index, (0, 0, 0))
+        return self._totals(self._indexes[key], (0, 0, 0))
 
     def once(self, key: str) -> MailboxTotals:
         """Return the totals of a key, as `self[key]` does, but count each mailbox once, even if several workspaces list it."""
-        index = self._indexes.get(key)
-        return MailboxTotals() if index is None else self._totals(index, self._repeated.get(index, (0, 0, 0)))
+        index = self._indexes[key]
+        return self._totals(index, self._repeated.get(index, (0, 0, 0)))
 
     def _totals(self, index: int, repeated: tuple[int, int, int]) -> MailboxTotals:
         return MailboxTotals(
@@ -175,7 +127,7 @@ BLACKLISTED: Final = 2
 class MailboxColumns:
     """The mailboxes of a workspace, stored as columns. A mailbox takes 37 bytes."""
 
-    # An index of -1 stands for a missing domain, server or type, or for one whose totals are not stored.
+    # The index -1 stands for a missing domain.
 
     def __init__(self) -> None:
         self.digests, self.sent, self.limits, self.flags = array("Q"), array("q"), array("q"), array("B")
@@ -201,27 +153,9 @@ class MailboxColumns:
         self.limits.append(limit)
         self.flags.append(flags)
 
-    def replace_indexes(self, name: str, indexes: array[int]) -> None:
-        """Replace the indexes in a column with the new indexes that `GroupTotals.trim` returned."""
-        setattr(self, name, array("i", (index if index < 0 else indexes[index] for index in getattr(self, name))))
-
-    def drop_unused(self) -> None:
-        """Drop the mailboxes that no rule about domains or servers needs; see `is_used`."""
-        used = bytearray(map(is_used, self.domains, self.servers, self.flags))
-        if not all(used):
-            for name, column in self.arrays.items():
-                setattr(self, name, array(column.typecode, compress(column, used)))
-
-
-def is_used(domain: int, server: int, flags: int) -> bool:
-    """Return whether a rule about domains or servers needs a mailbox."""
-    # Rules about domains need the mailboxes whose domain is stored. Rules about servers need the mailboxes of type `SMTP & IMAP`
-    # whose server is stored.
-    return domain >= 0 or (server >= 0 and flags & OWN_SERVER > 0)
-
 
 _MIN_SLOTS: Final = 1_024
-_HASH_MASK: Final = 2**_HASH_BITS - 1
+_HASH_MASK: Final = 2**64 - 1
 
 
 class CompactSet:

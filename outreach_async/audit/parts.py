@@ -65,7 +65,7 @@ from outreach_async.audit._findings import Finding, GroupKind, Rule, Severity, V
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNREADABLE
 from outreach_async.audit._run import AuditRun, ReadSummary, build_report, finish_reading, require_workspace_ids
-from outreach_async.audit._totals import COLUMN_TYPES, MAX_KEPT, MailboxColumns, digest64
+from outreach_async.audit._totals import COLUMN_TYPES, MailboxColumns, digest64
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
 from outreach_async.client import OutreachClient
@@ -111,9 +111,6 @@ class AuditPart:
         at: Time of the audit, in Unix seconds.
         policy: Hash of the rules of the policy.
         salt: Hash of the salt; `merge` rejects parts with different salts.
-        dropped: Largest digest that was kept, by kind of group (`domain`, `type` or `server_ip`). If there are too many groups of
-            a kind, the part drops those with the largest digests; `merge` then drops all groups with digests above the kept one.
-            A kind is missing if none of its groups were dropped.
         workspaces: The workspaces of the part.
 
     Example:
@@ -126,7 +123,6 @@ class AuditPart:
     at: float
     policy: str
     salt: str
-    dropped: Mapping[GroupKind, int] = attrs.field(factory=dict, hash=False)
     workspaces: tuple[WorkspacePart, ...] = attrs.field(repr=lambda parts: str([part.workspace for part in parts]))
 
     def to_dict(self) -> dict[str, Any]:
@@ -228,7 +224,6 @@ def build_part(state: AuditState, summaries: Iterable[ReadSummary]) -> AuditPart
         at=state.now,
         policy=_hash_rules(state.policy),
         salt=f"{digest64('outreach_async.audit part', state.key or b''):016x}",
-        dropped={kind: totals.threshold for kind, totals in state.totals.items() if totals.threshold is not None},
         workspaces=tuple(_encode(summary, columns, flagged, names) for summary, columns, flagged in everything),
     )
 
@@ -255,21 +250,13 @@ def merge(parts: Iterable[AuditPart], *, workspaces: Iterable[str], policy: Poli
         print(report == await audit(client, ["space_1"], clock=lambda: fake.now))  # -> True
         ```
     """
-    return merge_parts(parts, require_workspace_ids(workspaces), policy or Policy.default(), MAX_KEPT)
-
-
-def merge_parts(parts: Iterable[AuditPart], workspaces: Sequence[str], policy: Policy, most: int) -> Report:
-    """Merge parts like `merge`, but store at most `most` domains, `most` types and `most` servers."""
-    known = list(parts)
-    _require_equal(known, policy)
-    best = _most_complete(known, set(workspaces))
-    state = AuditState(workspaces, policy, known[0].at, most=most)
-    for part in known:
-        for kind, threshold in part.dropped.items():
-            state.totals[kind].limit(threshold)
+    spaces, rules, known = require_workspace_ids(workspaces), policy or Policy.default(), list(parts)
+    _require_equal(known, rules)
+    best = _most_complete(known, set(spaces))
+    state = AuditState(spaces, rules, known[0].at)
     # A part without workspaces does not show whether the audit reads campaigns.
     unread = WorkspaceCampaigns() if any(part.campaigns is not None for part in best.values()) else None
-    summaries = [_add(state, best[workspace]) if workspace in best else _missing(workspace, unread) for workspace in workspaces]
+    summaries = [_add(state, best[workspace]) if workspace in best else _missing(workspace, unread) for workspace in spaces]
     return build_report(state, summaries, finish_reading(state, summaries))
 
 
@@ -383,8 +370,8 @@ def _decode_facts(packed: Mapping[str, str], names: Mapping[str, Sequence[str]])
     for name, code in COLUMN_TYPES.items():
         content = b64decode(packed[name])
         columns[name] = array(code, struct.unpack(f"<{len(content) // struct.calcsize('<' + code)}{code}", content))
-    # A missing or dropped name has the index -1, which selects the last element: `None`.
-    domains, servers, types = ([*names[name], None] for name in ("domains", "servers", "types"))
+    # A missing domain has the index -1, which selects the last element: `None`.
+    domains, servers, types = [*names["domains"], None], names["servers"], names["types"]
     for digest, domain, server, kind, sent, limit, flags in zip(*columns.values(), strict=True):
         yield digest, domains[domain], servers[server], types[kind], sent, limit, flags
 

@@ -22,7 +22,7 @@ from outreach_async.audit import AuditPart, CampaignRule, Policy, Report, Severi
 from outreach_async.audit._campaign_reading import CampaignsRead
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit.campaigns import WorkspaceCampaigns
-from outreach_async.audit.parts import build_part, merge_parts
+from outreach_async.audit.parts import build_part
 from outreach_async.models import Mailbox
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -336,7 +336,7 @@ def test_merged_parts_have_the_campaigns_of_one_audit(
     parts = [part_of(*group) for group in (fleet[::2], fleet[1::2], fleet[:1]) if group]
     chance.shuffle(parts)
 
-    merged = merge_parts(parts, [each.reading.workspace for each in fleet], Policy.default(), 100)
+    merged = merge(parts, workspaces=[each.reading.workspace for each in fleet])
 
     assert json.dumps(merged.to_dict()) == json.dumps(report(*fleet).to_dict())
 

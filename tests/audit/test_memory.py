@@ -1,20 +1,16 @@
-"""An audit's memory does not grow with healthy mailboxes: a short version of the benchmark, on real sockets."""
+"""The memory of an audit: of healthy mailboxes, in a short version of the benchmark on real sockets, and of domains."""
 
 from __future__ import annotations
 
-import pickle
 import re
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
-from support.audit import NOW
-from tools.audit_names import pages
 
-from outreach_async.audit import Policy
-from outreach_async.audit._evaluation import AuditState
-from outreach_async.audit._run import build_report, finish_reading
+from outreach_async.audit._totals import GroupTotals
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "audit_memory.py"
 
@@ -32,18 +28,12 @@ def test_healthy_mailboxes_are_not_kept_in_memory() -> None:
     assert peak(24_000) - peak(8_000) < 12
 
 
-def test_memory_does_not_grow_with_the_number_of_domains_and_servers() -> None:
-    state = AuditState(["space_1", "space_2"], Policy.default(), NOW, most=200)
-    sizes = []
-
-    for number, page in enumerate(pages(8_000, 500)):
-        state.add_page(state.workspaces[number % 2], page)
-        sizes.append(len(pickle.dumps((state.totals, state.columns))))
-
-    assert max(sizes[8:]) < 1.5 * max(sizes[:8])
-    found = build_report(state, [], finish_reading(state, []))
-    assert (found.totals["type"], found.scores.workspaces["space_1"].mailboxes) == (1, 4_000)
-    for name, count in (("domains", found.totals["domain"]), ("servers", found.totals["server_ip"])):
-        assert 0.75 < count / 8_000 < 1.25
-        gap = f"the totals of {count - 200:,} of about {count:,} {name}: too many to store; audit fewer workspaces"
-        assert gap in found.not_judged
+def test_the_totals_of_a_domain_take_about_200_bytes() -> None:
+    tracemalloc.start()
+    try:
+        totals = GroupTotals()
+        for number in range(10_000):
+            totals.add(f"outreach-domain{number}.example", 40_000 + number, 90_000 + number, 0)
+        assert tracemalloc.get_traced_memory()[0] < 200 * 10_000
+    finally:
+        tracemalloc.stop()

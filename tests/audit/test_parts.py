@@ -15,7 +15,7 @@ from support.examples import scaled
 
 from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge
 from outreach_async.audit._evaluation import AuditState
-from outreach_async.audit.parts import build_part, merge_parts
+from outreach_async.audit.parts import build_part
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, StatusError
 
@@ -26,20 +26,19 @@ def as_json(found: Report) -> str:
     return json.dumps(found.to_dict())
 
 
-def part_of(*shown: Shown, most: int = 100, key: bytes = KEY, now: float = NOW, policy: Policy | None = None) -> AuditPart:
+def part_of(*shown: Shown, key: bytes = KEY, now: float = NOW, policy: Policy | None = None) -> AuditPart:
     """Check mailboxes of a part without a service, and send the part through JSON and pickle."""
-    state = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now, key=key, most=most)
+    state = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now, key=key)
     for each in shown:
         state.add_page(each.reading.workspace, each.mailboxes)
-    state.trim()
     part = build_part(state, [each.reading.summary() for each in shown])
     there: AuditPart = pickle.loads(pickle.dumps(AuditPart.from_dict(json.loads(json.dumps(part.to_dict())))))  # noqa: S301 - our own bytes
     assert there == part
     return there
 
 
-def merged(fleet: Sequence[Shown], parts: Sequence[AuditPart], most: int = 100) -> Report:
-    return merge_parts(parts, [each.reading.workspace for each in fleet], Policy.default(), most)
+def merged(fleet: Sequence[Shown], parts: Sequence[AuditPart]) -> Report:
+    return merge(parts, workspaces=[each.reading.workspace for each in fleet])
 
 
 def split(fleet: Sequence[Shown], draw: Callable[[int], int]) -> list[list[Shown]]:
@@ -51,34 +50,22 @@ def split(fleet: Sequence[Shown], draw: Callable[[int], int]) -> list[list[Shown
 
 
 @pytest.mark.thorough
-@given(SHARED_FLEETS, st.randoms(use_true_random=False), st.sampled_from([1, 3, 100]))
+@given(SHARED_FLEETS, st.randoms(use_true_random=False))
 @settings(max_examples=scaled(60))
-def test_merged_parts_give_the_report_of_one_audit(fleet: list[Shown], chance: random.Random, most: int) -> None:
-    """Merge parts in any split and order, with duplicates, with shared mailboxes, domains and servers, and too many of them."""
-    parts = [part_of(*shown, most=most) for shown in split(fleet, chance.randrange)]
-    again = [part_of(*shown, most=most) for shown in split(fleet, chance.randrange)]
+def test_merged_parts_give_the_report_of_one_audit(fleet: list[Shown], chance: random.Random) -> None:
+    """Merge parts in any split and order, with duplicates, and with shared mailboxes, domains and servers."""
+    parts = [part_of(*shown) for shown in split(fleet, chance.randrange)]
+    again = [part_of(*shown) for shown in split(fleet, chance.randrange)]
     every = parts + again
     chance.shuffle(every)
     read = list(fleet)
     chance.shuffle(read)
 
-    whole = as_json(report(*fleet, most=most, read=read))
+    whole = as_json(report(*fleet, read=read))
 
-    assert as_json(merged(fleet, parts, most)) == whole
-    assert as_json(merged(fleet, every[::-1], most)) == as_json(merged(fleet, every, most))
-    assert as_json(merged(fleet, parts + parts[::-1], most)) == whole
-
-
-def test_parts_with_too_many_domains_give_the_report_of_one_audit() -> None:
-    def space(place: int) -> Shown:
-        boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n}.example", spf=False) for n in range(7 * place, 7 * place + 20)]
-        return reading(boxes, workspace=f"space_{place}")
-
-    fleet = [space(place) for place in range(4)]
-    parts = [part_of(*fleet[:1], most=5), part_of(*fleet[1:], most=5)]
-
-    assert all(part.dropped["domain"] for part in parts)
-    assert as_json(merged(fleet, parts, most=5)) == as_json(report(*fleet, most=5))
+    assert as_json(merged(fleet, parts)) == whole
+    assert as_json(merged(fleet, every[::-1])) == as_json(merged(fleet, every))
+    assert as_json(merged(fleet, parts + parts[::-1])) == whole
 
 
 async def test_parts_read_from_a_service_give_the_report_of_one_audit() -> None:
@@ -207,4 +194,4 @@ def test_a_part_does_not_show_healthy_addresses_salt_or_data() -> None:
 def test_a_part_takes_less_than_40_bytes_per_healthy_mailbox() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", email=f"a{n}@d{n // 4}.example", sent_30days=n % 700) for n in range(4_000)]
 
-    assert len(pickle.dumps(part_of(reading(boxes), most=10_000))) < 40 * 4_000
+    assert len(pickle.dumps(part_of(reading(boxes)))) < 40 * 4_000

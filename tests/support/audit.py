@@ -17,7 +17,6 @@ from outreach_async._vocabulary import MailboxStatus, MailboxType
 from outreach_async.audit import Policy, Report
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._run import WorkspaceReadResult, build_report, finish_reading
-from outreach_async.audit._totals import MAX_KEPT
 from outreach_async.errors import StatusError
 from outreach_async.models import Mailbox, Undecodable
 from outreach_async.transport._wire import Progress, Request, Response
@@ -138,11 +137,9 @@ class Shown:
     reading: WorkspaceReadResult
 
 
-def report(
-    *shown: Shown, policy: Policy | None = None, now: float = NOW, most: int = MAX_KEPT, read: Sequence[Shown] | None = None
-) -> Report:
+def report(*shown: Shown, policy: Policy | None = None, now: float = NOW, read: Sequence[Shown] | None = None) -> Report:
     """Audit mailboxes without a service; `read` is the order in which the workspaces are read."""
-    ledger = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now, most=most)
+    ledger = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now)
     for each in read or shown:
         ledger.add_page(each.reading.workspace, each.mailboxes)
     readings = [each.reading.summary() for each in shown]
