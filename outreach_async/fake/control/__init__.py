@@ -8,7 +8,9 @@ that the file omits are generated. `GET $FAKE/world` returns all stored data in 
     $ curl -XPUT $FAKE/world -d '{"workspaces":[{"id":"space_1","mailboxes":[{"id":"mailbox_1"}],"campaigns":[{"id":"camp_1"}]}]}'
     {"seed":0,"now":"2026-01-01T00:00:00Z","requests":0,"unfired":0,"openapi":"$FAKE/openapi.json","control":"$FAKE/control.json"}
 
-Change a campaign or a mailbox, or script the reactions of a contact to an e-mail that has not been sent yet:
+Use a world file for the start. Once a campaign has sent e-mails, create contacts with the service's own `POST /contacts`: a
+contact that a loaded file adds to the campaign gets no e-mail. Change a campaign or a mailbox, or script the reactions of a
+contact to an e-mail that has not been sent yet:
 
     $ curl -X PATCH $FAKE/campaigns -d '{"id": "camp_1", "status": "live", "rates": {"bounce": 0}}'
     {"ids":["camp_1"]}
