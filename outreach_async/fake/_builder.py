@@ -462,7 +462,7 @@ class WorldBuilder(ABC):
         with self._transaction() as seeder:
             seeder.set_campaign(campaign, status, mailboxes, rates or {})
 
-    def set_mailbox(self, mailbox: str, **fields: Any) -> None:
+    def set_mailbox(self, mailbox: str, /, **fields: Any) -> None:
         """Change a mailbox: any field except its id, its creation time, its last activity and its counts.
 
         Args:

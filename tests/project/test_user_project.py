@@ -74,8 +74,9 @@ class Served:
     campaign: str
 
     def contacts(self) -> list[dict[str, Any]]:
-        with closing(urlopen(f"{self.url}/_fake/contacts?workspace={self.variables['OUTREACH_WORKSPACE']}")) as answer:  # noqa: S310 - a service of this test
-            found: list[dict[str, Any]] = json.load(answer)["contacts"]
+        with closing(urlopen(f"{self.url}/_fake/world")) as answer:  # noqa: S310 - a service of this test
+            workspaces = {space["id"]: space for space in json.load(answer)["workspaces"]}
+        found: list[dict[str, Any]] = workspaces[self.variables["OUTREACH_WORKSPACE"]]["contacts"]
         return found
 
 

@@ -1,20 +1,16 @@
 """The control plane: HTTP and JSON endpoints under `/_fake/` that set up and control the fake from any language.
 
 `outreach-async serve` includes the control plane. In Python, wrap a fake in `ControlPlane(fake)` before you serve or mount it. In
-the examples, the variable `FAKE` is the URL on the first line that `serve` prints, with `/_fake` appended. Fill a workspace:
+the examples, the variable `FAKE` is the URL on the first line that `serve` prints, with `/_fake` appended. `PUT $FAKE/world`
+replaces all stored data with those of a world file of at most 16 MiB; `outreach_async.fake.world_file` shows the format. Values
+that the file omits are generated. `GET $FAKE/world` returns all stored data in the same format:
 
-    $ curl $FAKE/workspaces -d '{"id": "space_1", "custom_fields": ["Plan"]}'
-    {"ids":["space_1"]}
-    $ curl $FAKE/owner-keys -d '{"workspaces": ["space_1"], "key": "key_1"}'
-    {"ids":["key_1"]}
-    $ curl $FAKE/mailboxes -d '{"workspace": "space_1", "fields": {"id": "mailbox_1", "daily_limit": 40, "spf": false}}'
-    {"ids":["mailbox_1"]}
-    $ curl $FAKE/campaigns -d '{"workspace": "space_1", "id": "camp_1", "mailboxes": ["mailbox_1"], "steps": ["A|B"]}'
-    {"ids":["camp_1"]}
-    $ curl $FAKE/contacts -d '{"workspace": "space_1", "rows": [{"id": "contact_1", "email": "bo@acme.example", "city": "Lyon"}]}'
-    {"ids":["contact_1"]}
+    $ curl -XPUT $FAKE/world -d '{"workspaces":[{"id":"space_1","mailboxes":[{"id":"mailbox_1"}],"campaigns":[{"id":"camp_1"}]}]}'
+    {"seed":0,"now":"2026-01-01T00:00:00Z","requests":0,"unfired":0,"openapi":"$FAKE/openapi.json","control":"$FAKE/control.json"}
 
-Change a campaign or a mailbox, or script the reactions of a contact to an e-mail that has not been sent yet:
+Use a world file for the start. Once a campaign has sent e-mails, create contacts with the service's own `POST /contacts`: a
+contact that a loaded file adds to the campaign gets no e-mail. Change a campaign or a mailbox, or script the reactions of a
+contact to an e-mail that has not been sent yet:
 
     $ curl -X PATCH $FAKE/campaigns -d '{"id": "camp_1", "status": "live", "rates": {"bounce": 0}}'
     {"ids":["camp_1"]}
@@ -23,9 +19,8 @@ Change a campaign or a mailbox, or script the reactions of a contact to an e-mai
     $ curl $FAKE/contacts/answers -d '{"contact": "bo@acme.example", "replies_after": "2h"}' -o /dev/null -w '%{http_code}'
     200
 
-`GET $FAKE/world` returns all stored data as a world file, and `PUT $FAKE/world` loads a world file of at most 16 MiB. `reset`
-restores the stored data, the time and the behaviour of the last `checkpoint`, or of the server's start. It also removes pending
-faults and empties the request log:
+`reset` restores the stored data, the time and the behaviour of the last `checkpoint`, or of the server's start. It also removes
+pending faults and empties the request log:
 
     $ curl -X POST $FAKE/checkpoint
     {"seed":0,"now":"2026-01-01T00:00:00Z","requests":0,"unfired":0,"openapi":"$FAKE/openapi.json","control":"$FAKE/control.json"}
@@ -61,10 +56,8 @@ The fake's time stands still until you advance it. Each request can advance it b
     $ curl $FAKE/time/advance -d '{"days": 2, "hours": 12}'
     {"now":"2026-01-03T12:00:00Z","unix":1767441600.0}
 
-Read the stored contacts and the request log. The log masks keys, and contains no requests to the control plane:
+Read the request log. The log masks keys, and contains no requests to the control plane:
 
-    $ curl "$FAKE/contacts?workspace=space_1&email=BO@acme.example"
-    {"contacts":[{"id":"contact_1","email":"bo@acme.example","fields":{"city":"Lyon"},"campaigns":[],"owner":"key_1","created":1767225600}]}
     $ curl "$FAKE/requests?operation=create_contact&last=5"
     {"total":0,"counts":{},"statuses":{},"requests":[]}
 

@@ -28,36 +28,24 @@ _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 
 
 class Checkpoint:
-    """A saved state of a fake, which the operation `reset` restores.
-
-    Args:
-        service: The fake. Its current state is saved.
-    """
+    """A saved state of a fake, which `reset` restores."""
 
     def __init__(self, service: InMemoryService) -> None:
         self._service = service
         self.save()
 
     def save(self) -> None:
-        """Replace the saved state with the current state of the fake."""
         self._snapshot, self._behaviour = self._service.snapshot(), self._service.behaviour
 
     def restore(self) -> None:
-        """Restore the stored data, the time and the behaviour, remove pending faults, and empty the request log."""
-        self._service.reset()
+        self._service.reset()  # also removes the faults and empties the request log
         self._service.restore(self._snapshot)
         self._service.behaviour = self._behaviour
 
 
 @attrs.frozen
 class ActionContext:
-    """The server's state, which every operation of the control plane can use.
-
-    Attributes:
-        service: The fake.
-        checkpoint: The saved state that the operation `reset` restores.
-        base_url: Base URL of the fake.
-    """
+    """The server's state, which every operation can use. `base_url` is that of the fake."""
 
     service: InMemoryService
     checkpoint: Checkpoint
@@ -104,47 +92,16 @@ def put_world(context: ActionContext, body: dict[str, Any]) -> schemas.ServerSta
     return state(context)
 
 
-def add_workspace(context: ActionContext, body: schemas.WorkspaceBody) -> schemas.CreatedIds:
-    """Add a workspace, and return its id."""
-    return schemas.CreatedIds(ids=[context.service.add_workspace(**asdict(body))])
-
-
-def add_owner_key(context: ActionContext, body: schemas.OwnerKeyBody) -> schemas.CreatedIds:
-    """Add an owner key, and return the key."""
-    return schemas.CreatedIds(ids=[context.service.add_owner_key(*body.workspaces, key=body.key)])
-
-
-def add_mailboxes(context: ActionContext, body: schemas.MailboxesBody) -> schemas.CreatedIds:
-    """Add mailboxes to a workspace, and return their ids."""
-    if misplaced := {"workspace", "count", "trouble"} & body.fields.keys():
-        message = f"fields: expected names of mailbox fields, got {min(misplaced)!r}"
-        raise Problem(
-            400, message, f"fields.{min(misplaced)}", f"move {min(misplaced)!r} out of 'fields', to the top level of the body"
-        )
-    service = context.service
-    return schemas.CreatedIds(ids=service.add_mailboxes(body.workspace, body.count, trouble=body.trouble, **body.fields))
-
-
-def add_campaign(context: ActionContext, body: schemas.CampaignBody) -> schemas.CreatedIds:
-    """Add a campaign to a workspace, and return its id."""
-    return schemas.CreatedIds(ids=[context.service.add_campaign(**asdict(body))])
-
-
 def change_mailbox(context: ActionContext, body: schemas.MailboxChange) -> schemas.CreatedIds:
     """Change fields of a mailbox."""
-    if "mailbox" in body.fields:
-        message = "fields: expected names of mailbox fields, got 'mailbox'"
-        raise Problem(
-            400, message, "fields.mailbox", "pass the mailbox's id as 'id' at the top level of the body, outside 'fields'"
-        )
     context.service.set_mailbox(body.id, **body.fields)
     return schemas.CreatedIds(ids=[body.id])
 
 
 def change_campaign(context: ActionContext, body: schemas.CampaignChange) -> schemas.CreatedIds:
     """Change a campaign's status, mailboxes or rates."""
-    changes = {name: value for name, value in asdict(body).items() if name != "id"}
-    context.service.set_campaign(body.id, **changes)
+    changes = asdict(body)
+    context.service.set_campaign(changes.pop("id"), **changes)
     return schemas.CreatedIds(ids=[body.id])
 
 
@@ -152,19 +109,6 @@ def settle_answers(context: ActionContext, body: schemas.ScriptedActionsBody) ->
     """Script the reactions of a contact to an e-mail that has not been sent yet."""
     context.service.sim.script(**asdict(body))
     return state(context)
-
-
-def add_contacts(context: ActionContext, body: schemas.ContactsBody) -> schemas.CreatedIds:
-    """Store contacts in a workspace, and return their ids."""
-    return schemas.CreatedIds(ids=context.service.add_contacts(**asdict(body)))
-
-
-def list_contacts(context: ActionContext, body: schemas.ContactsQuery) -> schemas.StoredContacts:
-    """List the stored contacts of a workspace."""
-    if body.email is UNSET:
-        return schemas.StoredContacts(contacts=context.service.contacts(body.workspace))
-    contact = context.service.contact(body.workspace, body.email)
-    return schemas.StoredContacts(contacts=[] if contact is None else [contact])
 
 
 def list_requests(context: ActionContext, body: schemas.RequestsQuery) -> schemas.LoggedRequests:
@@ -245,33 +189,24 @@ def advance(context: ActionContext, body: schemas.AdvanceBody) -> schemas.ClockS
     except OverflowError:
         step = timedelta.max
     if step > _MAX_ADVANCE:
-        raise Problem(
-            400, f"duration: expected at most {_MAX_ADVANCE.days} days per request, got more", None, "advance in several requests"
-        )
+        message = f"duration: expected at most {_MAX_ADVANCE.days} days per request, got more"
+        raise Problem(400, message, None, "advance in several requests")
     if context.service.now + step.total_seconds() > _MAX_TIME:
-        raise Problem(
-            400,
-            "time: expected a time before the year 9000, got a later time",
-            None,
-            "advance by a shorter duration, or reset the fake",
-        )
+        message = "time: expected a time before the year 9000, got a later time"
+        raise Problem(400, message, None, "advance by a shorter duration, or reset the fake")
     context.service.advance(seconds=step.total_seconds())
     return get_time(context)
 
 
 def find_member_at_fault(body: Struct, message: str) -> str | None:
-    """Return the path of the key in a request body that an error message is about; `None` if the message names no key.
-
-    This is the first key that is quoted in the message, or whose value is a string that is quoted there. Otherwise, this
-    is the key at the start of the message, as in `time: expected a number`.
-    """
+    """Return the path of the first key or value that a message quotes, or else the key at its start, as in `time: expected`."""
     members = asdict(body)
     first = re.match(r"(\w+)(?=[=:\s])", message)
     return (_find_quoted(members, message) or "").lstrip(".") or (first[1] if first and first[1] in members else None)
 
 
 def _find_quoted(value: Any, message: str) -> str | None:
-    """Return the path of the first key or string in `value` that `message` quotes; `None` if there is none."""
+    """Return the path of the first key or string in `value` that `message` quotes."""
     if isinstance(value, str):
         return "" if repr(value) in message else None
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

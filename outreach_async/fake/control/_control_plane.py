@@ -29,18 +29,13 @@ from outreach_async.transport._wire import Request, Response
 
 
 def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
-    """Refuse a request if its host name is not accepted, or if it comes from a web page of another origin.
-
-    Args:
-        headers: The request's header fields.
-        names: Host names to accept, in lower case. `localhost` and IP addresses are always accepted, because DNS
-            rebinding cannot use them.
-
-    Raises:
-        Problem: 403 if the host name is not accepted, or the request comes from a web page of another origin.
-    """
+    """Reject a request for an unknown host name, or from a web page of another origin. `names` are lower case."""
+    # DNS rebinding needs a name: it cannot use localhost or an IP address, so these are always accepted.
     host = headers.get("host", "")
-    name = _parse_host_name(host)
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # square brackets without a valid IPv6 address
+        name = ""
     if not (name == "localhost" or name.endswith(".localhost") or name in names or _is_address(name)):
         remedy = "use localhost or an IP address, or start the server with --control-host NAME"
         raise Problem(403, "the control plane does not accept this host name", "host", remedy)
@@ -52,13 +47,6 @@ def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
 def is_loopback(host: str) -> bool:
     """Return whether a server that listens on this address can be reached only from its own machine."""
     return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
-
-
-def _parse_host_name(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:  # square brackets without a valid IPv6 address
-        return ""
 
 
 def _is_address(name: str) -> bool:
@@ -81,11 +69,7 @@ _INFO: Final = {
 
 
 def control_document(url: str) -> dict[str, Any]:
-    """Return the OpenAPI document of the control plane.
-
-    Args:
-        url: Base URL of the control plane.
-    """
+    """Return the OpenAPI document of the control plane at a URL."""
     kinds = list(dict.fromkeys(kind for route in ROUTES for kind in (route.request_type, route.response_type, ProblemBody)))
     references, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     by_kind = dict(zip(kinds, references, strict=True))
@@ -133,30 +117,17 @@ PREFIX: Final = "/_fake"
 
 @attrs.frozen
 class ControlRoute:
-    """The method, the path, the handler and the types of an operation of the control plane.
-
-    Attributes:
-        method: HTTP method.
-        path: Path after `PREFIX`.
-        handler: Function that performs the operation.
-        response_type: Type of the response body, for the OpenAPI document. The handler may instead return encoded JSON as bytes.
-        request_type: Type of the request body; for GET, of the query parameters.
-        status: HTTP status of a successful response.
-    """
+    """An operation of the control plane. The types, and the handler's name and docstring, are its OpenAPI description."""
 
     method: str
-    path: str
-    handler: Callable[[ActionContext, Any], Any]
+    path: str  # after `PREFIX`
+    handler: Callable[[ActionContext, Any], Any]  # returns a value of `response_type`, or its JSON as bytes
     response_type: Any
-    request_type: Any = schemas.EmptyBody
+    request_type: Any = schemas.EmptyBody  # the body; for GET, the query parameters
     status: int = 200
 
     def execute(self, context: ActionContext, query: str, body: bytes) -> Any:
-        """Parse a request, perform the operation, and return the response body.
-
-        Raises:
-            Problem: The request is invalid, or cannot be carried out.
-        """
+        """Parse a request, perform the operation, and return the response body."""
         if self.method == "GET":
             parsed = schemas.parse_query(query, self.request_type)
         else:
@@ -188,14 +159,8 @@ ROUTES: Final = (
     ControlRoute("POST", "/checkpoint", actions.checkpoint, schemas.ServerState),
     ControlRoute("GET", "/world", actions.get_world, dict[str, Any]),
     ControlRoute("PUT", "/world", actions.put_world, schemas.ServerState, dict[str, Any]),
-    ControlRoute("POST", "/workspaces", actions.add_workspace, schemas.CreatedIds, schemas.WorkspaceBody, 201),
-    ControlRoute("POST", "/owner-keys", actions.add_owner_key, schemas.CreatedIds, schemas.OwnerKeyBody, 201),
-    ControlRoute("POST", "/mailboxes", actions.add_mailboxes, schemas.CreatedIds, schemas.MailboxesBody, 201),
     ControlRoute("PATCH", "/mailboxes", actions.change_mailbox, schemas.CreatedIds, schemas.MailboxChange),
-    ControlRoute("POST", "/campaigns", actions.add_campaign, schemas.CreatedIds, schemas.CampaignBody, 201),
     ControlRoute("PATCH", "/campaigns", actions.change_campaign, schemas.CreatedIds, schemas.CampaignChange),
-    ControlRoute("GET", "/contacts", actions.list_contacts, schemas.StoredContacts, schemas.ContactsQuery),
-    ControlRoute("POST", "/contacts", actions.add_contacts, schemas.CreatedIds, schemas.ContactsBody, 201),
     ControlRoute("POST", "/contacts/answers", actions.settle_answers, schemas.ServerState, schemas.ScriptedActionsBody),
     ControlRoute("GET", "/requests", actions.list_requests, schemas.LoggedRequests, schemas.RequestsQuery),
     ControlRoute("DELETE", "/requests", actions.clear_requests, schemas.ServerState),
@@ -213,15 +178,7 @@ ROUTES: Final = (
 
 
 def find_route(method: str, path: str) -> ControlRoute:
-    """Return the route of a request.
-
-    Args:
-        method: HTTP method.
-        path: Path after `PREFIX`; a trailing slash is ignored.
-
-    Raises:
-        Problem: 404 for an unknown path, 405 for a path that does not allow the method.
-    """
+    """Return the route of a request. A trailing slash of the path is ignored."""
     methods = {route.method: route for route in ROUTES if route.path == (path.rstrip("/") or "/")}
     if not methods:
         raise Problem(404, "no operation of the control plane has this path", None, f"use a path from {PREFIX}/control.json")
@@ -264,6 +221,6 @@ class ControlPlane:
             encoded = content if isinstance(content, bytes) else msgspec.json.encode(content)
             return Exchange(Response(route.status, {"content-type": "application/json"}, encoded), None)
         except Problem as problem:
-            detail = ProblemDetail(message=problem.message, field=problem.field, remedy=problem.remedy)
+            detail = ProblemDetail(problem.message, problem.field, problem.remedy)
             headers = {"content-type": "application/json", **problem.headers}
             return Exchange(Response(problem.status, headers, msgspec.json.encode(ProblemBody(error=detail))), None)

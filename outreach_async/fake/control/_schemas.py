@@ -33,16 +33,7 @@ UNCHANGED: Final = "nothing was changed; correct the request and send it again"
 
 @attrs.define
 class Problem(Exception):
-    """The error with which the control plane refuses a request.
-
-    Attributes:
-        status: HTTP status code of the response.
-        message: The reason for the refusal, with owner keys masked.
-        field: The invalid part of the request: the path of a key, such as `rows[0].email`, or the name of a parameter or header;
-            `None` if no single part is invalid.
-        remedy: How to correct the request.
-        headers: Additional header fields of the response.
-    """
+    """Raised when the control plane rejects a request. `field` is the path of the invalid key, or a parameter or header."""
 
     status: int
     message: str = attrs.field(converter=mask_keys)
@@ -52,11 +43,7 @@ class Problem(Exception):
 
 
 def parse_body(raw: bytes, kind: Any) -> Any:
-    """Parse a JSON request body into a value of type `kind`.
-
-    Raises:
-        Problem: The body is not valid JSON, or its value is not of type `kind`.
-    """
+    """Parse a JSON request body into a value of type `kind`."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
@@ -67,11 +54,7 @@ def parse_body(raw: bytes, kind: Any) -> Any:
 
 
 def parse_query(query: str, kind: Any) -> Any:
-    """Parse a query string into a value of type `kind`.
-
-    Raises:
-        Problem: A parameter is repeated, or the parameters do not fit the type `kind`.
-    """
+    """Parse a query string into a value of type `kind`."""
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name in parameters:
@@ -107,15 +90,11 @@ def _suggest_remedy(field: str, known: tuple[str, ...]) -> str:
 OperationName = Literal["list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown"]
 """Names of operations in faults and in the request log. `unknown` stands for requests that match no operation."""
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-"""Number of items to generate in one request, at most 100,000."""
-
 _NonBlankString = Annotated[str, msgspec.Meta(pattern=r"\S")]
 _Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _RateValues = dict[Literal["open", "click", "reply", "bounce", "unsubscribe", "interested"], _Probability]
 _Duration = Annotated[float, msgspec.Meta(ge=0)]
 _SpanOrSeconds = _Duration | Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$")]
-_WholeNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -124,51 +103,6 @@ class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
 
 class EmptyBody(RequestBody):
     """An empty JSON object, for operations without arguments."""
-
-
-class WorkspaceBody(RequestBody):
-    """A workspace to add, with the arguments of `FakeService.add_workspace`."""
-
-    id: Annotated[str, msgspec.Meta(pattern="^space_.")] | None = None
-    custom_fields: (
-        list[_NonBlankString] | dict[Annotated[str, msgspec.Meta(pattern=r"^custom_[1-9]\d{0,8}$")], _NonBlankString]
-    ) = msgspec.field(default_factory=list)
-    extra_fields: dict[_NonBlankString, _NonBlankString] = msgspec.field(default_factory=dict)
-    campaign_headers: list[str] | None = None
-    mailbox_headers: list[str] | None = None
-
-
-class OwnerKeyBody(RequestBody):
-    """An owner key to add, and the workspaces that it gives access to. If `key` is null, a key is generated."""
-
-    workspaces: list[str]
-    key: Annotated[str, msgspec.Meta(pattern="^key_.")] | None = None
-
-
-class MailboxesBody(RequestBody):
-    """Mailboxes to add. Values that `fields` does not contain are generated."""
-
-    workspace: str
-    count: Count = 1
-    trouble: _Probability = 0.0
-    fields: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-class CampaignBody(RequestBody):
-    """A campaign to add, with the arguments of `FakeService.add_campaign`."""
-
-    workspace: str
-    id: Annotated[str, msgspec.Meta(pattern="^camp_.")] | None = None
-    name: str = "Campaign"
-    status: str = "draft"
-    mailboxes: list[str] = msgspec.field(default_factory=list)
-    steps: list[str | dict[str, Any]] = msgspec.field(default_factory=list)
-    contacts: _WholeNumber | None = None
-    bounces_num: _WholeNumber | None = None
-    interested_num: _WholeNumber | None = None
-    created: _WholeNumber | None = None
-    last_activity: _Duration | Literal["auto"] | None = "auto"
-    rates: _RateValues | None = None
 
 
 class CampaignChange(RequestBody):
@@ -185,15 +119,6 @@ class MailboxChange(RequestBody):
 
     id: str
     fields: dict[str, Any]
-
-
-class ContactsBody(RequestBody):
-    """Contacts to add: `rows` is a number of contacts to generate, or a list of objects with `email` and other fields."""
-
-    workspace: str
-    rows: Count | list[dict[str, str | None]]
-    campaign: str | None = None
-    owner_key: str | None = None
 
 
 class ScriptedActionsBody(RequestBody):
@@ -250,13 +175,6 @@ class AdvanceBody(RequestBody):
     seconds: _Duration = 0.0
 
 
-class ContactsQuery(RequestBody):
-    """Query parameters of the contact list: a workspace, and optionally the e-mail address of a single contact."""
-
-    workspace: str
-    email: str | msgspec.UnsetType = msgspec.UNSET
-
-
 class RequestsQuery(RequestBody):
     """Query parameters of the request log: the maximum number of entries, and optionally an operation to filter by."""
 
@@ -280,7 +198,7 @@ class ServerState(msgspec.Struct):
 
 
 class CreatedIds(msgspec.Struct):
-    """The ids of the added or changed items, in order. The id of an owner key is the key itself."""
+    """The ids of the changed items, in order."""
 
     ids: list[str]
 
@@ -290,12 +208,6 @@ class ClockState(msgspec.Struct):
 
     now: str
     unix: float
-
-
-class StoredContacts(msgspec.Struct):
-    """Stored contacts, in order of creation."""
-
-    contacts: list[dict[str, Any]]
 
 
 class LoggedRequest(msgspec.Struct):
@@ -386,11 +298,7 @@ else:
 
 
 def set_knobs(behaviour: Behaviour, body: Knobs) -> Behaviour:
-    """Return a copy of a behaviour with the given knobs set.
-
-    Raises:
-        Problem: A knob does not accept the given value.
-    """
+    """Return a copy of a behaviour with the given knobs set."""
     for name, value in _given_members(body).items():
         if name == "preset":
             continue
@@ -477,11 +385,7 @@ FAULT_SIGNATURES: Final = "; ".join(
 
 
 def build_fault(body: FaultBody) -> Fault:
-    """Create the fault that a request body describes.
-
-    Raises:
-        ValueError: The fault's arguments contradict each other.
-    """
+    """Create the fault that a request body describes."""
     name = str(body.__struct_config__.tag)
     if name == "ok":
         return faults.ok
