@@ -371,7 +371,8 @@ def test_a_score_has_the_colour_of_its_range(changes: dict[str, bool], style: st
 
 @pytest.mark.thorough
 def test_only_terminal_output_needs_rich() -> None:
-    script = "import sys; sys.modules['rich'] = None; from outreach_async.audit.reports._text import render_text; print(render_text.__name__)"
+    block = "import sys; sys.modules['rich'] = None"
+    script = f"{block}; from outreach_async.audit.reports._text import render_text; print(render_text.__name__)"
 
     done = run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
 
