@@ -1,1 +1,1 @@
-"""When requests are sent: attempts, retries, rates, pauses, and what observers see."""
+"""The time of requests: attempts, retries, rates, pauses, and what observers see."""

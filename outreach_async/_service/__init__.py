@@ -1,1 +1,1 @@
-"""What is sent to the service, and what its responses mean. Nothing here waits."""
+"""Requests to the service, and the meaning of its responses. Nothing here waits."""

@@ -221,7 +221,7 @@ class _Outputs:
 
     @property
     def wanted(self) -> bool:
-        """Whether any rows are to be listed or written."""
+        """True if rows are listed or written."""
         return self.uncertain or self.flag is not None
 
     def require_writable(self, *uses: Iterable[files.FileUse]) -> None:
