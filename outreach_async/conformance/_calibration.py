@@ -21,6 +21,7 @@ from outreach_async.conformance._target import (
     DialogueRunner,
     KnobFinding,
     Patience,
+    Requests,
     run_probe,
     unobserved,
 )
@@ -179,7 +180,7 @@ class SuiteResult:
     @property
     def calibration(self) -> Calibration:
         """The behaviour measured in this run. A knob that was not observed keeps the values of the earlier run."""
-        return Calibration.of(merge_earlier(self.before, self.measurement.findings))
+        return build_calibration(merge_earlier(self.before, self.measurement.findings))
 
     def save(self) -> None:
         """Write the behaviour file atomically."""
@@ -214,7 +215,7 @@ _LIST_MEASURES: Final[Mapping[str, Callable[[WorkspaceSurvey], KnobFinding]]] = 
     "percent_digits": read_probes.measure_percent_digits,
     "list_date": read_probes.measure_list_date,
 }
-_WRITE_PROBES: Final[Mapping[str, Callable[[Access], Dialogue[KnobFinding]]]] = {
+_WRITE_PROBES: Final[Mapping[str, Callable[[Requests], Dialogue[KnobFinding]]]] = {
     "email_key": write_probes.probe_email_key,
     "owner_key": write_probes.probe_owner_key,
     "unknown_body": write_probes.probe_unknown_body,
@@ -247,14 +248,6 @@ class Calibration:
     undecided: Mapping[str, tuple[Any, ...]]
     reasons: Mapping[str, str]
 
-    @classmethod
-    def of(cls, findings: Mapping[str, KnobFinding]) -> Calibration:
-        """Create a calibration from findings by knob."""
-        observed = {knob: found.possible[0] for knob, found in findings.items() if found.is_observed}
-        undecided = {knob: found.possible for knob, found in findings.items() if len(found.possible) > 1}
-        chosen = observed | {knob: possible[0] for knob, possible in undecided.items()}
-        return cls(Behaviour(**chosen), observed, undecided, {knob: found.explanation for knob, found in findings.items()})
-
     @property
     def unseen(self) -> dict[str, str]:
         """The knobs whose value was not observed, with the reason for each knob."""
@@ -275,11 +268,19 @@ class Calibration:
         return dump_behaviour(self.behaviour, about=about, notes=self.reasons, undecided=self.undecided, unseen=self.unseen)
 
 
+def build_calibration(findings: Mapping[str, KnobFinding]) -> Calibration:
+    observed = {knob: found.possible[0] for knob, found in findings.items() if found.is_observed}
+    undecided = {knob: found.possible for knob, found in findings.items() if len(found.possible) > 1}
+    chosen = observed | {knob: possible[0] for knob, possible in undecided.items()}
+    reasons = {knob: found.explanation for knob, found in findings.items()}
+    return Calibration(Behaviour(**chosen), observed, undecided, reasons)
+
+
 @attrs.frozen
 class Measurement:
     """Everything that a run observed."""
 
-    access: Access
+    access: Requests
     survey: WorkspaceSurvey
     trial: TrialCreations | None
     findings: Mapping[str, KnobFinding]
@@ -323,14 +324,15 @@ async def calibrate(
     """
     fields = {name.lower(): value for name, value in (headers or {}).items()}
     access = Access(workspace, owner_key, writes=writes, campaign=campaign, gmail=gmail, headers=fields)
-    return Calibration.of((await measure_service(transport, access, patience or Patience())).findings)
+    return build_calibration((await measure_service(transport, access, patience or Patience())).findings)
 
 
 async def measure_service(transport: Transport, access: Access, patience: Patience) -> Measurement:
     """Measure a service and return everything that was observed."""
-    access = attrs.evolve(access, hidden=tuple(getattr(transport, "secrets", ())))
-    runner = DialogueRunner(transport, patience, access.secrets)
-    measured = await runner.run(measure_knobs(access))
+    values = attrs.asdict(access, recurse=False) | {"hidden": tuple(getattr(transport, "secrets", ()))}
+    requests = Requests(**values)
+    runner = DialogueRunner(transport, patience, requests.secrets)
+    measured = await runner.run(measure_knobs(requests))
     rate_limit = describe_rate_limit(runner.request_count, runner.retry_after_values)
     return attrs.evolve(measured, findings={**measured.findings, "rate_limit": rate_limit})
 
@@ -343,7 +345,7 @@ def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
     return unobserved(f"there is a rate limit, but its value is unknown: {how}")
 
 
-def measure_knobs(access: Access) -> Dialogue[Measurement]:
+def measure_knobs(access: Requests) -> Dialogue[Measurement]:
     """Measure the behaviour of a service, and record a finding for every knob."""
     # The finding for `rate_limit` is a placeholder. `measure_service` replaces it after all requests have been sent.
     survey = yield from survey_workspace(access)
@@ -369,7 +371,7 @@ def measure_knobs(access: Access) -> Dialogue[Measurement]:
     return Measurement(access, survey, trial, findings, membership)
 
 
-def _run_read_probes(access: Access, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
+def _run_read_probes(access: Requests, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
     first, mailboxes, campaigns = survey.first_page_number, survey.mailbox_pages, survey.campaign_pages
     over = yield from _run_if_readable(mailboxes, read_probes.probe_over_max(access, first))
     maximum = yield from _run_if_readable(campaigns, read_probes.probe_campaign_max_display(access, first, over))

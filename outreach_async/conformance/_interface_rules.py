@@ -19,7 +19,7 @@ from outreach_async.conformance._calibration import Measurement, measure_service
 from outreach_async.conformance._item_rules import ITEM_RULES, RuleSubject, StatedRule, shorten
 from outreach_async.conformance._read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
 from outreach_async.conformance._shapes import COUNT, NUMBER, PAGE, STRINGS, find_misfits, is_count
-from outreach_async.conformance._target import OUTCOMES, Access, Patience, parse_document
+from outreach_async.conformance._target import OUTCOMES, Access, Patience, Requests, parse_document
 from outreach_async.conformance._write_probes import MembershipCounts
 from outreach_async.transport._wire import Transport
 
@@ -386,7 +386,7 @@ def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | Non
     return [_build_breach(rule, subject, fault, measured.access) for subject, fault in islice(faults, _MAX_BREACHES)]
 
 
-def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, access: Access) -> Breach:
+def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, access: Requests) -> Breach:
     exchange = subject.exchange
     answered = exchange.error if exchange.response is None else access.format_response(exchange.response)
     what, request = f"{subject.location} {fault}", f"{exchange.request.method} {exchange.request.target}"

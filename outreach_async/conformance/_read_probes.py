@@ -16,10 +16,10 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.conformance._target import (
-    Access,
     Dialogue,
     InconclusiveError,
     KnobFinding,
+    Requests,
     ambiguous,
     extract_rows,
     is_accepted,
@@ -156,7 +156,7 @@ def send_once(request: Request) -> Dialogue[HttpExchange]:
         return HttpExchange(request, error=str(error))
 
 
-def survey_workspace(access: Access) -> Dialogue[WorkspaceSurvey]:
+def survey_workspace(access: Requests) -> Dialogue[WorkspaceSurvey]:
     """Read the lists of a workspace."""
     fields = yield from send_once(access.fields())
     first_page = yield from run_probe(probe_first_page(access))
@@ -174,7 +174,7 @@ def survey_workspace(access: Access) -> Dialogue[WorkspaceSurvey]:
     return WorkspaceSurvey(fields, campaigns, mailboxes, singles, steps, campaigns_after, first_page)
 
 
-def _read_sequence(access: Access, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
+def _read_sequence(access: Requests, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
     """Read the first pages and the last page of a list, and request one page past the end."""
     head = yield from send_once(access.page(kind, first, display))
     total, served = _find_total(head), len(head.rows)
@@ -195,7 +195,7 @@ def _read_sequence(access: Access, kind: str, first: int, display: int, *, exact
     return PageSequence(tuple(pages), (yield from read_page(max(count, 1))))
 
 
-def _read_two_items(access: Access, kind: str, first: int) -> Dialogue[PageSequence]:
+def _read_two_items(access: Requests, kind: str, first: int) -> Dialogue[PageSequence]:
     """Read the first two items of a list, one item per page. The pages show whether the service obeys `page` and `display`."""
     exchanges = [(yield from send_once(access.page(kind, first, 1)))]
     if (_find_total(exchanges[0]) or 0) > 1:
@@ -221,7 +221,7 @@ def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(ids))[:_MAX_STEP_LISTS]
 
 
-def probe_first_page(access: Access) -> Dialogue[KnobFinding]:
+def probe_first_page(access: Requests) -> Dialogue[KnobFinding]:
     """Find out whether the first page has the number 0 or 1 (rule P3)."""
     zero = yield access.page("mailboxes", 0, 1)
     one = yield access.page("mailboxes", 1, 1)
@@ -250,7 +250,7 @@ _LIKELY_MAXIMA: Final = (100, 101, 2000, 2001)
 """The values of `display` to try first in the search for a maximum."""
 
 
-def probe_past_end(access: Access, first: int) -> Dialogue[KnobFinding]:
+def probe_past_end(access: Requests, first: int) -> Dialogue[KnobFinding]:
     """Find out how the service responds to a request for a page past the end (rule P8)."""
     head = require_success((yield access.page("mailboxes", first, 1)))
     far = first + require_integer(head, "total_pages") + PAGES_PAST_END
@@ -264,7 +264,7 @@ def probe_past_end(access: Access, first: int) -> Dialogue[KnobFinding]:
     return observed("empty", f"page {far}, past the end, was served without items")
 
 
-def probe_bad_number(access: Access, first: int) -> Dialogue[KnobFinding]:
+def probe_bad_number(access: Requests, first: int) -> Dialogue[KnobFinding]:
     """Find out how the service responds to invalid or out-of-range numbers in list requests (rule P5)."""
     verdicts = {}
     for name, value in (("display", "abc"), ("display", 0), ("display", -1), ("page", "abc"), ("page", -1)):
@@ -279,7 +279,7 @@ def probe_bad_number(access: Access, first: int) -> Dialogue[KnobFinding]:
     return observed("default", f"{', '.join(served)} served") if served else observed("reject", f"{', '.join(refused)} refused")
 
 
-def probe_over_max(access: Access, first: int) -> Dialogue[KnobFinding]:
+def probe_over_max(access: Requests, first: int) -> Dialogue[KnobFinding]:
     """Find out how the service responds to a request for more mailboxes per page than allowed (rule P6)."""
     response = yield access.page("mailboxes", first, MAX_MAILBOXES + 1)
     label = f"mailboxes, display={MAX_MAILBOXES + 1}:"
@@ -294,7 +294,7 @@ def probe_over_max(access: Access, first: int) -> Dialogue[KnobFinding]:
     return ambiguous(("clamp", "serve"), f"{label} not refused, but {total} mailboxes are too few to decide")
 
 
-def probe_campaign_max_display(access: Access, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
+def probe_campaign_max_display(access: Requests, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
     """Find the maximum `display` for campaigns (rule P7). `over` is the finding about the knob `over_max`."""
     if over.is_only("serve"):
         return unobserved("the service does not enforce the maximum display, so the maximum cannot be observed")
@@ -321,7 +321,7 @@ def _unobserved_difference(how: str) -> KnobFinding:
     return unobserved(f"{how}; for mailboxes, the service behaves differently, but the knob over_max applies to both lists")
 
 
-def _find_largest_accepted(access: Access, first: int) -> Dialogue[int]:
+def _find_largest_accepted(access: Requests, first: int) -> Dialogue[int]:
     low, high = 0, HUGE_DISPLAY
     while high - low > 1:
         middle = next((place for place in _LIKELY_MAXIMA if low < place < high), (low + high) // 2)
@@ -343,7 +343,7 @@ def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
     return over
 
 
-def probe_error_renderer(access: Access) -> Dialogue[KnobFinding]:
+def probe_error_renderer(access: Requests) -> Dialogue[KnobFinding]:
     """Find out the format of error responses (rule E2), by sending requests that the service must refuse."""
     for request in (
         access.steps(f"camp_conformance{access.nonce}"),
@@ -375,14 +375,14 @@ def interpret_refusal(response: Response) -> KnobFinding:
     return unobserved(f"{body} is not a JSON object, HTML or plain text")
 
 
-def probe_auth(access: Access) -> Dialogue[KnobFinding]:
+def probe_auth(access: Requests) -> Dialogue[KnobFinding]:
     """Find out which of the headers in `access` the service requires (rule A3)."""
     # For each header, send a request for all-fields without it. If the service refuses this request, it requires the header. If
     # it requires none of the headers, send a request with all of them. If the service refuses this request, the `WWW-
     # Authenticate` header of the response shows the authentication scheme.
     for name in access.headers:
         left = {other: value for other, value in access.headers.items() if other != name}
-        if not is_accepted((yield Access(access.workspace, headers=left, nonce=access.nonce).fields())):
+        if not is_accepted((yield Requests(access.workspace, headers=left, nonce=access.nonce).fields())):
             scheme = access.headers[name].rpartition(" ")[0]
             return observed(HeaderAuth(name.lower(), scheme), f"the request for all-fields was refused without the header {name}")
     response = yield access.fields()

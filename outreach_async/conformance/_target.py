@@ -208,6 +208,11 @@ class Access:
         """Strings to mask in reports and errors: the owner key, credentials in headers, and `hidden`."""
         return (*((self.owner_key,) if self.owner_key else ()), *secret_parts(self.headers), *self.hidden)
 
+
+@attrs.frozen
+class Requests(Access):
+    """Builds the requests of a run, and hides its secrets in what the run reports."""
+
     def get(self, path: str, **query: Any) -> Request:
         """Return a GET request for a path with query parameters."""
         return Request("GET", f"{path}?{urlencode(query)}" if query else path, self.headers)
@@ -237,15 +242,7 @@ class Access:
         key: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Request:
-        """Return a request that creates a contact.
-
-        Args:
-            email: The e-mail address.
-            duplicates: Value of `duplicates` in `upload_options`.
-            fields: Further keys of the body, with their values.
-            key: An owner key to use instead of `owner_key`.
-            options: Further keys of `upload_options`, with their values. A key with the value `OMITTED` is left out.
-        """
+        """Return a request that creates a contact. Keys of `upload_options` with the value `OMITTED` are left out."""
         given = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
         body = {
             "owner_key": self.owner_key if key is None else key,
@@ -264,7 +261,7 @@ class Access:
 
 
 OMITTED: Final = object()
-"""Marker value: `Access.creation` omits each key of `upload_options` whose value is this marker."""
+"""Marker value: `Requests.creation` omits each key of `upload_options` whose value is this marker."""
 
 
 def parse_document(response: Response) -> Any:

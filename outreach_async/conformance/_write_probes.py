@@ -17,10 +17,10 @@ from outreach_async.conformance._read_probes import HttpExchange, WorkspaceSurve
 from outreach_async.conformance._target import (
     OMITTED,
     OUTCOMES,
-    Access,
     Dialogue,
     InconclusiveError,
     KnobFinding,
+    Requests,
     ambiguous,
     extract_rows,
     is_accepted,
@@ -84,7 +84,7 @@ class MembershipCounts:
     after_other: int
 
 
-def create_trial(access: Access, survey: WorkspaceSurvey) -> Dialogue[TrialCreations]:
+def create_trial(access: Requests, survey: WorkspaceSurvey) -> Dialogue[TrialCreations]:
     """Create contacts with each duplicates option, then send complete and incomplete create requests."""
     email = access.address("trial")
     outcomes = {}
@@ -121,7 +121,7 @@ def measure_created_status(trial: TrialCreations) -> KnobFinding:
     return observed({"added": statuses["added"], **rest} if rest else statuses["added"], how)
 
 
-def probe_email_key(access: Access) -> Dialogue[KnobFinding]:
+def probe_email_key(access: Requests) -> Dialogue[KnobFinding]:
     """Find out which spellings of an e-mail address the service treats as the same contact (rule C4)."""
     email = access.address("spelling")
     local, _, domain = email.partition("@")
@@ -158,7 +158,7 @@ def _probe_duplicate(request: Request) -> Dialogue[bool]:
     return bool(require_success((yield request)).get("status") != "added")
 
 
-def probe_owner_key(access: Access) -> Dialogue[KnobFinding]:
+def probe_owner_key(access: Requests) -> Dialogue[KnobFinding]:
     """Find out whether the service accepts owner keys that do not exist (rule A2)."""
     if not is_accepted((yield access.creation(access.address("unknown-key"), key=f"key_conformance{access.nonce}"))):
         return observed("check", "an unknown key was refused")
@@ -167,7 +167,7 @@ def probe_owner_key(access: Access) -> Dialogue[KnobFinding]:
     return observed("off", "an unknown key without the prefix key_ was accepted")
 
 
-def probe_unknown_custom(access: Access, survey: WorkspaceSurvey) -> Dialogue[KnobFinding]:
+def probe_unknown_custom(access: Requests, survey: WorkspaceSurvey) -> Dialogue[KnobFinding]:
     """Find out how the service handles a custom field that the workspace does not have (rule C20)."""
     if survey.fields.payload is None:
         why = "the probe could not choose a custom field that the workspace does not have"
@@ -180,14 +180,14 @@ def probe_unknown_custom(access: Access, survey: WorkspaceSurvey) -> Dialogue[Kn
     return ambiguous(("ignore", "store"), f"{code} was accepted; no operation shows whether it was stored")
 
 
-def probe_unknown_body(access: Access) -> Dialogue[KnobFinding]:
+def probe_unknown_body(access: Requests) -> Dialogue[KnobFinding]:
     """Find out how the service handles a field that is not in the API documentation (rule C21)."""
     if not is_accepted((yield access.creation(access.address("unknown-field"), fields={"outreach_conformance": "x"}))):
         return observed("reject", "an unknown field was refused")
     return ambiguous(("ignore", "store"), "an unknown field was accepted; no operation shows whether it was stored")
 
 
-def probe_missing_campaign(access: Access) -> Dialogue[KnobFinding]:
+def probe_missing_campaign(access: Requests) -> Dialogue[KnobFinding]:
     """Find out whether the service accepts an omitted or empty `upload_options.campaign` (rule C7)."""
     left_out = is_accepted((yield access.creation(access.address("no-campaign"), options={"campaign": OMITTED})))
     empty = is_accepted((yield access.creation(access.address("empty-campaign"), options={"campaign": ""})))
@@ -202,7 +202,7 @@ def probe_missing_campaign(access: Access) -> Dialogue[KnobFinding]:
     return observed("null", f"{how} accepted") if left_out else observed("reject", f"{how} refused")
 
 
-def probe_strict_fields(access: Access) -> Dialogue[KnobFinding]:
+def probe_strict_fields(access: Requests) -> Dialogue[KnobFinding]:
     """Find out in which fields strict validation refuses invalid values (rule C27)."""
     strict = {"strict_validation": True}
     if not is_accepted((yield access.creation(access.address("lax"), fields=INVALID_VALUES))):
@@ -218,7 +218,9 @@ def probe_strict_fields(access: Access) -> Dialogue[KnobFinding]:
     return observed("all" if len(refused) > len(INVALID_VALUES) else frozenset(refused), how)
 
 
-def probe_enrolment(access: Access, first: int, display: int) -> Dialogue[tuple[dict[str, KnobFinding], MembershipCounts | None]]:
+def probe_enrolment(
+    access: Requests, first: int, display: int
+) -> Dialogue[tuple[dict[str, KnobFinding], MembershipCounts | None]]:
     """Create contacts with and without `access.campaign`, and count the campaign's contacts (rules C7, C10 and C16)."""
     if access.campaign is None:
         return _unobserved_enrolment("no campaign was given for contacts to join"), None
@@ -241,7 +243,7 @@ def probe_enrolment(access: Access, first: int, display: int) -> Dialogue[tuple[
         return _unobserved_enrolment(str(error)), counts
 
 
-def _probe_reenrolment(access: Access, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
+def _probe_reenrolment(access: Requests, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
     """Send create requests with the campaign for two existing contacts. `member` is already in the campaign; `guest` is not."""
     options = {"campaign": access.campaign}
     require_success((yield access.creation(guest, options=options)))
@@ -261,7 +263,7 @@ def _unobserved_enrolment(why: str) -> dict[str, KnobFinding]:
     return dict.fromkeys(("skip_enrols", "reenrol"), unobserved(why))
 
 
-def _require_draft(access: Access, first: int, display: int) -> Dialogue[None]:
+def _require_draft(access: Requests, first: int, display: int) -> Dialogue[None]:
     for page in range(first, first + MAX_CAMPAIGN_PAGES):
         document = require_success((yield access.page("campaigns", page, display)))
         for row in extract_rows(document):
@@ -274,7 +276,7 @@ def _require_draft(access: Access, first: int, display: int) -> Dialogue[None]:
     raise InconclusiveError("the campaign was not found in the workspace's list of campaigns")
 
 
-def _read_first_step(access: Access) -> Dialogue[tuple[int, HttpExchange]]:
+def _read_first_step(access: Requests) -> Dialogue[tuple[int, HttpExchange]]:
     """Return the number of contacts in the campaign's first step, and the request and response."""
     exchange = HttpExchange(request := access.steps(str(access.campaign)), (yield request))
     steps: list[dict[str, Any]] = exchange.rows

@@ -32,8 +32,8 @@ from support.fake_transports import LEVELS, Connect
 from outreach_async.conformance import Patience, calibrate
 from outreach_async.conformance._calibration import (
     MAX_CONTACTS,
-    Calibration,
     Measurement,
+    build_calibration,
     describe_run,
     measure_knobs,
     measure_service,
@@ -101,8 +101,8 @@ def test_the_presets_are_measured() -> None:
 
 async def test_a_fake_with_the_measured_behaviour_is_measured_the_same() -> None:
     behaviour = attrs.evolve(Behaviour.lenient(), first_page=0, order="newest")
-    first = Calibration.of(measure(behaviour).findings)
-    assert Calibration.of(measure(first.behaviour).findings) == first
+    first = build_calibration(measure(behaviour).findings)
+    assert build_calibration(measure(first.behaviour).findings) == first
 
 
 async def test_calibration_is_a_call_of_the_library() -> None:

@@ -17,14 +17,14 @@ from support.examples import scaled
 
 from outreach_async.conformance import _read_probes as read_probes
 from outreach_async.conformance import _write_probes as write_probes
-from outreach_async.conformance._calibration import Calibration, measure_knobs
+from outreach_async.conformance._calibration import build_calibration, measure_knobs
 from outreach_async.conformance._interface_rules import RULES, find_breaches
 from outreach_async.conformance._read_probes import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey, probe_first_page
 from outreach_async.conformance._target import (
-    Access,
     Dialogue,
     InconclusiveError,
     KnobFinding,
+    Requests,
     extract_rows,
     is_accepted,
     is_throttled,
@@ -110,7 +110,7 @@ def test_integers_and_items_are_read() -> None:
 
 
 def test_a_response_is_shown_short_printable_and_without_secrets() -> None:
-    access = Access(SPACE, KEY, headers={"authorization": "Bearer tok-123456"}, hidden=("proxy-pass",))
+    access = Requests(SPACE, KEY, headers={"authorization": "Bearer tok-123456"}, hidden=("proxy-pass",))
     shown = access.format_response(Response(500, {}, f"{KEY}\n\x1b[31m tok-123456 proxy-pass {'x' * 900}".encode()))
     assert shown.startswith("500 *** [31m *** *** xxx")
     assert shown.endswith("...")
@@ -121,14 +121,14 @@ def test_a_response_is_shown_short_printable_and_without_secrets() -> None:
 
 def test_writing_needs_a_key_and_permission() -> None:
     with pytest.raises(InvalidRequest, match="owner_key: expected an API key"):
-        Access(SPACE, writes=True)
+        Requests(SPACE, writes=True)
     for more in ({"campaign": "camp_1"}, {"gmail": True}):
         with pytest.raises(InvalidRequest, match="need writes=True"):
-            Access(SPACE, KEY, **more)
+            Requests(SPACE, KEY, **more)
 
 
 def test_every_run_has_its_own_addresses() -> None:
-    assert Access(SPACE).address("a") != Access(SPACE).address("a")
+    assert Requests(SPACE).address("a") != Requests(SPACE).address("a")
 
 
 # Lists.
@@ -477,7 +477,7 @@ anything = st.builds(
 def test_a_run_ends_whatever_the_service_responds(answers: list[Response]) -> None:
     turns = cycle(answers)
     found = run_directly(measure_knobs(WRITER), lambda _: next(turns))
-    known = Calibration.of(found.findings)
+    known = build_calibration(found.findings)
     assert set(known.reasons) == set(KNOB_NAMES)
     assert known.to_toml()
     for rule in RULES:

@@ -15,9 +15,9 @@ from support.time import virtual_time
 
 from outreach_async import conformance
 from outreach_async.conformance._calibration import (
-    Calibration,
     KnobDrift,
     SuiteOptions,
+    build_calibration,
     describe_rate_limit,
     find_drifts,
     measure_service,
@@ -187,7 +187,7 @@ def test_a_knob_that_stays_undecided_does_not_change() -> None:
 
 def test_a_calibration_is_read_back_from_its_file(tmp_path: Path) -> None:
     behaviour = attrs.evolve(Behaviour.lenient(), order="newest", numbers="mixed")
-    known = Calibration.of(measure(behaviour).findings)
+    known = build_calibration(measure(behaviour).findings)
     path = tmp_path / "behaviour.toml"
     path.write_text(known.to_toml("measured\ntoday"), encoding="utf-8")
     assert load_behaviour(path) == known.behaviour
@@ -197,7 +197,7 @@ def test_a_calibration_is_read_back_from_its_file(tmp_path: Path) -> None:
 
 
 def test_findings_become_a_behaviour() -> None:
-    known = Calibration.of(
+    known = build_calibration(
         {"past_end": observed("clamp", "so"), "over_max": KnobFinding(("serve", "clamp"), "or"), "order": unobserved("why")}
     )
     assert known.behaviour == Behaviour(past_end="clamp", over_max="serve")

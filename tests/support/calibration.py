@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from outreach_async.conformance._calibration import Measurement, measure_knobs
-from outreach_async.conformance._target import Access, Dialogue, KnobFinding
+from outreach_async.conformance._target import Dialogue, KnobFinding, Requests
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, Snapshot
 from outreach_async.fake._fault_plan import Exchange
 from outreach_async.fake._seeds import StepSeed
@@ -24,8 +24,8 @@ KEY: Final = "key_0123456789abcdef"
 DRAFT: Final = "camp_draft"
 MANY: Final = 2001
 
-READER: Final = Access(SPACE, nonce="0a1b2c")
-WRITER: Final = Access(SPACE, KEY, writes=True, campaign=DRAFT, gmail=True, nonce="0a1b2c")
+READER: Final = Requests(SPACE, nonce="0a1b2c")
+WRITER: Final = Requests(SPACE, KEY, writes=True, campaign=DRAFT, gmail=True, nonce="0a1b2c")
 BEARER: Final = {"authorization": f"Bearer {KEY}"}
 
 NEVER: Final = frozenset({"overwrite_unsent", "overwrite_blank", "rate_limit", "max_in_flight"})
@@ -93,12 +93,12 @@ def run_directly(dialogue: Dialogue[T], handle: Callable[[Request], Response]) -
         go_on = partial(dialogue.send, handle(request))
 
 
-def writer(behaviour: Behaviour) -> Access:
+def writer(behaviour: Behaviour) -> Requests:
     """Return a access with all permissions, and with a credential if the behaviour requires one."""
     return WRITER if behaviour.auth is None else attrs.evolve(WRITER, headers=BEARER)
 
 
-def measure(behaviour: Behaviour | None = None, access: Access | None = None, snapshot: Snapshot | None = None) -> Measurement:
+def measure(behaviour: Behaviour | None = None, access: Requests | None = None, snapshot: Snapshot | None = None) -> Measurement:
     """Measure the knobs of a fake with direct calls."""
     behaviour = behaviour or Behaviour()
     return run_directly(measure_knobs(access or writer(behaviour)), service(behaviour, snapshot).handle)

@@ -62,8 +62,6 @@ NOT_CALLED: Final = {
     "Faults": {"around"},
     "Fault": {"inject"},
     "FakeService": {"exchange"},
-    "Calibration": {"of"},
-    "Access": {"get", "page", "fields", "steps", "address", "creation", "format_response"},
     "VirtualTimeLoop": {"time"},
     "CsvFile": {"of", "fingerprint", "count", "rows", "records"},
     "Transport": {"send", "aclose"},
