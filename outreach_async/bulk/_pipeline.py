@@ -20,7 +20,7 @@ from outreach_async.bulk import _outcomes as outcomes
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
 from outreach_async.bulk._recording import JournalledThrottle, JournalRecorder, NullRecorder
-from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, RowParser, Source
+from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, RowParser, Source, approximate_size
 from outreach_async.bulk._windows import MAX_WINDOW_SIZE
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import JournalState
@@ -122,6 +122,47 @@ _ROWS_PER_WORKER: Final = 4
 """Number of rows in the pipeline per worker: enough to keep every worker busy while rows wait for others with the same key."""
 
 
+_LARGE_ROW: Final = 16 * 2**10
+"""Size of a row in bytes from which it counts as large. The number of smaller rows is limited by the window."""
+_MAX_LARGE_BYTES: Final = 32 * 2**20
+
+
+class LargeRows:
+    """Limits the bytes of the large rows in the pipeline. A row of any size enters if there is room before it."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}
+        self._total = 0
+        self._has_room = anyio.Event()
+
+    def add(self, row: ParsedRow | ContactOutcome) -> None:
+        size = len(row.operation.request.body) if isinstance(row, ParsedRow) else approximate_size(row.contact)
+        if size >= _LARGE_ROW:
+            self._sizes[row.index] = size
+            self._total += size
+
+    def remove(self, index: int) -> None:
+        if self._sizes and (size := self._sizes.pop(index, 0)):
+            self._total -= size
+            self._has_room.set()
+
+    @property
+    def is_full(self) -> bool:
+        return self._total >= _MAX_LARGE_BYTES
+
+    async def wait_for_room(self) -> None:
+        # Rows in the pipeline need no further row to leave it, so this wait ends unless the consumer stops.
+        while self.is_full:
+            if self._has_room.is_set():
+                self._has_room = anyio.Event()
+            await self._has_room.wait()
+
+    def end(self) -> None:
+        """Wake the waiting tasks, and let later ones pass."""
+        self._total = 0
+        self._has_room.set()
+
+
 class _Worker:
     """The state of a worker: its current row and call. Both are kept when a timeout replaces the worker's cancel scope."""
 
@@ -177,6 +218,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
         self._recorder: NullRecorder | JournalRecorder = NullRecorder(plan.source, plan.parser, self._deliver, self._buffer)
         self._window_slots = Slots(plan.workers * _ROWS_PER_WORKER)
+        self._large_rows = LargeRows()
         self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
         self._recent_ids = outcomes.RecentIds()
         self._changed = anyio.Event()
@@ -252,6 +294,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     def _stop_pulling(self) -> None:
         self._pulling_ended = True
+        self._large_rows.end()
         self._recorder.feed.stop()
 
     def __aiter__(self) -> Self:
@@ -268,6 +311,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
             await self._changed.wait()
         outcome = self._buffer.popleft()
         self._window_slots.release()  # only when the consumer receives the outcome, so that memory stays bounded
+        self._large_rows.remove(outcome.index)
         self._recorder.counts.add(outcome)
         return outcome
 
@@ -326,11 +370,14 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         while not self._pulling_ended:
             if not self._window_slots.try_acquire():
                 await self._window_slots.acquire()
+            if self._large_rows.is_full:
+                await self._large_rows.wait_for_room()
             row = await self._recorder.feed.next()
             if row is None:
                 self._input_exhausted |= not self._pulling_ended
                 self._pulling_ended = True
                 return None
+            self._large_rows.add(row)
             self._buffer.expect(row.index)
             if isinstance(row, ContactOutcome):
                 self._record_outcome(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from hashlib import blake2b
@@ -13,13 +14,16 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from outreach_async.bulk._outcomes import ContactOutcome
-from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source
+from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source, approximate_size
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import OTHER_JOURNAL, MarkedWindow
 from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000
 """Maximum number of rows in a window. After a crash, any row of a marked window may have been sent if it has no outcome."""
+_MAX_BATCH_BYTES: Final = 16 * 2**20
+"""Size at which a window, a batch for the spool and the rows that were read ahead are full, even if they have few rows. A small
+compressed file may contain rows of a megabyte each."""
 _SPOOL_BATCH_SIZE: Final = 500
 """Number of rows that are written to the spool in one transaction."""
 _CHECKPOINT_INTERVAL: Final = 50
@@ -35,6 +39,7 @@ class Prefetch:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._rows: deque[Any] = deque()
+        self._size = 0
         self._failure: Exception | None = None
         self._ended = False
         self._changed = anyio.Event()
@@ -50,26 +55,32 @@ class Prefetch:
             await self._changed.wait()
         if self._rows:
             self._notify()
-            return self._rows.popleft()
+            row = self._rows.popleft()
+            self._size -= approximate_size(row)
+            return row
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
         return END
 
-    async def pull_batch(self, limit: int) -> list[Any]:
-        """Wait for a row, and return the rows that have arrived, at most `limit`. After the last row, return an empty list."""
+    async def pull_batch(self, limit: int, room: int) -> tuple[list[Any], int]:
+        """Wait for a row, and return the rows that have arrived, as `Source.pull_batch` does. After the last row, return none."""
         batch: list[Any] = []
         while len(batch) < limit and (self._rows or not batch) and (row := await self.pull()) is not END:
             batch.append(row)
-        return batch
+            room -= approximate_size(row)
+            if room <= 0:
+                break
+        return batch, room
 
     async def run(self) -> None:
-        """Read the stream until it ends. Pause while `MAX_WINDOW_SIZE` rows are waiting to be pulled."""
+        """Read the stream until it ends. Pause while the rows that wait to be pulled would fill a window."""
         try:
             while (row := await self._source.pull()) is not END:
                 self._rows.append(row)
+                self._size += approximate_size(row)
                 self._notify()
-                while len(self._rows) >= MAX_WINDOW_SIZE:
+                while len(self._rows) >= MAX_WINDOW_SIZE or self._size >= _MAX_BATCH_BYTES:
                     await self._changed.wait()
         except Exception as error:  # noqa: BLE001 - raised by `pull`
             self._failure = error
@@ -219,15 +230,16 @@ class WindowedFeed:
         return rows if all(isinstance(row, ParsedRow) for row in rows) else None
 
     async def _read_rows(self, size: int, *, whole: bool) -> list[Any]:
-        """Read at most `size` rows. If `whole` is false, wait for the first row only, then return the rows that have arrived."""
+        """Read `size` rows. Unless `whole`, wait for the first row only, then return what has arrived and fits in a window."""
         # Rows of a slow stream must not wait until a window is full. A window that is already marked must be read as a whole,
         # because its digest is compared.
-        source = self._source
+        source, rows = self._source, list[Any]()
+        room = sys.maxsize if whole else _MAX_BATCH_BYTES
         if self._spools:
-            source = Source(await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats))
-        rows: list[Any] = []
-        while len(rows) < size and (whole or not rows or source.ready):
-            if not (batch := await source.pull_batch(min(size - len(rows), _CHECKPOINT_INTERVAL))):
+            return await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats, room)
+        while len(rows) < size and room > 0 and (whole or not rows or source.ready):
+            batch, room = await source.pull_batch(min(size - len(rows), _CHECKPOINT_INTERVAL), room)
+            if not batch:
                 break
             rows += batch
             if len(batch) == _CHECKPOINT_INTERVAL:
@@ -256,13 +268,14 @@ class WindowedFeed:
     async def _store_input(self) -> None:
         """Store the whole input in the spool, starting at the first row. No row is sent before the spool is complete."""
         batch: list[tuple[int, str, bytes]] = []
-        count = 0
+        count = size = 0
         while (row := await self._source.pull()) is not END:
-            batch.append((count, *self._parser.encode_for_spool(row)))
-            count += 1
-            if len(batch) == _SPOOL_BATCH_SIZE:
+            email, payload = self._parser.encode_for_spool(row)
+            batch.append((count, email, payload))
+            count, size = count + 1, size + len(payload)
+            if len(batch) == _SPOOL_BATCH_SIZE or size >= _MAX_BATCH_BYTES:
                 await self._thread.run(self._writer.spool, batch)
-                batch = []
+                batch, size = [], 0
             await checkpoint()
         if self._writer.resumed and not count:  # finishing without rows would drop those that the earlier process has read
             raise InvalidRequest(
@@ -276,8 +289,8 @@ class WindowedFeed:
         """Compare the input with the spool, which contains `spooled` rows. The input may also be empty."""
         # All rows are compared before the first one is sent. Otherwise, other rows would be ignored without notice.
         count = 0
-        while rows := await self._source.pull_batch(_CHECKPOINT_INTERVAL):
-            stored = await self._thread.run(self._writer.spooled_rows, count, len(rows), "serial")
+        while rows := (await self._source.pull_batch(_CHECKPOINT_INTERVAL, _MAX_BATCH_BYTES))[0]:
+            stored = await self._thread.run(self._writer.spooled_rows, count, len(rows), "serial", sys.maxsize)
             if [row.payload for row in stored] != [self._parser.encode_for_spool(row)[1] for row in rows]:
                 break
             count += len(rows)

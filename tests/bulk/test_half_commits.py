@@ -71,7 +71,7 @@ def commits(path: Path) -> list[Commit]:
     writer = watched()
     writer.spool([(index, f"p{index % 30}@a.example", b'{"email":"' + b"p" * 300 + b'"}') for index in range(40)])
     writer.end_spool(40)
-    writer.spooled_rows(0, 20, "first")
+    writer.spooled_rows(0, 20, "first", 2**40)
     for first in (0, 20):
         writer.mark(window(first))
         writer.record([outcome_of(index) for index in range(first + 2, first + 12)])

@@ -492,8 +492,8 @@ class TestSpool:
             writer.spool(ROWS[:4])
             writer.spool(ROWS[4:])
             writer.end_spool(len(ROWS))
-            found = [*writer.spooled_rows(0, 3, policy), *writer.spooled_rows(3, 100, policy)]
-            assert writer.spooled_rows(7, 5, policy) == []
+            found = [*writer.spooled_rows(0, 3, policy, 2**40), *writer.spooled_rows(3, 100, policy, 2**40)]
+            assert writer.spooled_rows(7, 5, policy, 2**40) == []
         return {row.index: row.payload if row.repeats is None else row.repeats for row in found}
 
     @pytest.mark.parametrize("policy", ["serial", "error"])
@@ -523,7 +523,7 @@ class TestSpool:
         with writing(path, identity=Identity("space_1", {"duplicates": "overwrite"})) as writer:
             writer.spool([(index, "a", payload("a", **{f"custom_{index}": "x", "city": str(index)})) for index in range(1000)])
             writer.end_spool(1000)
-            (sent, *others) = writer.spooled_rows(0, 1000, "coalesce")
+            (sent, *others) = writer.spooled_rows(0, 1000, "coalesce", 2**40)
         members = json.loads(sent.payload)
         assert (len(members), members["city"]) == (1002, "999")
         assert {row.repeats for row in others} == {0}
@@ -533,14 +533,14 @@ class TestSpool:
             emails = ["a\0b", "a\0c", "a", "A", "a ", '"a"', "é", "e\u0301"]
             writer.spool([(index, email, b"{}") for index, email in enumerate(emails)])
             writer.end_spool(len(emails))
-            assert [row.repeats for row in writer.spooled_rows(0, 20, "first")] == [None] * len(emails)
+            assert [row.repeats for row in writer.spooled_rows(0, 20, "first", 2**40)] == [None] * len(emails)
 
     def test_payloads_are_kept_byte_for_byte(self, path: Path) -> None:
         odd = ['{ "b":1 , "a":"\\u0000\\u00e9é" , "b":1.50 }', '"\\/"', "{}"]
         with writing(path) as writer:
             writer.spool([(index, "", content.encode()) for index, content in enumerate(odd)])
             writer.end_spool(3)
-            assert [row.payload.decode() for row in writer.spooled_rows(0, 3, "serial")] == odd
+            assert [row.payload.decode() for row in writer.spooled_rows(0, 3, "serial", 2**40)] == odd
 
     def test_a_spool_is_complete_or_absent_and_never_changes(self, path: Path) -> None:
         with writing(path) as writer:
@@ -554,7 +554,7 @@ class TestSpool:
             writer.end_spool(1)
         with writing(path, resume=True) as writer:
             assert writer.spooled == 1
-            assert [row.payload for row in writer.spooled_rows(0, 9, "first")] == [b'{"email":"c"}']
+            assert [row.payload for row in writer.spooled_rows(0, 9, "first", 2**40)] == [b'{"email":"c"}']
             with pytest.raises(InvalidRequest, match="the spool is complete with 1 rows"):
                 writer.spool(ROWS[1:2])
 

@@ -380,7 +380,7 @@ def test_a_spooled_row_that_changes_during_the_run_is_a_journal_error(path: Path
         with writer._database.connection() as db:
             db.execute("UPDATE spool SET payload = '{'")
         with pytest.raises(JournalError, match="checksum mismatch in spooled row 0"):
-            writer.spooled_rows(0, 1, "serial")
+            writer.spooled_rows(0, 1, "serial", 2**40)
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_CANTOPEN])

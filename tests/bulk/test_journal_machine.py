@@ -144,7 +144,7 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.writer.completed_rows(0, self.hwm + 1) == self.recorded.keys()
         assert self.writer.window_at(self.hwm) is None
         assert all(self.writer.window_at(each.first) == each for each in self.windows)
-        assert {row.index: row.payload for row in self.writer.spooled_rows(0, 10, "serial")} == self.spooled
+        assert {row.index: row.payload for row in self.writer.spooled_rows(0, 10, "serial", 2**40)} == self.spooled
 
     @invariant()
     def a_reader_beside_sees_the_same(self) -> None:

@@ -210,11 +210,11 @@ def test_spooled_rows_are_returned_after_a_kill(place: Place, policy: Any) -> No
         writer.end_spool(4)
         with pytest.raises(InvalidRequest, match="the spool is complete with 4 rows"):
             writer.spool(rows)
-        expected = writer.spooled_rows(0, 9, policy)
+        expected = writer.spooled_rows(0, 9, policy, 2**40)
     with closing(place.open(identity, resume=True)) as writer:
         assert writer.spooled == 4
-        assert writer.spooled_rows(0, 9, policy) == expected
-        assert [row.index for row in writer.spooled_rows(1, 2, policy)] == [1, 2]
+        assert writer.spooled_rows(0, 9, policy, 2**40) == expected
+        assert [row.index for row in writer.spooled_rows(1, 2, policy, 2**40)] == [1, 2]
     sent = {row.index: row.repeats for row in expected}
     assert sent == {"serial": dict.fromkeys(range(4)), "last": {0: 2, 1: None, 2: None, 3: None}}.get(
         policy, {0: None, 1: None, 2: 0, 3: None}

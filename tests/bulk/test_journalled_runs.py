@@ -731,3 +731,34 @@ async def test_rows_that_reuse_one_dict_are_each_sent(journal: Journal, make: An
             f"user{outcome.index}@a.example",
             str(outcome.index),
         )
+
+
+@pytest.mark.thorough
+@pytest.mark.covers
+@pytest.mark.parametrize("form", ["mappings", "contacts", "stream", "spool"])
+async def test_a_run_reads_only_some_megabytes_ahead(form: str, journal: Journal) -> None:
+    note, pulled, ahead, count = "x" * 2**20, 0, 0, 40 if form == "spool" else 120
+
+    def contacts() -> Iterator[Any]:
+        nonlocal pulled
+        for number in range(count):
+            pulled += 1
+            email = f"user{number}@a.example"
+            yield NewContact(email, personal_note=note) if form == "contacts" else {"email": email, "personal_note": note}
+
+    async def stream() -> AsyncIterator[Any]:
+        for contact in contacts():
+            yield contact
+
+    service = Steady(0.001)
+    source = stream() if form == "stream" else contacts()
+    async with client(service) as caller:
+        run = caller.contacts.create_many(source, concurrency=4, journal=journal, spool=form == "spool")
+        async with run as outcomes:
+            async for outcome in outcomes:
+                ahead = max(ahead, pulled - outcome.index)
+    assert outcomes.report.outcomes[Outcome.ADDED] == count
+    if form == "spool":  # the whole input is in the journal, and windows are read from it
+        assert journal.report().windows >= count / 17
+    else:
+        assert ahead <= 34 + 3 * 17  # rows in the pipeline, and windows that are sent, marked and read ahead

@@ -128,7 +128,7 @@ class JournalWriter(Protocol):
             InvalidRequest: Rows are missing from the spool.
         """
 
-    def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
+    def spooled_rows(self, first: int, rows: int, policy: Repeats, room: int) -> list[SpooledRow]:
         """Return rows from a spool that contains the whole input.
 
         If `policy` selects another row with the same e-mail to be sent instead of a row, the returned item for the row contains
@@ -140,6 +140,7 @@ class JournalWriter(Protocol):
             policy: Policy for rows with the same e-mail. `"first"` and `"last"` send the first or last row with each e-mail.
                 `"coalesce"` sends the first row, merged with the later rows. The run's `duplicates` option determines how they
                 are merged. The remaining policies send every row.
+            room: Size in bytes after which no further row is returned.
         """
 
     def close(self) -> None:

@@ -45,6 +45,11 @@ _SELECT_KEYED_ROWS: Final = """
         coalesce((SELECT max(seq) FROM spool AS other WHERE other.key = spool.key), seq)
     )) FROM spool WHERE seq >= ? AND seq < ?
 """
+_FIND_END: Final = """
+    SELECT coalesce(max(seq) + 1, 0) FROM (
+        SELECT seq, sum(length(payload)) OVER (ORDER BY seq) - length(payload) AS before FROM spool WHERE seq >= ? AND seq < ?
+    ) WHERE before < ?
+"""
 _SELECT_GROUP: Final = """
     SELECT json_group_array(json_array(seq, payload)) FROM (
         SELECT seq, payload FROM spool WHERE key = (SELECT key FROM spool WHERE seq = ?) AND seq > ? ORDER BY seq LIMIT ?
@@ -210,8 +215,8 @@ class DatabaseWriter:
             transaction.set_metadata("spooled", rows)
         self.spooled = rows
 
-    def spooled_rows(self, first: int, rows: int, policy: Repeats) -> list[SpooledRow]:
-        """Return rows from a spool that contains the whole input."""
+    def spooled_rows(self, first: int, rows: int, policy: Repeats, room: int) -> list[SpooledRow]:
+        """Return rows from a spool that contains the whole input: at most `rows`, until they take `room` bytes."""
         # If `policy` selects another row with the same e-mail to be sent instead of a row, the returned item for the row contains
         # the index of the other row.
         keyed = policy in WHOLE_INPUT
@@ -220,7 +225,8 @@ class DatabaseWriter:
                 db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
             self._spool_indexed = True
         with self._database.connection() as db:
-            stored = _fetch_rows(db, _SELECT_KEYED_ROWS if keyed else _SELECT_ROWS, first, first + rows)
+            ((end,),) = db.execute(_FIND_END, (first, first + rows, room))
+            stored = _fetch_rows(db, _SELECT_KEYED_ROWS if keyed else _SELECT_ROWS, first, end)
             return [self._build_row(db, columns, policy) for columns in sorted(stored)]
 
     def _build_row(self, db: sqlite3.Connection, columns: Sequence[Any], policy: Repeats) -> SpooledRow:
