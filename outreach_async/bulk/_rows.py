@@ -309,7 +309,10 @@ def approximate_size(row: object) -> int:
         return sum(map(len, filter(None, _standard_values(row)))) + _mapping_size(row.custom) + _mapping_size(row.extra)
     if isinstance(row, SpooledRow):
         return len(row.payload)
-    return _mapping_size(row) if isinstance(row, Mapping) else 0
+    try:
+        return _mapping_size(row) if isinstance(row, Mapping) else 0
+    except InvalidRequest:  # a row of a file that cannot be sent
+        return len(repr(row))
 
 
 def _mapping_size(values: Mapping[Any, Any]) -> int:

@@ -124,6 +124,9 @@ lists all. The command `outreach-async report FOLDER` reads the files of the pla
 with their cells, for another import, `--results results.csv` writes the outcomes of all rows by file, line and e-mail, and
 `--uncertain` lists the uncertain ones.
 
+Values such as `#REF!`, `NULL` or the postal code `75001.0` are not sent as text, as in the command `import`. `report.findings` is the
+number of such cells, and `report.first_findings` has the first ten of each part. The other checks of `import` do not run in parts.
+
 Rate and key
 ------------
 By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Parts
@@ -150,10 +153,12 @@ Turn on retries, because a part may run any number of times. Turn off speculativ
     report = merge_reports(parts.map(lambda part: import_part(part, folder, connection)).collect())
 """
 
+from outreach_async.spread._folder import CellFinding
 from outreach_async.spread._planning import ImportPlan, Part, plan
 from outreach_async.spread._task import Connection, FailedRow, PartReport, SpreadReport, failed_rows, import_part, merge_reports
 
 __all__ = [
+    "CellFinding",
     "Connection",
     "FailedRow",
     "ImportPlan",

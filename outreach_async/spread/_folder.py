@@ -26,6 +26,8 @@ from outreach_async.importer._table import FILE_COLUMN, Row
 from outreach_async.spread._planning import Part, PlannedFile, planned_rows
 
 PLAN_NAME: Final = "plan.json"
+_MAX_FINDINGS: Final = 10
+"""Maximum number of findings of a part that are stored with their lines."""
 
 
 class _PlanRecord(msgspec.Struct):
@@ -37,6 +39,45 @@ class _PlanRecord(msgspec.Struct):
 class _PartRecord(msgspec.Struct):
     part: Part
     version: Literal[1] = 1
+
+
+@attrs.frozen
+class CellFinding:
+    r"""A cell that is not sent as it is in the file, such as `#REF!`, or that a spreadsheet may have changed.
+
+    Attributes:
+        file: Location of the file.
+        line: The line on which the row begins, from 1.
+        message: The field and the problem.
+
+    Example:
+        ```python
+        print(CellFinding("/data/people.csv", 7, "zip: '#REF!' is an error value of a spreadsheet").line)  # -> 7
+        ```
+    """
+
+    file: str
+    line: int
+    message: str
+
+
+@attrs.define
+class Findings:
+    """The number of findings in cells, and the first of them."""
+
+    count: int = 0
+    first: tuple[CellFinding, ...] = ()
+    is_complete: bool = False
+
+    def watch(self, part: Part) -> Iterator[Row]:
+        """Yield the rows of a part, and count their findings."""
+        for file, row in planned_rows(part):
+            for remark in row.warnings:
+                self.count += 1
+                if self.count <= _MAX_FINDINGS:
+                    self.first += (CellFinding(file.location, row.line, f"{remark.code}: {remark.message}"),)
+            yield row
+        self.is_complete = True
 
 
 def journal_of(part: Part, folder: str | os.PathLike[str]) -> Journal | ObjectJournal:
@@ -67,6 +108,18 @@ def _require_same_plan(part: Part, place: str, identity: Identity, recorded: byt
         f"journal: {place} belongs to another plan: the files or the options of the import differ;"
         ' restore them, or use a new folder with earlier="unknown", because some rows may have been sent'
     )
+
+
+def read_findings(part: Part, folder: str | os.PathLike[str]) -> Findings | None:
+    """Return the findings in the cells of a part; `None` if the part has not been read to its end."""
+    with translate_errors(os.fspath(folder)), suppress(FileNotFoundError, msgspec.MsgspecError):
+        return msgspec.json.decode(_open(folder).read(f"{part.id}.findings.json"), type=Findings)
+    return None
+
+
+def record_findings(part: Part, folder: str | os.PathLike[str], findings: Findings) -> None:
+    with translate_errors(os.fspath(folder)):
+        create_or_read(_open(folder), f"{part.id}.findings.json", msgspec.json.encode(findings), after=PLAN_NAME)
 
 
 def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:

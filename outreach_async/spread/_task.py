@@ -21,7 +21,8 @@ from outreach_async.bulk.journal._identity import Earlier
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer._rejects import is_reject
-from outreach_async.spread._folder import journal_of, locate, record_part
+from outreach_async.importer._table import Row
+from outreach_async.spread._folder import CellFinding, Findings, journal_of, locate, read_findings, record_findings, record_part
 from outreach_async.spread._planning import Part
 from outreach_async.transport._urls import parse_base_url, service_address
 from outreach_async.transport._wire import Transport
@@ -166,6 +167,8 @@ class PartReport(BulkReport):
             `not_applied`.
         seconds: Duration of the part in seconds, without the time between an interruption and the resumption.
         failures: The first 100 failed rows, in the order of the part's rows.
+        findings: Number of cells that are not sent as they are in the file, or that a spreadsheet may have changed.
+        first_findings: The first ten of these cells.
 
     Example:
         ```python
@@ -178,6 +181,8 @@ class PartReport(BulkReport):
     part: str
     fingerprint: str
     failures: tuple[FailedRow, ...] = ()
+    findings: int = 0
+    first_findings: tuple[CellFinding, ...] = ()
 
     @property
     def failed(self) -> int:
@@ -194,8 +199,7 @@ class PartReport(BulkReport):
             print(report.to_dict()["part"])  # -> 00000
             ```
         """
-        failures = [attrs.asdict(row) for row in self.failures]
-        return {"part": self.part, "fingerprint": self.fingerprint, **super().to_dict(), "failures": failures}
+        return {"part": self.part, "fingerprint": self.fingerprint, **super().to_dict(), **_list_rows(self)}
 
 
 @attrs.frozen(kw_only=True)
@@ -211,6 +215,8 @@ class SpreadReport(BulkReport):
             `not_applied`.
         seconds: Sum of the durations of all parts, in seconds, even if parts ran at the same time.
         failures: The `failures` of the parts' reports, in the order of `parts`.
+        findings: Number of cells that are not sent as they are in the files, or that a spreadsheet may have changed.
+        first_findings: The `first_findings` of the parts' reports, in the order of `parts`.
 
     Example:
         ```python
@@ -221,6 +227,8 @@ class SpreadReport(BulkReport):
 
     parts: tuple[str, ...]
     failures: tuple[FailedRow, ...] = ()
+    findings: int = 0
+    first_findings: tuple[CellFinding, ...] = ()
 
     @property
     def failed(self) -> int:
@@ -235,7 +243,15 @@ class SpreadReport(BulkReport):
             print(merge_reports([]).to_dict()["rows"])  # -> 0
             ```
         """
-        return {**super().to_dict(), "parts": list(self.parts), "failures": [attrs.asdict(row) for row in self.failures]}
+        return {**super().to_dict(), "parts": list(self.parts), **_list_rows(self)}
+
+
+def _list_rows(report: PartReport | SpreadReport) -> dict[str, Any]:
+    return {
+        "failures": [attrs.asdict(row) for row in report.failures],
+        "findings": report.findings,
+        "first_findings": [attrs.asdict(finding) for finding in report.first_findings],
+    }
 
 
 def import_part(
@@ -297,8 +313,8 @@ def run_part(
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     part.require_unchanged()
     record_part(part, journal, connection.workspace, service_address(connection))
-    record = journal_of(part, journal)
-    run = partial(_create_contacts, rate=rate, on_start=on_start)
+    record, findings = journal_of(part, journal), Findings()
+    run = partial(_create_contacts, rows=findings.watch(part), rate=rate, on_start=on_start)
     try:
         anyio.run(run, part, record, connection, earlier)
     except OutreachError as failure:
@@ -310,6 +326,7 @@ def run_part(
         error = BulkSuspended(f"run suspended: part {part.id} was cancelled; run the part again to send the remaining rows")
         error.resumable = True
         raise error
+    findings = _keep_findings(part, journal, findings if findings.is_complete else None)
     return PartReport(
         part=part.id,
         fingerprint=part.fingerprint(),
@@ -319,7 +336,21 @@ def run_part(
         repeats=report.repeats,
         seconds=report.seconds,
         failures=tuple(islice(failed_rows(part, journal), _MAX_FAILURES)) if _count_failed(report) else (),
+        findings=findings.count,
+        first_findings=findings.first,
     )
+
+
+def _keep_findings(part: Part, journal: str | os.PathLike[str], found: Findings | None) -> Findings:
+    """Return the findings of a finished part, the same ones in every call."""
+    if (findings := read_findings(part, journal)) is not None:
+        return findings
+    if found is None:  # an earlier process finished the part, and was killed before it recorded the findings
+        found = Findings()
+        for _ in found.watch(part):
+            pass
+    record_findings(part, journal, found)
+    return found
 
 
 def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedRow]:
@@ -375,6 +406,8 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
         repeats=sum(report.repeats for report in ordered),
         seconds=sum(report.seconds for report in ordered),
         failures=tuple(row for report in ordered for row in report.failures),
+        findings=sum(report.findings for report in ordered),
+        first_findings=tuple(finding for report in ordered for finding in report.first_findings),
     )
 
 
@@ -388,13 +421,14 @@ async def _create_contacts(
     connection: Connection,
     earlier: Earlier,
     *,
+    rows: Iterator[Row],
     rate: Rate | None,
     on_start: Callable[[Outcomes], None] | None,
 ) -> None:
     options = part.options
     async with connection.create_client(rate) as client:
         run = client.contacts.create_many(
-            (row for _, row in part.read_rows()),
+            rows,
             duplicates=options.duplicates,
             strict_validation=options.strict_validation,
             campaign=options.campaign,

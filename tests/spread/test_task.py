@@ -80,6 +80,21 @@ def test_a_finished_part_sends_nothing_and_reports_the_same(
     assert service.requests == requests
 
 
+def test_a_report_counts_the_cells_that_are_not_sent_as_they_are_in_the_file(connection: Connection, tmp_path: Path) -> None:
+    path, folder = tmp_path / "people.csv", tmp_path / "journals"
+    path.write_text(
+        "E-mail,City,Zip,Personal note\na@x.example,#REF!,75001.0,0\nb@x.example,Bern,NULL,1\nc@x.example,nan,1,2\n", "utf-8"
+    )
+    (part,) = plan([path]).parts
+    report = import_part(part, folder, connection)
+    lines = [(finding.file, finding.line, finding.message.split(":")[0]) for finding in report.first_findings]
+    assert lines == [(str(path), 2, "city"), (str(path), 2, "zip"), (str(path), 3, "zip"), (str(path), 4, "city")]
+    assert (report.findings, merge_reports([report]).to_dict()["findings"]) == (4, 4)
+    assert import_part(part, folder, connection) == report
+    (folder / f"{part.id}.findings.json").unlink()  # as if the process had been killed before it recorded them
+    assert import_part(part, folder, connection) == report
+
+
 def test_a_plan_passes_its_options_to_the_service(connection: Connection, service: KillingService, tmp_path: Path) -> None:
     service.fake.add_contacts(SPACE, [{"email": "bo@x.example"}])
     path = tmp_path / "people.csv"

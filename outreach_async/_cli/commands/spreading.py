@@ -50,6 +50,10 @@ def import_in_parts(
     print_report(screen, report, made.rows, journal)
     for row in report.failures[: max_listed_rows(screen)]:
         screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")
+    if report.findings:
+        screen.print_line(f"warning: cells: {count_noun(report.findings, 'finding')}; these values were left out or may be wrong")
+    for finding in report.first_findings[: max_listed_rows(screen)]:
+        screen.print_line(f"  {finding.file}: line {finding.line}: {finding.message}")
     screen.print_result(report.to_dict())
     return exit_code_of_rows(report.outcomes, report.repeats)
 
