@@ -33,8 +33,7 @@ Choose the smallest tool that is enough
     one machine, any number of rows      `create_many` with a journal, or `outreach-async import`. One process creates about
                                          1,000 contacts per second of CPU time, and more than 2,000 with aiohttp
     one machine, more than one CPU       this package and a `ProcessPoolExecutor`, as above
-    files on an object store             this package, with URLs of the files; one process is enough for a permitted rate of
-                                         hundreds of requests per second
+    files on an object store             this package, with URLs of the files; one process sends hundreds of requests per second
     machines that may be lost            this package and an engine, with the journals on storage that outlives the machines
 
 More processes do not raise the service's limit. Import in parts if one process cannot keep up, or if a machine may be lost.
@@ -109,10 +108,9 @@ new plan. If the old plan may have sent rows of the new one, because a file was 
 Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
 the same time, the later run takes over the journal, and the earlier run stops with a `JournalError`.
 
-A journal protects a run only while the journal exists. If the journal is lost, the part starts with a new one, and reports
-contacts as certainly `skipped` although the earlier run created them. Store the folder where every worker can access it, and not
-on a disk that is lost with its machine. If journals are lost anyway, pass `earlier="unknown"` for their parts. The locks of some
-network file systems are unreliable; there, make sure that your engine never runs a part twice at the same time.
+If a journal is lost, its part starts with a new one, and reports contacts as certainly `skipped` although the earlier run
+created them. Store the folder where every worker can access it, and it outlives the machines, or pass `earlier="unknown"` after a
+loss. On network file systems with unreliable locks, make sure that your engine never runs a part twice at the same time.
 
 Results
 -------
@@ -124,8 +122,8 @@ lists all. The command `outreach-async report FOLDER` reads the files of the pla
 with their cells, for another import, `--results results.csv` writes the outcomes of all rows by file, line and e-mail, and
 `--uncertain` lists the uncertain ones.
 
-Values such as `#REF!`, `NULL` or the postal code `75001.0` are not sent as text, as in the command `import`. `report.findings` is the
-number of such cells, and `report.first_findings` has the first ten of each part. The other checks of `import` do not run in parts.
+Cells such as `#REF!`, `NULL` or the postal code `75001.0` are not sent as text. `report.findings` is their number, and
+`report.first_findings` has the first ten of each part. The other checks of the command `import` do not run.
 
 Rate and key
 ------------
