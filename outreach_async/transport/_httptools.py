@@ -67,9 +67,8 @@ class HttptoolsTransport:
     A user and password in the URL are sent as basic authorization. The environment's certificates (`SSL_CERT_FILE`,
     `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. By default, the transport trusts
     certifi's certificates. If the host has several addresses, the transport tries them as described in RFC 8305. An idle
-    connection is reused for up to 5 seconds after its last response. It is closed after at most 10 seconds on asyncio, and by a
-    later request on trio. Each event loop, also in other threads, has its own connections, and `max_in_flight` limits each of
-    them.
+    connection is reused for up to 5 seconds after its last response. It is closed after at most 10 seconds. Each
+    event loop, also in other threads, has its own connections, and `max_in_flight` limits each of them.
 
     After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
     parent's connections. A transport that was made but not used before the fork works in both processes.

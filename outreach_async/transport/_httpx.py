@@ -63,7 +63,8 @@ class HttpxTransport:
     exchange uses a different connection. A user and password in the URL are sent as basic authorization. The environment's
     proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as
     httpx uses them, and are read when the transport is made. Transports that trust the same certificates share one SSL context.
-    Each event loop, also in other threads, has its own pool, and `max_in_flight` limits each of them.
+    Each event loop, also in other threads, has its own pool, and `max_in_flight` limits each of them. An idle connection is
+    closed after at most 10 seconds; the pool of a client closes it at a later request.
 
     A transport made from a client uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The
     client must have a `base_url`. The transport takes ownership of the client: it closes the client, and replaces the client's
