@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Generator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn, Self, get_args
 
 import anyio
 import attrs
@@ -15,8 +15,9 @@ from outreach_async._engine.engine import Engine
 from outreach_async._service.operations import ContactRequests
 from outreach_async._service.validation import require_choice, require_number, require_seconds, type_name
 from outreach_async.bulk._frames import ArrowStream, Numbers
-from outreach_async.bulk._outcomes import BulkReport, Order, RejectStreak
-from outreach_async.bulk._pipeline import Outcomes, Plan
+from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order, RejectStreak
+from outreach_async.bulk._pipeline import Pipeline, Plan
+from outreach_async.bulk._progress import BulkProgress
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser, Source
 from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, journal_at, open_journal
 from outreach_async.bulk.journal._identity import Earlier
@@ -100,6 +101,59 @@ def _require_journal(options: BulkOptions) -> None:
             raise InvalidRequest(f'{name}: needs a journal, got None; pass journal="run.db"')
 
 
+class Outcomes(AsyncIterator[ContactOutcome]):
+    """The outcomes of a running bulk run.
+
+    Iteration ends when every row has its outcome. If the iterable of rows raises an exception, the iteration raises it after the
+    last outcome. If the run stops early, the iteration raises `BulkStopped` after the last outcome.
+
+    Example:
+        ```python
+        async with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+            async for outcome in outcomes:
+                print(outcome.status)  # -> added
+            print(outcomes.report.rows, outcomes.progress.rate >= 0)  # -> 1 True
+        ```
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    @property
+    def report(self) -> BulkReport:
+        """The counts of the outcomes returned so far, including outcomes of earlier processes if a journal is resumed."""
+        return self._pipeline.report
+
+    @property
+    def progress(self) -> BulkProgress:
+        """The current progress: rows done, rate, state and estimated time left."""
+        return self._pipeline.progress
+
+    def drain(self) -> None:
+        """Stop pulling rows, and let the requests in flight finish. Then the iteration ends.
+
+        With a journal, rows that wait for a retry or for the end of a pause are left to a resumed run. Without a journal, the
+        outcome of such a row is `not_applied`, or `unknown` if the row may have been sent.
+
+        Example:
+            ```python
+            rows = ({"email": f"user{number}@company.example"} for number in range(10_000))
+            async with client.contacts.create_many(rows) as outcomes:
+                async for outcome in outcomes:
+                    outcomes.drain()
+            print(outcomes.report.rows < 10_000)  # -> True
+            ```
+        """
+        self._pipeline.drain()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[ContactOutcome]:
+        """Return the next outcome."""
+        return self._pipeline.next()  # not a coroutine function: every outcome passes here
+
+
 class BulkRun:
     """A bulk run. Start it with `async with` to iterate over the outcomes, or with `await` for the report.
 
@@ -135,12 +189,12 @@ class BulkRun:
             raise InvalidRequest("create_many: this run has already started; call create_many again to start another")
         self._plan.engine.require_open()
         self._started = True
-        self._outcomes = Outcomes(self._plan)
+        self._pipeline = Pipeline(self._plan)
         if self._journal_options is not None:
-            self._outcomes.record_in(await open_journal(self._journal_options))
+            self._pipeline.record_in(await open_journal(self._journal_options))
         self._group = await anyio.create_task_group().__aenter__()
-        self._outcomes.start(self._group)
-        return self._outcomes
+        self._pipeline.start(self._group)
+        return Outcomes(self._pipeline)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancel the requests in flight, and record how the run ended. An exception of the block propagates unchanged."""
@@ -156,7 +210,7 @@ class BulkRun:
         finally:
             with anyio.CancelScope(shield=True):  # a cancelled run also commits the outcomes it has
                 try:
-                    await self._outcomes.close()
+                    await self._pipeline.close()
                 except JournalError:
                     if not is_raising:  # this error must not replace a cancellation or the caller's own exception
                         raise

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final, NoReturn, Self
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
 
 import anyio
 import attrs
@@ -194,20 +194,8 @@ class Plan:
     total: int | None
 
 
-class Outcomes(AsyncIterator[ContactOutcome]):
-    """The outcomes of a running bulk run.
-
-    Iteration ends when every row has its outcome. If the iterable of rows raises an exception, the iteration raises it after the
-    last outcome. If the run stops early, the iteration raises `BulkStopped` after the last outcome.
-
-    Example:
-        ```python
-        async with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
-            async for outcome in outcomes:
-                print(outcome.status)  # -> added
-            print(outcomes.report.rows, outcomes.progress.rate >= 0)  # -> 1 True
-        ```
-    """
+class Pipeline:
+    """A bulk run: its workers, its recorder, and the outcomes that wait for the consumer."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -253,13 +241,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     @property
     def report(self) -> outcomes.BulkReport:
-        """The counts of the outcomes returned so far, including outcomes of earlier processes if a journal is resumed."""
         # `_measured_at` moves only when the consumer waits for an outcome, so the duration of a finished run no longer grows.
         return self._recorder.counts.report(self._measured_at - self._started_at)
 
     @property
     def progress(self) -> BulkProgress:
-        """The current progress: rows done, rate, state and estimated time left."""
         now, rows = anyio.current_time(), self._recorder.counts.rows
         rate = min(self._rate_estimator.rate(now), self._throttle.limit or math.inf)
         left = None if self._plan.total is None else max(0, self._plan.total - rows)
@@ -275,20 +261,6 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         )
 
     def drain(self) -> None:
-        """Stop pulling rows, and let the requests in flight finish. Then the iteration ends.
-
-        With a journal, rows that wait for a retry or for the end of a pause are left to a resumed run. Without a journal, the
-        outcome of such a row is `not_applied`, or `unknown` if the row may have been sent.
-
-        Example:
-            ```python
-            rows = ({"email": f"user{number}@company.example"} for number in range(10_000))
-            async with client.contacts.create_many(rows) as outcomes:
-                async for outcome in outcomes:
-                    outcomes.drain()
-            print(outcomes.report.rows < 10_000)  # -> True
-            ```
-        """
         self._stop_pulling()
         self._throttle.drain()
 
@@ -297,11 +269,8 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._large_rows.end()
         self._recorder.feed.stop()
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> ContactOutcome:
-        """Return the next outcome."""
+    async def next(self) -> ContactOutcome:
+        """Return the next outcome. After the last one, raise `StopAsyncIteration`, or the error that ended the run."""
         # There is no await between the check of `_buffer` and the new event, so no delivery in between can be missed.
         while not self._buffer:
             self._measured_at = anyio.current_time()
@@ -465,11 +434,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         self._changed.set()
 
     async def close(self) -> None:
-        """Record how the run ended. Only the first call records anything.
-
-        Raises:
-            JournalError: The journal cannot be written.
-        """
+        """Record how the run ended. Only the first call records anything."""
         state = self._end_state()
         try:
             await self._recorder.close(state, self._possibly_sent_rows())

@@ -14,8 +14,8 @@ import attrs
 from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.validation import require_choice, require_id, require_number, require_seconds
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
+from outreach_async.bulk import Outcomes
 from outreach_async.bulk._outcomes import BulkReport
-from outreach_async.bulk._pipeline import Outcomes
 from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.journal._identity import Earlier
 from outreach_async.client import OutreachClient

@@ -66,7 +66,7 @@ from outreach_async._engine.logs import LOGGER
 from outreach_async._engine.shared_rate import LIFETIME, RateCoordinator, RateShare, RateUsage
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_rate, type_name
-from outreach_async.bulk._pipeline import Outcomes
+from outreach_async.bulk import Outcomes
 from outreach_async.bulk.journal._identity import Earlier
 from outreach_async.bulk.journal._objects import TakenOverError, is_url, open_objects
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError

@@ -145,7 +145,7 @@ async def many(client: OutreachClient, secrets: Secrets) -> Any:
     seen: list[Any] = [run]
     try:
         async with run as outcomes:
-            seen += [outcomes, outcomes._plan.source]
+            seen += [outcomes, outcomes._pipeline._plan.source]
             async for outcome in outcomes:
                 seen.append(outcome)
     except OutreachError as error:

@@ -52,7 +52,6 @@ GUIDES: Final = (
 """Modules whose docstrings are guides."""
 
 NOT_CALLED: Final = {
-    "Outcomes": {"record_in", "start", "close"},
     "Journal": {"writer", "writer_thread"},
     "ObjectJournal": {"writer", "writer_thread"},
     "RequestLog": {"add"},

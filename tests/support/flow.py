@@ -338,7 +338,7 @@ async def play_whole(scene: Scenario) -> Run:
     )
     rows = (NewContact(f"user{number}@a.example") for number in count())
     async with client.contacts.create_many(rows, concurrency=scene.workers) as outcomes:
-        run = Run(scene, service, outcomes._throttle)
+        run = Run(scene, service, outcomes._pipeline._throttle)
         with anyio.move_on_after(scene.seconds):
             async for outcome in outcomes:
                 run.failed += outcome.status is not Outcome.ADDED
