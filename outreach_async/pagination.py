@@ -302,53 +302,43 @@ class Pager(Generic[T]):
         async def add_items(new: list[T]) -> None:
             items.extend(new)
 
-        await self.follow(cursor, add_items, prefetch)
+        await walk_pages(self, cursor, add_items, prefetch)
         return Collected(items, cursor)
 
-    async def next_items(self, cursor: PageCursor[T]) -> list[T]:
-        """Fetch the cursor's page, advance the cursor, and return the page's new items.
 
-        Raises:
-            OutreachError: The page could not be fetched.
-        """
-        return cursor.add(await _fetch_or_error(self, cursor.number))
+async def next_items(pager: Pager[T], cursor: PageCursor[T]) -> list[T]:
+    """Fetch the cursor's page, advance the cursor, and return the page's new items."""
+    return cursor.add(await _fetch_or_error(pager, cursor.number))
 
-    async def follow(self, cursor: PageCursor[T], on_items: Callable[[list[T]], Awaitable[None]], prefetch: int) -> None:
-        """Walk over all pages and pass the new items of each page to `on_items`.
 
-        If a page fails, the new items of all earlier pages have already been passed to `on_items`.
-
-        Args:
-            cursor: A new cursor. After the walk, its attributes describe the walk, such as `total_found` and `repeats`.
-            on_items: Async function that receives the new items of each page, in the list's order. The walk waits for each call.
-            prefetch: Maximum number of pages fetched concurrently, at least 1.
-
-        Raises:
-            OutreachError: A page could not be fetched.
-        """
-        failure: OutreachError | None = None
-        in_flight: dict[int, _PendingPage[T]] = {}
-        async with anyio.create_task_group() as group:
-            try:
-                while not cursor.done:
-                    numbers = cursor.next_pages(prefetch)
-                    is_ahead = numbers[0] in in_flight
-                    # While this page is awaited and processed, the next ones are fetched.
-                    for number in numbers:
-                        if number not in in_flight:
-                            in_flight[number] = _PendingPage()
-                            group.start_soon(in_flight[number].run, self, number)
-                    page = await in_flight.pop(numbers[0]).wait()
-                    if cursor.should_use(page, ahead=is_ahead):
-                        items = cursor.add(page)
-                        del page  # frees its memory while `on_items` waits
-                        await on_items(items)
-            except OutreachError as error:
-                failure = error  # raised outside the task group, which would wrap it in an exception group
-            # Pages fetched ahead are no longer needed: cancel their requests instead of waiting for them.
-            group.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+async def walk_pages(
+    pager: Pager[T], cursor: PageCursor[T], on_items: Callable[[list[T]], Awaitable[None]], prefetch: int
+) -> None:
+    """Walk over all pages with a new cursor, fetch up to `prefetch` of them concurrently, and await `on_items` for each page."""
+    # If a page fails, the new items of all earlier pages have already been passed to `on_items`.
+    failure: OutreachError | None = None
+    in_flight: dict[int, _PendingPage[T]] = {}
+    async with anyio.create_task_group() as group:
+        try:
+            while not cursor.done:
+                numbers = cursor.next_pages(prefetch)
+                is_ahead = numbers[0] in in_flight
+                # While this page is awaited and processed, the next ones are fetched.
+                for number in numbers:
+                    if number not in in_flight:
+                        in_flight[number] = _PendingPage()
+                        group.start_soon(in_flight[number].run, pager, number)
+                page = await in_flight.pop(numbers[0]).wait()
+                if cursor.should_use(page, ahead=is_ahead):
+                    items = cursor.add(page)
+                    del page  # frees its memory while `on_items` waits
+                    await on_items(items)
+        except OutreachError as error:
+            failure = error  # raised outside the task group, which would wrap it in an exception group
+        # Pages fetched ahead are no longer needed: cancel their requests instead of waiting for them.
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 class _PendingPage(Generic[T]):
@@ -378,7 +368,7 @@ class _ItemIterator(AsyncIterator[T]):
         while not self._ready:
             if self._cursor.done:
                 raise StopAsyncIteration
-            self._ready.extend(await self._pager.next_items(self._cursor))
+            self._ready.extend(await next_items(self._pager, self._cursor))
         return self._ready.popleft()
 
 

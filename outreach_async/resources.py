@@ -12,6 +12,7 @@ import attrs
 from outreach_async._engine.call import CallOptions, Throttle
 from outreach_async._engine.engine import Engine
 from outreach_async._engine.logs import warn_of_plain_http
+from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async._service import operations
 from outreach_async._service.contacts import CreatedContact, NewContact
 from outreach_async._service.operations import ContactRequests, PageBuilder, RequestDefaults
@@ -405,3 +406,27 @@ class Contacts(_Resource):
 def default_to(value: object, default: object) -> object:
     """Return `value`, or `default` if `value` is `None`."""
     return default if value is None else value
+
+
+@attrs.frozen
+class RunResources:
+    """The resources of a client for one run that reads. Its requests share a throttle of their own, as those of a bulk run do."""
+
+    campaigns: Campaigns
+    mailboxes: Mailboxes
+    workspaces: Workspaces
+    throttle: RunThrottle
+    max_in_flight: int
+
+
+def open_run(campaigns: Campaigns, mailboxes: Mailboxes, workspaces: Workspaces, *, max_outage: float | None) -> RunResources:
+    """Return the resources of a client for one run."""
+    engine = mailboxes._engine  # noqa: SLF001 - the resources are classes of this module
+    throttle = RunThrottle(engine.limiter, engine.policy, max_outage=max_outage)
+    return RunResources(
+        attrs.evolve(campaigns, throttle=throttle),
+        attrs.evolve(mailboxes, throttle=throttle),
+        attrs.evolve(workspaces, throttle=throttle),
+        throttle,
+        engine.max_in_flight,
+    )

@@ -45,7 +45,7 @@ from outreach_async._vocabulary import UNSET, DuplicatePolicy
 from outreach_async.bulk import ArrowStream, Numbers, Order, Repeats
 from outreach_async.client import OutreachClient
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
-from outreach_async.pagination import Collected, HasId, PageCursor, Pager
+from outreach_async.pagination import Collected, HasId, PageCursor, Pager, next_items
 from outreach_async.resources import Seconds, UndecodableAction
 from outreach_async.transport._secret import hide
 from outreach_async.transport._wire import Response, Transport
@@ -213,7 +213,7 @@ class SyncPager(Generic[Item]):
         """Iterate over every item once, page by page."""
         cursor: PageCursor[Item] = PageCursor(self._pager.first, self._pager.max_items)
         while not cursor.done:
-            yield from self._loop.run(self._pager.next_items, cursor)
+            yield from self._loop.run(next_items, self._pager, cursor)
 
     def page(self) -> Page[Item]:
         """Fetch the page at which an iteration starts, as awaiting a `Pager` does.

@@ -24,7 +24,7 @@ from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
 from outreach_async.errors import BulkStopped, OutreachError, shorten
 from outreach_async.models import Campaign, Page, Step
-from outreach_async.pagination import PageCursor
+from outreach_async.pagination import PageCursor, walk_pages
 from outreach_async.resources import Campaigns, Workspaces
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ class CampaignReader:
                         self._progress.expect_requests(workspace, max(1, int(page.total_pages)))
                     return page
 
-                await attrs.evolve(pager, fetch=fetch).follow(cursor, add_page, _PAGES_AT_ONCE)
+                await walk_pages(attrs.evolve(pager, fetch=fetch), cursor, add_page, _PAGES_AT_ONCE)
             except OutreachError as raised:
                 error = explain_end(raised)
         return CampaignsRead(campaigns=_collect(reading), errors=_describe_errors(reading, cursor, error, count), error=error)

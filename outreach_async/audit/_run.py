@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -16,7 +16,6 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async._service.retry import explain_status
 from outreach_async._service.validation import require_display, require_seconds, type_name
 from outreach_async._vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
@@ -35,7 +34,8 @@ from outreach_async.audit.policy import Policy
 from outreach_async.client import OutreachClient
 from outreach_async.errors import DeadlineExceeded, InvalidRequest, OutreachError, shorten
 from outreach_async.models import Mailbox, Page, Undecodable
-from outreach_async.pagination import PageCursor
+from outreach_async.pagination import PageCursor, walk_pages
+from outreach_async.resources import open_run
 
 T = TypeVar("T")
 
@@ -213,13 +213,11 @@ class AuditRun:
     def __init__(
         self, client: OutreachClient, state: AuditState, display: int, deadline: float | None, *, campaigns: bool = False
     ) -> None:
-        engine = client._engine  # noqa: SLF001 - an audit uses the client's engine, like a bulk run
-        # One more than requests in flight: while a failing workspace waits for a retry, another shows whether the service works.
-        self._workers = engine.max_in_flight + 1
         # With a deadline, the deadline alone limits how long the audit waits for a service that is down.
-        self._throttle = RunThrottle(engine.limiter, engine.policy, max_outage=None if deadline is None else math.inf)
-        self._client = client
-        self._mailboxes = attrs.evolve(client.mailboxes, throttle=self._throttle)
+        max_outage = None if deadline is None else math.inf
+        self._resources = open_run(client.campaigns, client.mailboxes, client.workspaces, max_outage=max_outage)
+        # One more than requests in flight: while a failing workspace waits for a retry, another shows whether the service works.
+        self._workers = self._resources.max_in_flight + 1
         self._with_campaigns = campaigns
         self._campaigns: CampaignReader | None = None
         self._state = state
@@ -229,7 +227,7 @@ class AuditRun:
         self._large_slots = anyio.Semaphore(max(_MIN_LARGE_AT_ONCE, _MAX_LATER_MAILBOXES // (_PAGES_AT_ONCE * display)))
         self._group: TaskGroup
         self._progress: ProgressMeter
-        self._findings: Findings
+        self._channel: FindingsChannel
         self.summaries: list[ReadSummary]
         self._started = False
 
@@ -250,19 +248,19 @@ class AuditRun:
         self._started = True
         if self._deadline is not None:
             self._deadline_at = anyio.current_time() + self._deadline
-        self._progress = ProgressMeter(len(self._state.workspaces), self._throttle, anyio.current_time())
-        self._findings = Findings(self._progress)
+        self._progress = ProgressMeter(len(self._state.workspaces), self._resources.throttle, anyio.current_time())
+        self._channel = FindingsChannel()
         if self._with_campaigns:
             self._campaigns = self._build_campaign_reader()
         # The group is entered manually, because it must outlive this method. `__aexit__` exits the group.
         self._group = await anyio.create_task_group().__aenter__()
-        self._group.start_soon(self._run, self._findings)
-        return self._findings
+        self._group.start_soon(self._run, self._channel)
+        return Findings(self._channel, self._progress)
 
     def _build_campaign_reader(self) -> CampaignReader:
         return CampaignReader(
-            campaigns=attrs.evolve(self._client.campaigns, throttle=self._throttle),
-            workspaces=attrs.evolve(self._client.workspaces, throttle=self._throttle),
+            campaigns=self._resources.campaigns,
+            workspaces=self._resources.workspaces,
             policy=self._state.policy,
             now=self._state.now,
             at_once=self._workers,
@@ -277,7 +275,7 @@ class AuditRun:
         try:
             await self._group.__aexit__(None, None, None)
         finally:
-            self._findings.close()
+            self._channel.close()
 
     def __aiter__(self) -> NoReturn:
         """Raise `InvalidRequest`. An audit needs `async with`, because the end of the block cancels the remaining reads."""
@@ -285,7 +283,7 @@ class AuditRun:
             "stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside the block"
         )
 
-    async def _run(self, findings: Findings) -> None:
+    async def _run(self, findings: FindingsChannel) -> None:
         try:
             self.summaries = [result.summary() for result in await self._read_workspaces(findings)]
             final = finish_reading(self._state, self.summaries)
@@ -295,7 +293,7 @@ class AuditRun:
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
 
-    async def _read_workspaces(self, findings: Findings) -> list[WorkspaceReadResult]:
+    async def _read_workspaces(self, findings: FindingsChannel) -> list[WorkspaceReadResult]:
         workspaces = self._state.workspaces
         results: dict[str, WorkspaceReadResult] = {}
         waiting = iter(workspaces)
@@ -311,7 +309,7 @@ class AuditRun:
                 group.start_soon(work)
         return [results[workspace] for workspace in workspaces]
 
-    async def _read_everything(self, workspace: str, findings: Findings) -> WorkspaceReadResult:
+    async def _read_everything(self, workspace: str, findings: FindingsChannel) -> WorkspaceReadResult:
         """Read the mailboxes of a workspace and then, if the audit reads campaigns, its campaigns."""
         if self._campaigns is None:
             return await self._read_mailboxes(workspace, findings, None)
@@ -327,7 +325,7 @@ class AuditRun:
         await findings.put(read.campaigns.findings)
         return attrs.evolve(result, campaigns=read)
 
-    async def _read_mailboxes(self, workspace: str, findings: Findings, use: WorkspaceUse | None) -> WorkspaceReadResult:
+    async def _read_mailboxes(self, workspace: str, findings: FindingsChannel, use: WorkspaceUse | None) -> WorkspaceReadResult:
         cursor: PageCursor[Mailbox] = PageCursor(1, met=CompactSet())
         count = 0
         is_large = False
@@ -350,9 +348,9 @@ class AuditRun:
         error: OutreachError | None = None
         try:
             # `keep` collects undecodable mailboxes, which become findings. By default, one such mailbox ends the reading.
-            pager = self._mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
+            pager = self._resources.mailboxes.list(workspace=workspace, display=self._display, undecodable="keep")
             pager = attrs.evolve(pager, fetch=partial(self._fetch_in_time, workspace, pager.fetch))
-            await pager.follow(cursor, add_page, _PAGES_AT_ONCE)
+            await walk_pages(pager, cursor, add_page, _PAGES_AT_ONCE)
         except OutreachError as raised:
             error = explain_end(raised)
         finally:
@@ -379,9 +377,52 @@ class AuditRun:
         if anyio.current_time() < self._deadline_at:
             with anyio.CancelScope(deadline=self._deadline_at):
                 return await call()
-        cause = self._throttle.last_error
+        cause = self._resources.throttle.last_error
         reason = "" if cause is None else f"; the last request failed: {cause}"
         raise DeadlineExceeded(f"the deadline of {self._deadline:g} s for the audit passed{reason}") from cause
+
+
+class FindingsChannel:
+    """Passes findings from the tasks of an audit to its consumer, and keeps the result."""
+
+    def __init__(self) -> None:
+        # The stream has no buffer, so a batch is sent only when the iteration requests it.
+        self._sender, self._receiver = anyio.create_memory_object_stream[tuple[deque[Finding], anyio.Event]](0)
+        self._batch: deque[Finding] = deque()
+        self._taken: anyio.Event
+        self._guard = anyio.ResourceGuard("iterating over")  # rejects a second task, which would overwrite the batch
+        self.result: Report | Exception | None = None
+
+    async def put(self, findings: Sequence[Finding]) -> None:
+        """Pass findings to the consumer, and wait until all of them have been consumed."""
+        if findings:
+            # Backpressure: `send` returns when the iteration receives the batch, and the event is set when the last finding is
+            # consumed. Until then no further page is checked, which bounds memory if the consumer is slow.
+            taken = anyio.Event()
+            await self._sender.send((deque(findings), taken))
+            await taken.wait()
+
+    def end(self, result: Report | Exception) -> None:
+        """Store the result, and end the iteration. A result that is an exception is raised after the last finding."""
+        self.result = result
+        self._sender.close()
+
+    def close(self) -> None:
+        """End the iteration, even if the audit has not finished."""
+        self._sender.close()
+        self._receiver.close()
+
+    async def next(self) -> Finding:
+        if not self._batch:
+            # Both exceptions mean that there are no more findings: the audit has ended, or its block was exited.
+            with self._guard, suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+                self._batch, self._taken = await self._receiver.receive()
+        if not self._batch:
+            raise self.result if isinstance(self.result, Exception) else StopAsyncIteration
+        finding = self._batch.popleft()
+        if not self._batch:
+            self._taken.set()
+        return finding
 
 
 class Findings(AsyncIterator[Finding]):
@@ -395,14 +436,9 @@ class Findings(AsyncIterator[Finding]):
         ```
     """
 
-    def __init__(self, progress: ProgressMeter) -> None:
+    def __init__(self, channel: FindingsChannel, progress: ProgressMeter) -> None:
+        self._channel = channel
         self._progress = progress
-        # The stream has no buffer, so a batch is sent only when the iteration requests it.
-        self._sender, self._receiver = anyio.create_memory_object_stream[tuple[deque[Finding], anyio.Event]](0)
-        self._batch: deque[Finding] = deque()
-        self._taken: anyio.Event
-        self._guard = anyio.ResourceGuard("iterating over")  # rejects a second task, which would overwrite the batch
-        self._result: Report | Exception | None = None
 
     @property
     def report(self) -> Report:
@@ -411,49 +447,21 @@ class Findings(AsyncIterator[Finding]):
         Raises:
             InvalidRequest: The iteration has not finished.
         """
-        if not isinstance(self._result, Report):
+        if not isinstance(self._channel.result, Report):
             raise InvalidRequest("report: the audit has not finished; iterate over all of its findings first")
-        return self._result
+        return self._channel.result
 
     @property
     def progress(self) -> AuditProgress:
         """The current progress: workspaces and mailboxes read, rate, state and estimated time left."""
         return self._progress.measure(anyio.current_time())
 
-    async def put(self, findings: Sequence[Finding]) -> None:
-        """Pass findings to the iteration, and wait until all of them have been consumed."""
-        if findings:
-            # Backpressure: `send` returns when the iteration receives the batch, and the event is set when the last finding is
-            # consumed. Until then no further page is checked, which bounds memory if the consumer is slow.
-            taken = anyio.Event()
-            await self._sender.send((deque(findings), taken))
-            await taken.wait()
-
-    def end(self, result: Report | Exception) -> None:
-        """Store the result, and end the iteration. A result that is an exception is raised after the last finding."""
-        self._result = result
-        self._sender.close()
-
-    def close(self) -> None:
-        """End the iteration, even if the audit has not finished."""
-        self._sender.close()
-        self._receiver.close()
-
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Finding:
+    def __anext__(self) -> Coroutine[Any, Any, Finding]:
         """Return the next finding. If the audit failed, raise the audit's error after the last finding."""
-        if not self._batch:
-            # Both exceptions mean that there are no more findings: the audit has ended, or its block was exited.
-            with self._guard, suppress(anyio.EndOfStream, anyio.ClosedResourceError):
-                self._batch, self._taken = await self._receiver.receive()
-        if not self._batch:
-            raise self._result if isinstance(self._result, Exception) else StopAsyncIteration
-        finding = self._batch.popleft()
-        if not self._batch:
-            self._taken.set()
-        return finding
+        return self._channel.next()
 
 
 def finish_reading(state: AuditState, summaries: Iterable[ReadSummary]) -> FinalFindings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, Self, get_args
 
@@ -149,7 +149,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def __aiter__(self) -> Self:
         return self
 
-    def __anext__(self) -> Awaitable[ContactOutcome]:
+    def __anext__(self) -> Coroutine[Any, Any, ContactOutcome]:
         """Return the next outcome."""
         return self._pipeline.next()  # not a coroutine function: every outcome passes here
 

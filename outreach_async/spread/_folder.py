@@ -62,7 +62,7 @@ class CellFinding:
 
 
 @attrs.define
-class Findings:
+class PartFindings:
     """The number of findings in cells, and the first of them."""
 
     count: int = 0
@@ -110,14 +110,14 @@ def _require_same_plan(part: Part, place: str, identity: Identity, recorded: byt
     )
 
 
-def read_findings(part: Part, folder: str | os.PathLike[str]) -> Findings | None:
+def read_findings(part: Part, folder: str | os.PathLike[str]) -> PartFindings | None:
     """Return the findings in the cells of a part; `None` if the part has not been read to its end."""
     with translate_errors(os.fspath(folder)), suppress(FileNotFoundError, msgspec.MsgspecError):
-        return msgspec.json.decode(_open(folder).read(f"{part.id}.findings.json"), type=Findings)
+        return msgspec.json.decode(_open(folder).read(f"{part.id}.findings.json"), type=PartFindings)
     return None
 
 
-def record_findings(part: Part, folder: str | os.PathLike[str], findings: Findings) -> None:
+def record_findings(part: Part, folder: str | os.PathLike[str], findings: PartFindings) -> None:
     with translate_errors(os.fspath(folder)):
         create_or_read(_open(folder), f"{part.id}.findings.json", msgspec.json.encode(findings), after=PLAN_NAME)
 

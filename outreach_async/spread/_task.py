@@ -22,7 +22,15 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer._rejects import is_reject
 from outreach_async.importer._table import Row
-from outreach_async.spread._folder import CellFinding, Findings, journal_of, locate, read_findings, record_findings, record_part
+from outreach_async.spread._folder import (
+    CellFinding,
+    PartFindings,
+    journal_of,
+    locate,
+    read_findings,
+    record_findings,
+    record_part,
+)
 from outreach_async.spread._planning import Part
 from outreach_async.transport._urls import parse_base_url, service_address
 from outreach_async.transport._wire import Transport
@@ -313,7 +321,7 @@ def run_part(
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     part.require_unchanged()
     record_part(part, journal, connection.workspace, service_address(connection))
-    record, findings = journal_of(part, journal), Findings()
+    record, findings = journal_of(part, journal), PartFindings()
     run = partial(_create_contacts, rows=findings.watch(part), rate=rate, on_start=on_start)
     try:
         anyio.run(run, part, record, connection, earlier)
@@ -341,12 +349,12 @@ def run_part(
     )
 
 
-def _keep_findings(part: Part, journal: str | os.PathLike[str], found: Findings | None) -> Findings:
+def _keep_findings(part: Part, journal: str | os.PathLike[str], found: PartFindings | None) -> PartFindings:
     """Return the findings of a finished part, the same ones in every call."""
     if (findings := read_findings(part, journal)) is not None:
         return findings
     if found is None:  # an earlier process finished the part, and was killed before it recorded the findings
-        found = Findings()
+        found = PartFindings()
         for _ in found.watch(part):
             pass
     record_findings(part, journal, found)

@@ -55,8 +55,6 @@ NOT_CALLED: Final = {
     "Journal": {"writer", "writer_thread"},
     "ObjectJournal": {"writer", "writer_thread"},
     "RequestLog": {"add"},
-    "Pager": {"follow", "next_items"},
-    "Findings": {"put", "end", "close"},
     "Columns": {"members"},
     "Faults": {"around"},
     "Fault": {"inject"},
