@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from functools import partial
-from importlib.resources import as_file, files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import click
 
+from outreach_async._cli._demo_contacts import demo_contacts
 from outreach_async._cli.commands.auditing import show_audit, show_brief
 from outreach_async._cli.commands.import_job import ImportJob
 from outreach_async._cli.commands.importing import run_import
@@ -65,7 +66,9 @@ OUTREACH_OWNER_KEY, or pass --base-url https://...
 @shared_options("as_json")
 def demo(options: Options) -> int:
     """Run an import, an audit and a brief against an embedded service. The demo needs no network and no setup."""
-    with as_file(files("outreach_async._cli") / "data" / "contacts.csv") as path:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "contacts.csv")
+        path.write_text(demo_contacts(), encoding="utf-8")
         return run_async(partial(_run_demo, options, path))
 
 
