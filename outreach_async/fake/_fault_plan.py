@@ -74,10 +74,6 @@ class Fault:
     label: str
     commits: bool
 
-    def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return an exchange with this fault. The function `serve` executes the request and returns the response."""
-        return Exchange(serve(), None)
-
 
 ok: Final = Fault("ok", commits=True)
 """A placeholder in a script. The request at its position gets no fault, even if a rule of `Faults.add` matches the request.
@@ -95,12 +91,6 @@ class ResponseFault(Fault):
 
     response: Response
 
-    def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return an exchange with the response of this fault. Execute the request only if `commits` is true."""
-        if self.commits:
-            serve()
-        return Exchange(self.response, None, struck=self.label)
-
 
 @attrs.frozen
 class DriftFault(Fault):
@@ -108,16 +98,6 @@ class DriftFault(Fault):
 
     path: tuple[str, ...]
     change: Any
-
-    def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return an exchange with the changed response. A response that is not JSON stays unchanged."""
-        served = serve()
-        try:
-            drifted = _apply_drift(json.loads(served.body), self.path, self.change)
-        except ValueError:
-            return Exchange(served, None, struck=self.label)
-        response = attrs.evolve(served, body=json.dumps(drifted, ensure_ascii=False).encode())
-        return Exchange(response, None, struck=self.label)
 
 
 @attrs.frozen
@@ -128,9 +108,29 @@ class WireFault(Fault):
     size: int = 0
     seconds: float = 0.0
 
-    def inject(self, serve: Callable[[], Response]) -> Exchange:
-        """Return an exchange with this wire fault. The exchange has a response only if the service executes the request."""
-        return Exchange(serve() if self.commits else None, self, struck=self.label)
+
+def inject(fault: Fault, serve: Callable[[], Response]) -> Exchange:
+    """Return an exchange with a fault. `serve` executes the request and returns the response; it is called at most once."""
+    match fault:
+        case ResponseFault():
+            if fault.commits:
+                serve()
+            return Exchange(fault.response, None, struck=fault.label)
+        case DriftFault():
+            return Exchange(_drift(serve(), fault), None, struck=fault.label)
+        case WireFault():
+            return Exchange(serve() if fault.commits else None, fault, struck=fault.label)
+        case _:
+            return Exchange(serve(), None)
+
+
+def _drift(served: Response, fault: DriftFault) -> Response:
+    """Return the changed response. A response that is not JSON stays unchanged."""
+    try:
+        drifted = _apply_drift(json.loads(served.body), fault.path, fault.change)
+    except ValueError:
+        return served
+    return attrs.evolve(served, body=json.dumps(drifted, ensure_ascii=False).encode())
 
 
 def _apply_drift(value: Any, path: tuple[str, ...], change: Any) -> Any:
@@ -274,18 +274,8 @@ class Faults:
         if unfired := self.unfired:
             raise AssertionError(f"faults that never fired: {'; '.join(unfired)}")
 
-    def around(self, operation: str, request: Request, serve: Callable[[], Response]) -> Exchange:
-        """Execute a request with the fault that applies to it, and return the result.
-
-        Args:
-            operation: The request's operation, one of `OPERATIONS`.
-            request: The request.
-            serve: Function that executes the request; called at most once.
-        """
-        self._request_count += 1
-        return self._next_fault(operation, request).inject(serve)
-
     def _next_fault(self, operation: str, request: Request) -> Fault:
+        self._request_count += 1
         if script := self._scripts.get(operation):
             return script.popleft()
         for rule in self._rules:
@@ -293,6 +283,11 @@ class Faults:
                 rule.fired_count += 1
                 return rule.fault
         return ok
+
+
+def execute_with_faults(faults: Faults, operation: str, request: Request, serve: Callable[[], Response]) -> Exchange:
+    """Execute a request of an operation with the fault that applies to it."""
+    return inject(faults._next_fault(operation, request), serve)  # noqa: SLF001 - the classes of this module
 
 
 @attrs.define

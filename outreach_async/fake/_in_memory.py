@@ -15,14 +15,14 @@ from outreach_async.fake._builder import Seeder, WorldBuilder
 from outreach_async.fake._clock import Clock
 from outreach_async.fake._create_contact import email_key
 from outreach_async.fake._error_responses import RENDERERS, RequestRefused
-from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange, execute_with_faults
 from outreach_async.fake._handlers import Context, execute
 from outreach_async.fake._request import ParsedRequest, do_nothing, encode, parse_request
 from outreach_async.fake._stored_records import Contact
 from outreach_async.fake._world import Limiter, World
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.faults import Faults
-from outreach_async.fake.request_log import Recorded, RequestLog
+from outreach_async.fake.request_log import Recorded, RequestLog, append_to
 from outreach_async.fake.simulation import SimulationControl, SimulationEngine
 from outreach_async.fake.world_file import dump_world, load_world, read_document
 from outreach_async.transport._wire import Request, Response
@@ -129,7 +129,7 @@ class InMemoryService(WorldBuilder):
         with self._locked_and_current():
             call, number, now = parse_request(request), len(self.requests), self.now
             context = Context(self._world, self.behaviour, self._limiter, self.seed, now)
-            exchange = self.faults.around(call.operation, request, lambda: respond(call, context, number))
+            exchange = execute_with_faults(self.faults, call.operation, request, lambda: respond(call, context, number))
             # Every request is logged, whether the service executed it or a fault replaced the execution.
             entry = Recorded(
                 number=number,
@@ -145,7 +145,7 @@ class InMemoryService(WorldBuilder):
                 at=now,
                 fault=None if exchange.struck == "ok" else exchange.struck,
             )
-            self.requests.add(entry)
+            append_to(self.requests, entry)
             return exchange if call.release_slot is do_nothing else attrs.evolve(exchange, ended=call.release_slot)
 
     @contextmanager

@@ -156,13 +156,6 @@ class RequestLog(Sequence[Recorded]):
         """
         return list(self._entries)[-count:] if count > 0 else []
 
-    def add(self, recorded: Recorded) -> None:
-        """Append a request. Only the fake calls this method."""
-        self._entries.append(recorded)
-        self._total += 1
-        self.counts[recorded.operation] += 1
-        self.statuses[recorded.status] += 1
-
     def clear(self) -> None:
         """Remove all requests and reset the counts.
 
@@ -184,3 +177,11 @@ class RequestLog(Sequence[Recorded]):
                 f"request #{number} is no longer in the log, which keeps the last {self._entries.maxlen} of {self._total}; "
                 "read the log earlier, or use counts"
             )
+
+
+def append_to(log: RequestLog, recorded: Recorded) -> None:
+    """Append a request to a log."""
+    log._entries.append(recorded)  # noqa: SLF001 - the classes of this module
+    log._total += 1  # noqa: SLF001 - as above
+    log.counts[recorded.operation] += 1
+    log.statuses[recorded.status] += 1

@@ -88,6 +88,11 @@ class Columns:
 
         Blank cells are omitted, but `email` is always present. Values of fields that are neither standard nor custom are in a
         dict under `extra`.
+
+        Example:
+            ```python
+            print(map_columns(["E-mail", "City"]).members(["ann@company.example", " "]))  # -> {'email': 'ann@company.example'}
+            ```
         """
         members: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
         members.setdefault("email", "")

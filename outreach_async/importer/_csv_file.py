@@ -112,20 +112,7 @@ class CsvFile(File):
             print(CsvFile.open("people.csv", encoding="cp1252").headers)  # -> ('E-mail', 'City')
             ```
         """
-        return cls.of(ByteSource.of(path), encoding, header_row)
-
-    @classmethod
-    def of(cls, source: ByteSource, encoding: str | None = None, header_row: int = 1) -> CsvFile:
-        """Open a source as a CSV file, and read its header and first rows; see `open`."""
-        codec, encoding_notes = detect_encoding(source, encoding)
-        with closing(read_lines(source, codec)) as lines:
-            above = header_row - 1
-            delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(islice(lines, above, None)))
-        heading = Heading((), added=0, notes=())
-        bare = cls(source=source, heading=heading, delimiter=delimiter, encoding=codec, skip=above + skip)
-        with closing(bare._read_all()) as records:
-            heading = Heading.of(source.name, next((record.cells for record in records), ()))
-        return attrs.evolve(bare, heading=heading, notes=(*encoding_notes, *delimiter_notes, *heading.notes))
+        return open_csv(ByteSource.of(path), encoding, header_row)
 
     def _read_records(self) -> Iterator[Record]:
         return islice(self._read_all(), 1, None)
@@ -176,3 +163,15 @@ def _take_sample(lines: Iterator[str]) -> list[str]:
         if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
             break
     return sample
+
+
+def open_csv(source: ByteSource, encoding: str | None, header_row: int) -> CsvFile:
+    codec, encoding_notes = detect_encoding(source, encoding)
+    with closing(read_lines(source, codec)) as lines:
+        above = header_row - 1
+        delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(islice(lines, above, None)))
+    heading = Heading((), added=0, notes=())
+    bare = CsvFile(source=source, heading=heading, delimiter=delimiter, encoding=codec, skip=above + skip)
+    with closing(bare._read_all()) as records:  # noqa: SLF001 - a class of this module
+        heading = Heading.of(source.name, next((record.cells for record in records), ()))
+    return attrs.evolve(bare, heading=heading, notes=(*encoding_notes, *delimiter_notes, *heading.notes))

@@ -11,7 +11,7 @@ import attrs
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_number
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._csv_file import CsvFile
+from outreach_async.importer._csv_file import open_csv
 from outreach_async.importer._jsonl import JsonLinesFile
 from outreach_async.importer._source import ByteSource, FileInput, is_utf16_like
 from outreach_async.importer._table import File
@@ -130,7 +130,7 @@ def _require_table(source: ByteSource) -> None:
 
 def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str | None, header_row: int) -> File:
     if chosen == "csv":
-        return CsvFile.of(source, encoding, header_row)
+        return open_csv(source, encoding, header_row)
     if chosen == "jsonl":
         return JsonLinesFile.of(source, encoding)
     if source.is_gzip:

@@ -11,7 +11,7 @@ from outreach_async._cli._demo_contacts import demo_contacts
 from outreach_async._cli.commands.serving import WORKSPACES, create_demo_world
 
 
-def test_the_demo_contacts_are_the_same_each_time_with_duplicates_errors_and_reserved_domains() -> None:
+def test_the_demo_contacts_have_duplicates_errors_and_reserved_domains() -> None:
     assert demo_contacts() == demo_contacts()
     emails = [row["E-mail"].strip().lower() for row in csv.DictReader(demo_contacts().splitlines())]
     assert len(emails) > 3000

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.echo_service import CREATE, LIST
 
 from outreach_async.fake import faults as f
+from outreach_async.fake._fault_plan import execute_with_faults, inject
 from outreach_async.fake.faults import OPERATIONS, Exchange, Fault, Faults
 from outreach_async.transport._wire import Request, Response
 
@@ -29,12 +30,12 @@ class Act:
 
 def strike(fault: Fault, answer: Response = SERVED) -> tuple[Exchange, int]:
     act = Act(answer)
-    return fault.inject(act), act.times
+    return inject(fault, act), act.times
 
 
 def ask(faults: Faults, operation: str = "create_contact", request: Request = CREATE) -> int:
     """Return the status of the response; 200 comes from the service itself."""
-    response = faults.around(operation, request, Act()).response
+    response = execute_with_faults(faults, operation, request, Act()).response
     return response.status if response else 0
 
 

@@ -20,6 +20,7 @@ from support.time import virtual_time
 
 from outreach_async.fake import faults as f
 from outreach_async.fake._asgi import MAX_REQUEST_BYTES
+from outreach_async.fake._fault_plan import execute_with_faults
 from outreach_async.fake.server import (
     MAX_HEAD_BYTES,
     WRITE_TIMEOUT,
@@ -43,7 +44,7 @@ class Answering(TinyService):
         self.response = response
 
     def exchange(self, request: Request, /) -> f.Exchange:
-        return self.faults.around("unknown", request, lambda: self.response)
+        return execute_with_faults(self.faults, "unknown", request, lambda: self.response)
 
 
 async def test_a_response_equals_the_one_in_memory_with_its_length() -> None:

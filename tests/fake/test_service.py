@@ -19,7 +19,7 @@ from support.fake import KEY, OTHER, SPACE, START, create, creation, document, g
 import outreach_async.fake
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, JournalOverflow, faults
 from outreach_async.fake._clock import Clock
-from outreach_async.fake.request_log import CAPACITY, Recorded, RequestLog
+from outreach_async.fake.request_log import CAPACITY, Recorded, RequestLog, append_to
 from outreach_async.transport._wire import Request
 
 # Determinism.
@@ -384,7 +384,9 @@ def journal(count: int, capacity: int = 3) -> RequestLog:
     saved = RequestLog(capacity)
     for number in range(count):
         operation = "list_steps" if number % 2 else "create_contact"
-        saved.add(Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0))
+        append_to(
+            saved, Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0)
+        )
     return saved
 
 

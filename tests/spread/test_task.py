@@ -80,7 +80,7 @@ def test_a_finished_part_sends_nothing_and_reports_the_same(
     assert service.requests == requests
 
 
-def test_a_report_counts_the_cells_that_are_not_sent_as_they_are_in_the_file(connection: Connection, tmp_path: Path) -> None:
+def test_a_report_counts_the_cells_that_are_not_sent_unchanged(connection: Connection, tmp_path: Path) -> None:
     path, folder = tmp_path / "people.csv", tmp_path / "journals"
     path.write_text(
         "E-mail,City,Zip,Personal note\na@x.example,#REF!,75001.0,0\nb@x.example,Bern,NULL,1\nc@x.example,nan,1,2\n", "utf-8"

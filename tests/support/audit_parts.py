@@ -16,7 +16,7 @@ from anyio.from_thread import start_blocking_portal
 from outreach_async import OutreachClient
 from outreach_async.audit import AuditPart, Report, audit, audit_part
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange, inject
 from outreach_async.fake.faults import reset
 from outreach_async.fake.server import serve
 from outreach_async.transport._wire import Request, Response
@@ -49,7 +49,7 @@ class KillingFleet:
         with suppress(ProcessLookupError):
             os.kill(int((self._folder / space).read_text(encoding="utf-8")), signal.SIGKILL)
         self.killed.append(self._requests)
-        return reset().inject(lambda: Response(500))
+        return inject(reset(), lambda: Response(500))
 
     @contextmanager
     def served(self) -> Iterator[str]:

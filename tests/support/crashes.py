@@ -31,7 +31,7 @@ from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient,
 from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.errors import JournalError
 from outreach_async.fake import FakeTransport, faults
-from outreach_async.fake._fault_plan import Exchange, Fault
+from outreach_async.fake._fault_plan import Exchange, Fault, inject
 from outreach_async.testing import VirtualTime
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -79,7 +79,7 @@ class _Meeting:
         if self.process.dead:
             raise Killed
         self.world.struck += self.fault is not faults.ok
-        return self.fault.inject(lambda: self._serve(request))
+        return inject(self.fault, lambda: self._serve(request))
 
     def _serve(self, request: Request) -> Response:
         response = self.world.carry_out(self.row, request)

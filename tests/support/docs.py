@@ -20,8 +20,10 @@ from typing import Any, Final
 import anyio
 import attrs
 
-from outreach_async import OutreachClient, RetryPolicy
+from outreach_async import OutreachClient, RetryPolicy, Transport
+from outreach_async.bulk.journal import JournalStore
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake._fault_plan import Service
 
 PACKAGES: Final = (
     "outreach_async",
@@ -51,26 +53,9 @@ GUIDES: Final = (
 )
 """Modules whose docstrings are guides."""
 
-NOT_CALLED: Final = {
-    "Journal": {"writer", "writer_thread"},
-    "ObjectJournal": {"writer", "writer_thread"},
-    "RequestLog": {"add"},
-    "Columns": {"members"},
-    "Faults": {"around"},
-    "Fault": {"inject"},
-    "FakeService": {"exchange"},
-    "VirtualTimeLoop": {"time"},
-    "CsvFile": {"of", "fingerprint", "count", "rows", "records"},
-    "Transport": {"send", "aclose"},
-    "HttpxTransport": {"send", "aclose"},
-    "AiohttpTransport": {"send", "aclose"},
-    "HttptoolsTransport": {"send", "aclose"},
-    "FakeTransport": {"send", "aclose"},
-    "TracingTransport": {"send", "aclose"},
-}
-"""Public methods, by class, that `methods` omits: only the library calls them, or they are documented elsewhere."""
-
 _ROOT: Final = Path(__file__).parents[2] / "outreach_async"
+_PROTOCOLS: Final = (Transport, JournalStore, Service)
+"""Protocols that document the methods of the classes that implement them."""
 _PATIENCE: Final = 60.0
 """Timeout of an example, in seconds."""
 
@@ -119,12 +104,17 @@ def public(package: str) -> Iterator[Named]:
 
 
 def methods(named: Named) -> Iterator[Named]:
-    """Yield the public methods of a class, including methods inherited from classes of the library."""
-    if not inspect.isclass(named.value):
+    """Yield the public methods of a class, including inherited ones, except those that a protocol or another class defines."""
+    if not inspect.isclass(named.value) or getattr(named.value, "_is_protocol", False):
         return
+    protocols = [
+        {name for name, value in vars(kind).items() if _is_method(name, value)} for kind in (Transport, JournalStore, Service)
+    ]
+    elsewhere = {name for names in protocols if names <= set(dir(named.value)) for name in names}
     for owner in _own(named.value):
+        above = {name for base in owner.__mro__[1:] for name in vars(base)}
         for name, value in vars(owner).items():
-            if _is_method(name, value) and name not in NOT_CALLED.get(named.value.__name__, set()):
+            if _is_method(name, value) and name not in above | elsewhere:
                 yield Named(f"{named.id}.{name}", inspect.unwrap(getattr(named.value, name)), named.scope)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from outreach_async.fake._fault_plan import execute_with_faults
 from outreach_async.fake.faults import Exchange, Faults
 from outreach_async.transport._wire import Request, Response
 
@@ -25,7 +26,7 @@ class TinyService:
     def exchange(self, request: Request, /) -> Exchange:
         self.heard()
         operation = "create_contact" if request.target == "/contacts" else "list_campaigns"
-        return self.faults.around(operation, request, lambda: self._serve(request))
+        return execute_with_faults(self.faults, operation, request, lambda: self._serve(request))
 
     def _serve(self, request: Request) -> Response:
         self.requests.append(request)

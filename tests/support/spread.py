@@ -21,7 +21,7 @@ from outreach_async._vocabulary import DUPLICATE_OUTCOMES
 from outreach_async.bulk.journal import Journal
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
-from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange, inject
 from outreach_async.fake.faults import reset
 from outreach_async.fake.server import serve
 from outreach_async.spread import Connection, Part, PartReport, import_part
@@ -81,7 +81,7 @@ class KillingService:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
         self.killed += 1
-        return reset().inject(lambda: Response(500))
+        return inject(reset(), lambda: Response(500))
 
     def find_process(self, row: int) -> int | None:
         """Return the id of the process that sent a row; `None` moves the kill to the next request."""

@@ -21,7 +21,7 @@ import anyio
 from support.kill_points import INDEX, KILL, PROCESS, Point
 
 from outreach_async.fake import FakeService
-from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange, inject
 from outreach_async.fake.faults import Faults, commit_then, latency, reset, status
 from outreach_async.fake.server import serve_forever
 from outreach_async.transport._wire import Request, Response
@@ -105,7 +105,7 @@ class Ledger:
             os.kill(int(pid), signal.SIGKILL)
         if point is Point.LATE:
             self._late[workspace].append((len(self._entries[workspace]) + LATER, request))
-        return reset().inject(lambda: Response(500))
+        return inject(reset(), lambda: Response(500))
 
     def _catch_up(self, workspace: str, entries: int) -> None:
         """Carry out the late requests that are due after the given number of entries."""
