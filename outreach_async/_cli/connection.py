@@ -64,13 +64,13 @@ def workspaces_of(options: Options) -> list[str]:
 def _embedded_workspaces(options: Options) -> tuple[str, ...]:
     if options.base_url != FAKE:
         return ()
-    from outreach_async._cli.commands.serving import WORKSPACES  # imported on demand: the embedded service takes time to load
+    from outreach_async._cli._demo_world import WORKSPACES  # imported on demand: the embedded service takes time to load
 
     return WORKSPACES
 
 
 def _create_embedded() -> tuple[Transport, str]:
-    from outreach_async._cli.commands.serving import OWNER_KEY, create_demo_world
+    from outreach_async._cli._demo_world import OWNER_KEY, create_demo_world
     from outreach_async.fake._transport import FakeTransport
 
     return FakeTransport(create_demo_world()), OWNER_KEY

@@ -157,14 +157,13 @@ from typing import TYPE_CHECKING, Any
 
 from outreach_async.fake import faults
 from outreach_async.fake._error_responses import Refusal
-from outreach_async.fake._in_memory import InMemoryService, Snapshot
+from outreach_async.fake._fake_service import FakeService, Snapshot
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth, RateLimit
 from outreach_async.fake.request_log import JournalOverflow, Recorded
 from outreach_async.fake.simulation import Activity
 from outreach_async.fake.world_file import WorldError
 
 if TYPE_CHECKING:
-    from outreach_async.fake._asgi import Application
     from outreach_async.fake._transport import FakeTransport
 
 __all__ = [
@@ -181,57 +180,6 @@ __all__ = [
     "WorldError",
     "faults",
 ]
-
-
-class FakeService(InMemoryService):
-    """An in-memory implementation of the outreach service.
-
-    The fake follows the service's API documentation. Where the documentation leaves a question open, the fake decides; many of
-    these decisions are configurable. The fake is synchronous, does no I/O, and is safe to share between threads and tasks:
-    requests run one at a time. Values you do not pass are generated from `seed`: the same calls produce the same bytes.
-
-    Args:
-        seed: Seed for generated data.
-        behaviour: Settings for the configurable decisions.
-        clock: The start time as an ISO 8601 string, or a callable that returns Unix seconds. With a start time, the time stands
-            still until `advance` is called. With a callable, each request first runs the simulated events
-            whose time has come, such as e-mails and replies.
-
-    Attributes:
-        seed: The seed.
-        behaviour: The behaviour; it can be replaced between requests.
-        faults: The faults to inject.
-        requests: The log of requests.
-        sim: The simulation of sent e-mails: watch its events, or script the reactions of recipients.
-
-    Raises:
-        ValueError: `clock` is a string but not a valid ISO 8601 time.
-
-    Example:
-        ```python
-        fake = FakeService(seed=3)
-        space = fake.add_workspace(custom_fields=["Plan"])
-        client = OutreachClient(transport=FakeTransport(fake), workspace=space, owner_key=fake.add_owner_key(space))
-        print((await client.contacts.create(NewContact("ann@company.example"))).status)  # -> added
-        ```
-    """
-
-    def asgi(self, *, control: bool = False) -> Application:
-        """Return an ASGI application for this fake. Mount it in another application, or pass it to an ASGI server.
-
-        Args:
-            control: Whether to add the control plane under `/_fake/`; see `outreach_async.fake.control`.
-
-        Example:
-            ```python
-            app = fake.asgi(control=True)  # for uvicorn, hypercorn or a Mount of Starlette
-            ```
-        """
-        # Imported on first use: both modules need libraries that the service itself does not need.
-        from outreach_async.fake._asgi import asgi_app
-        from outreach_async.fake.control import ControlPlane
-
-        return asgi_app(ControlPlane(self) if control else self)
 
 
 def __getattr__(name: str) -> Any:

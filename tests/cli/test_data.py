@@ -8,7 +8,7 @@ import pytest
 from support.fake import document, page
 
 from outreach_async._cli._demo_contacts import demo_contacts
-from outreach_async._cli.commands.serving import WORKSPACES, create_demo_world
+from outreach_async._cli._demo_world import WORKSPACES, create_demo_world
 
 
 def test_the_demo_contacts_have_duplicates_errors_and_reserved_domains() -> None:

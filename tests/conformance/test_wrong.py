@@ -14,7 +14,7 @@ from support.fake import page
 from support.transports import LOOPS
 from support.wrong import Answered, Changed, Wrong, WrongTransport, document, put, refused
 
-from outreach_async._cli.commands.serving import OWNER_KEY, WORKSPACES, create_demo_world
+from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.conformance import Access, check
 from outreach_async.conformance._interface_rules import RULES
 from outreach_async.conformance._read_probes import survey_workspace

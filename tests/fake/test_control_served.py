@@ -92,7 +92,7 @@ async def test_a_large_world_can_be_imported(url: str) -> None:
 
 @pytest.mark.parametrize(("prefix", "wanted"), [("", "https://localhost"), ("/deep/er é", "https://localhost/deep/er%20%C3%A9")])
 async def test_a_mounted_fake_has_its_control_plane_under_its_prefix(prefix: str, wanted: str) -> None:
-    app = Starlette(routes=[Mount(prefix, app=small_world().asgi(control=True))])
+    app = Starlette(routes=[Mount(prefix, app=ControlPlane(small_world()).asgi())])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="https://localhost") as client:
         assert (await client.get(f"{prefix}/_fake/openapi.json")).json()["servers"] == [{"url": wanted}]
         assert (await client.get(f"{prefix}/_fake/control.json")).json()["servers"] == [{"url": f"{wanted}/_fake"}]

@@ -34,7 +34,7 @@ import attrs
 from support.audit_reports import HOSTILE, finding, fleet, group, make_report, row
 from support.campaigns import row as campaign_row
 
-from outreach_async._cli.commands.serving import OWNER_KEY, WORKSPACES, create_demo_world
+from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.audit import CampaignResults, Report, audit
 from outreach_async.audit.reports import write, write_brief
 from outreach_async.audit.reports.brief import build_brief

@@ -330,7 +330,7 @@ def clock_of(options: Options) -> Callable[[], float]:
     """Return the function that provides the time of an audit, in Unix seconds. The embedded service has a fixed time."""
     if options.base_url != FAKE:
         return time.time
-    from outreach_async._cli.commands.serving import create_demo_world
+    from outreach_async._cli._demo_world import create_demo_world
 
     return lambda: create_demo_world().now
 

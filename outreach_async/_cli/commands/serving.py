@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-import tomllib
-from collections.abc import Iterator, Mapping
-from datetime import datetime
-from importlib.resources import files
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
 import click
 
+from outreach_async._cli._demo_world import NOW, SEED, create_demo_world
 from outreach_async._cli.app import create_completer
 from outreach_async._cli.files import PATH, explain_os_errors, explain_read_errors
 from outreach_async._cli.options import Options, shared_options
@@ -22,49 +20,10 @@ from outreach_async.fake import Behaviour, FakeService, WorldError
 from outreach_async.fake.behaviour import BehaviourFileError, load_behaviour
 from outreach_async.fake.server import serve_forever
 
-WORKSPACES: Final = ("space_demo", "space_demo_eu")
-OWNER_KEY: Final = "key_demo"
-CAMPAIGN: Final = "camp_spring"
-
-SEED: Final = 7
-_NOW: Final = "2026-03-02T09:00:00Z"
-_WEBSITE_IP: Final = "198.51.100.20"
-
-
-def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
-    """Return the embedded service with sample data."""
-    service = FakeService(seed, behaviour, _NOW)
-    world = tomllib.loads((files("outreach_async._cli") / "data" / "world.toml").read_text(encoding="utf-8"))
-    for workspace in world["workspaces"]:
-        service.add_workspace(workspace["id"], custom_fields=["Plan", "Account manager"])
-        boxes = [id_ for group in workspace["mailboxes"] for id_ in _add_mailboxes(service, workspace["id"], **group)]
-        for campaign in workspace["campaigns"]:
-            service.add_campaign(workspace["id"], mailboxes=boxes, **{name: _to_json(value) for name, value in campaign.items()})
-    service.add_owner_key(*WORKSPACES, key=OWNER_KEY)
-    service.add_contacts(WORKSPACES[0], 120, campaign="camp_renewals")
-    return service
-
-
-def _add_mailboxes(
-    service: FakeService, workspace: str, *, domain: str, count: int, per_domain: int = 4, **fields: Any
-) -> Iterator[str]:
-    """Add a group of similar mailboxes, at most `per_domain` for each domain, and yield their ids."""
-    fields = {"domain_ip": _WEBSITE_IP, **{name: _to_json(value) for name, value in fields.items()}}
-    for number, first in enumerate(range(0, count, per_domain), 1):
-        fields["domain"] = f"{domain}{number if number > 1 else ''}.example"
-        yield from service.add_mailboxes(workspace, min(per_domain, count - first), **fields)
-
-
-def _to_json(value: Any) -> Any:
-    """Convert a TOML value to JSON: a time becomes Unix seconds, and an empty string becomes `None`, because TOML has no null."""
-    if isinstance(value, datetime):
-        return int(value.timestamp())
-    return None if value == "" else value
-
 
 def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
     """Return a service with the data of a world file."""
-    service = FakeService(seed, behaviour, _NOW)
+    service = FakeService(seed, behaviour, NOW)
     try:
         with explain_read_errors("--world", path):
             service.load(path)

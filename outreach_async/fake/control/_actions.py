@@ -11,8 +11,8 @@ from msgspec import UNSET, Struct
 from msgspec.structs import asdict
 
 from outreach_async.fake._error_responses import mask_document, mask_keys
+from outreach_async.fake._fake_service import FakeService
 from outreach_async.fake._fault_plan import Fault
-from outreach_async.fake._in_memory import InMemoryService
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.control import _schemas as schemas
 from outreach_async.fake.control._schemas import UNCHANGED, Problem
@@ -30,7 +30,7 @@ _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 class Checkpoint:
     """A saved state of a fake, which `reset` restores."""
 
-    def __init__(self, service: InMemoryService) -> None:
+    def __init__(self, service: FakeService) -> None:
         self._service = service
         self.save()
 
@@ -47,7 +47,7 @@ class Checkpoint:
 class ActionContext:
     """The server's state, which every operation can use. `base_url` is that of the fake."""
 
-    service: InMemoryService
+    service: FakeService
     checkpoint: Checkpoint
     base_url: str
 

@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 import attrs
 import msgspec
 
+from outreach_async.fake._asgi import Application, asgi_app
+from outreach_async.fake._fake_service import FakeService
 from outreach_async.fake._fault_plan import Exchange
-from outreach_async.fake._in_memory import InMemoryService
 from outreach_async.fake.control import _actions as actions
 from outreach_async.fake.control import _schemas as schemas
 from outreach_async.fake.control._actions import ActionContext, Checkpoint
@@ -189,7 +190,7 @@ def find_route(method: str, path: str) -> ControlRoute:
 
 
 class ControlPlane:
-    """A fake with its control plane, for `server.serve` and `asgi.asgi_app`.
+    """A fake with its control plane, for a server or an ASGI application.
 
     Args:
         service: The fake. Until the first `checkpoint`, `reset` restores the state that the fake had when the control plane was
@@ -200,10 +201,14 @@ class ControlPlane:
         service: The fake.
     """
 
-    def __init__(self, service: InMemoryService, hosts: Iterable[str] = ()) -> None:
+    def __init__(self, service: FakeService, hosts: Iterable[str] = ()) -> None:
         self.service = service
         self._hosts = frozenset(host.lower() for host in hosts)
         self._checkpoint = Checkpoint(service)
+
+    def asgi(self) -> Application:
+        """Return an ASGI application for the fake and its control plane, as `FakeService.asgi` does for the fake alone."""
+        return asgi_app(self)
 
     def exchange(self, request: Request, /) -> Exchange:
         """Handle a request: the control plane handles paths under `PREFIX`, and the service handles all other paths."""

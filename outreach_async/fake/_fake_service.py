@@ -1,4 +1,4 @@
-"""The base class of `FakeService`. It implements all of the fake except the ASGI application."""
+"""The in-memory service: its state, and the execution of requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -26,6 +26,9 @@ from outreach_async.fake.request_log import Recorded, RequestLog, append_to
 from outreach_async.fake.simulation import SimulationControl, SimulationEngine
 from outreach_async.fake.world_file import dump_world, load_world, read_document
 from outreach_async.transport._wire import Request, Response
+
+if TYPE_CHECKING:
+    from outreach_async.fake._asgi import Application
 
 _JSON_HEADERS: Final = {"content-type": "application/json"}
 _MAX_HINT_LENGTH: Final = 2000
@@ -71,8 +74,38 @@ class Snapshot:
     _offset: int
 
 
-class InMemoryService(WorldBuilder):
-    """The base class of `FakeService`. The docstring of `FakeService` describes the arguments and attributes."""
+class FakeService(WorldBuilder):
+    """An in-memory implementation of the outreach service.
+
+    The fake follows the service's API documentation. Where the documentation leaves a question open, the fake decides; many of
+    these decisions are configurable. The fake is synchronous, does no I/O, and is safe to share between threads and tasks:
+    requests run one at a time. Values you do not pass are generated from `seed`: the same calls produce the same bytes.
+
+    Args:
+        seed: Seed for generated data.
+        behaviour: Settings for the configurable decisions.
+        clock: The start time as an ISO 8601 string, or a callable that returns Unix seconds. With a start time, the time stands
+            still until `advance` is called. With a callable, each request first runs the simulated events
+            whose time has come, such as e-mails and replies.
+
+    Attributes:
+        seed: The seed.
+        behaviour: The behaviour; it can be replaced between requests.
+        faults: The faults to inject.
+        requests: The log of requests.
+        sim: The simulation of sent e-mails: watch its events, or script the reactions of recipients.
+
+    Raises:
+        ValueError: `clock` is a string but not a valid ISO 8601 time.
+
+    Example:
+        ```python
+        fake = FakeService(seed=3)
+        space = fake.add_workspace(custom_fields=["Plan"])
+        client = OutreachClient(transport=FakeTransport(fake), workspace=space, owner_key=fake.add_owner_key(space))
+        print((await client.contacts.create(NewContact("ann@company.example"))).status)  # -> added
+        ```
+    """
 
     def __init__(
         self,
@@ -100,6 +133,20 @@ class InMemoryService(WorldBuilder):
         )
 
     # Requests.
+
+    def asgi(self) -> Application:
+        """Return an ASGI application for this fake. Mount it in another application, or pass it to an ASGI server.
+
+        For an application with the control plane, call `outreach_async.fake.control.ControlPlane(fake).asgi()`.
+
+        Example:
+            ```python
+            app = fake.asgi()  # for uvicorn, hypercorn or a Mount of Starlette
+            ```
+        """
+        from outreach_async.fake._asgi import asgi_app  # imported on first use: it needs anyio, unlike the service itself
+
+        return asgi_app(self)
 
     def handle(self, request: Request) -> Response:
         """Execute a request and return the response.
