@@ -21,7 +21,7 @@ import attrs
 import click
 
 from outreach_async._files.atomic import check_writable, parse_descriptor
-from outreach_async.bulk.journal._objects import is_url
+from outreach_async._files.objects import is_url
 from outreach_async.importer import FORMATS, File, open_file
 from outreach_async.importer._source import STDIN
 

@@ -14,12 +14,12 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 import msgspec
 
+from outreach_async._files.objects import FolderObjects, Objects, create_or_read, is_url, open_objects
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import rejection_message
 from outreach_async.bulk.journal import Journal, JournalReader, ObjectJournal, journal_at
 from outreach_async.bulk.journal._identity import Identity, encode_identity, require_same_run
 from outreach_async.bulk.journal._object_journal import translate_errors
-from outreach_async.bulk.journal._objects import FolderObjects, Objects, create_or_read, is_url, open_objects
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._rejects import Reject, find_field, fit_cells, is_reject
 from outreach_async.importer._table import FILE_COLUMN, Row

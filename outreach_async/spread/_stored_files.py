@@ -14,26 +14,19 @@ from contextlib import AbstractContextManager, contextmanager
 from fnmatch import translate
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from outreach_async._files.optional import require_module
+from outreach_async._files.objects import describe_problem, import_obstore, open_store
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._source import STDIN, ByteSource, StreamCopy, translate_read_errors
 
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
-
 _OBJECT_SCHEMES: Final = ("s3", "gs", "az", "memory")
 _URL: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://", re.IGNORECASE)
-_QUERY: Final = re.compile(r"\?[^\s'\")]*")
 _MIN_BLOCK: Final = 1 << 16
 _MAX_BLOCK: Final = 1 << 23
-
-_memory_stores: dict[str, ObjectStore] = {}
-"""Stores for `memory://` URLs, by bucket. They exist until the process exits."""
 
 
 @attrs.frozen
@@ -88,10 +81,10 @@ def expand_pattern(pattern: str) -> list[str]:
 def _list_objects(pattern: str, fixed: str) -> Iterator[str]:
     """Yield the URLs of the objects that match a pattern. `fixed` is the beginning of the pattern, up to the first wildcard."""
     with _translate_store_errors(pattern):
-        store, prefix = open_store(fixed.rpartition("/")[0] + "/")
-        root = pattern.removesuffix(open_store(pattern)[1])
+        store, prefix = open_store(fixed.rpartition("/")[0], "files")
+        root = pattern.removesuffix(open_store(pattern, "files")[1])
         matches = re.compile(translate(pattern)).match
-        for batch in store.list(prefix or None):
+        for batch in store.list(f"{prefix}/" if prefix else None):
             yield from (url for item in batch if matches(url := f"{root}{item['path']}"))
 
 
@@ -99,7 +92,7 @@ def read_version(location: str) -> FileVersion:
     """Return the current version of a file."""
     if _URL.match(location):
         with _translate_store_errors(location):
-            store, key = open_store(location)
+            store, key = open_store(location, "files")
             found = store.head(key)
         return FileVersion(found["size"], str(found["e_tag"]))  # every supported store has entity tags
     with translate_read_errors(location):
@@ -130,18 +123,6 @@ def open_location(location: str, version: FileVersion) -> ByteSource:
     return ByteSource.of_stored(location, StoredObject(location, version)) if _URL.match(location) else ByteSource.of(location)
 
 
-def open_store(url: str) -> tuple[ObjectStore, str]:
-    """Return the store that an object's URL refers to, and the key of the object in the store."""
-    require_module("obstore", "outreach_async[lake]")
-    from obstore.store import MemoryStore, from_url
-
-    scheme, _, rest = url.partition("://")
-    bucket, _, key = rest.partition("/")
-    if scheme == "memory":
-        return _memory_stores.setdefault(bucket, MemoryStore()), key
-    return from_url(f"{scheme}://{bucket}"), key
-
-
 class StoredObject:
     """The bytes of one version of an object on an object store."""
 
@@ -167,7 +148,7 @@ class _ObjectReader(io.RawIOBase):
         self._url = url
         self._version = version
         with _translate_store_errors(url):
-            self._store, self._key = open_store(url)
+            self._store, self._key = open_store(url, "files")
         self._position = self._block_start = 0
         self._block = memoryview(b"")
         self._block_size = _MIN_BLOCK
@@ -206,8 +187,8 @@ class _ObjectReader(io.RawIOBase):
 
 @contextmanager
 def _translate_store_errors(url: str) -> Iterator[None]:
-    """Translate an error of obstore into `InvalidRequest`. Text that may contain secrets is removed from the message."""
-    require_module("obstore", "outreach_async[lake]")
+    """Translate an error of obstore into `InvalidRequest`."""
+    import_obstore(url.partition(":")[0], "files")
     from obstore.exceptions import BaseError, PreconditionError
 
     try:
@@ -217,5 +198,4 @@ def _translate_store_errors(url: str) -> Iterator[None]:
     except FileNotFoundError:
         raise InvalidRequest(f"{url}: no such object; pass the URL of an object that exists") from None
     except BaseError as error:
-        reason = _QUERY.sub("", str(error).partition("\n")[0])  # the query of a signed URL is a secret
-        raise InvalidRequest(f"{url}: {reason}; check the URL, and the credentials in the environment") from None
+        raise InvalidRequest(f"{url}: {describe_problem(error)}; check the URL, and the credentials in the environment") from None

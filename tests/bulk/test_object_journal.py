@@ -28,9 +28,10 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, wind
 
 from outreach_async import Journal, ObjectJournal, OutreachClient, RetryPolicy
 from outreach_async._engine.limiter import RateLimiter
+from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
 from outreach_async.bulk._recording import JournalledThrottle
 from outreach_async.bulk.journal import journal_at, journals_in
-from outreach_async.bulk.journal._objects import FolderObjects, ObjectLog, StoredObjects, encode_object, open_objects
+from outreach_async.bulk.journal._object_log import ObjectLog, encode_object
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake._fault_plan import Exchange

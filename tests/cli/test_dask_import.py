@@ -12,9 +12,10 @@ from distributed import LocalCluster
 from support.cli import Shell
 from support.spread import KEY, SPACE, served
 
+from outreach_async._files.objects import open_store
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService
-from outreach_async.spread._stored_files import expand_pattern, open_store
+from outreach_async.spread._stored_files import expand_pattern
 
 pytestmark = pytest.mark.covers
 
@@ -88,9 +89,9 @@ def test_patterns_match_files_and_objects(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"")
     assert expand_pattern(f"{tmp_path}/*.csv") == [f"{tmp_path}/a.csv", f"{tmp_path}/b.csv"]
     assert expand_pattern("none.csv") == [str(Path("none.csv").absolute())]
-    store, _ = open_store("memory://patterns/x")
+    store, root = open_store("memory://patterns", "files")
     for key in ("may/1.csv", "may/2.csv", "june/1.csv"):
-        store.put(key, b"x")
+        store.put(f"{root}/{key}", b"x")
     assert expand_pattern("memory://patterns/may/*.csv") == ["memory://patterns/may/1.csv", "memory://patterns/may/2.csv"]
     assert expand_pattern("memory://patterns/*/1.csv") == ["memory://patterns/june/1.csv", "memory://patterns/may/1.csv"]
     with pytest.raises(InvalidRequest, match="expected a pattern that matches a file"):

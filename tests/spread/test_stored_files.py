@@ -19,15 +19,16 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from support.files import opendocument
 
+from outreach_async._files.objects import open_store
 from outreach_async.errors import InvalidRequest
 from outreach_async.spread import plan
-from outreach_async.spread._stored_files import StoredObject, open_store, parse_location, read_version
+from outreach_async.spread._stored_files import StoredObject, parse_location, read_version
 
 CSV = b"E-mail,City\nann@x.example,Lyon\nbo@x.example,Rome\n"
 
 
 def put(url: str, data: bytes) -> str:
-    store, key = open_store(url)
+    store, key = open_store(url, "files")
     obstore.put(store, key, data)
     return url
 

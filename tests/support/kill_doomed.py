@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Final
 import attrs
 from support.kill_points import IN_FLIGHT, KILL, Point
 
+from outreach_async._files.objects import Objects
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import NO_ROWS, PossiblySent
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter, ObjectJournal
 from outreach_async.bulk.journal._identity import Earlier, MarkedWindow
 from outreach_async.bulk.journal._object_journal import ObjectWriter
-from outreach_async.bulk.journal._objects import Objects
 from outreach_async.bulk.journal._writer import DatabaseWriter, FileWriter
 from outreach_async.transport._wire import Progress, Request, Response, Transport
 

@@ -20,7 +20,7 @@ from support.scenarios import KEY, SPACE, Scenario, World
 from support.time import jump
 
 from outreach_async import BulkStopped, ContactOutcome, ObjectJournal, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk.journal._objects import Objects
+from outreach_async._files.objects import Objects
 from outreach_async.errors import JournalError
 from outreach_async.testing import VirtualTime
 

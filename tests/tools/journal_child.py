@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from outreach_async._files.objects import is_url
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import Identity, JournalWriter, ObjectJournal
 from outreach_async.bulk.journal._identity import MarkedWindow
-from outreach_async.bulk.journal._objects import is_url
 from outreach_async.bulk.journal._writer import FileWriter
 from outreach_async.errors import JournalError, StatusError
 

@@ -20,10 +20,10 @@ from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import SUSPENDED, exit_code_of_rows
 from outreach_async._files.atomic import atomic_file
+from outreach_async._files.objects import is_url
 from outreach_async._files.spreadsheets import escape_formula
 from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk.journal import JournalReader, JournalReport, journal_at, journals_in
-from outreach_async.bulk.journal._objects import is_url
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File
 from outreach_async.importer._rejects import export_rejects, is_rejects_file, number_record, write_rejects

@@ -16,8 +16,8 @@ from outreach_async._cli.messages import count_noun
 from outreach_async._cli.options import FAKE, Options
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows
+from outreach_async._files.objects import is_url
 from outreach_async._files.optional import require_module
-from outreach_async.bulk.journal._objects import is_url
 from outreach_async.importer import parse_overrides
 from outreach_async.models import WorkspaceField
 from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan

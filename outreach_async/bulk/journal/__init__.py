@@ -84,10 +84,10 @@ from typing import Any, ClassVar
 
 import attrs
 
+from outreach_async._files.objects import is_url, list_folders
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal._identity import Earlier, Identity, JournalReport
 from outreach_async.bulk.journal._object_journal import ObjectJournal, translate_errors
-from outreach_async.bulk.journal._objects import is_url, list_folders
 from outreach_async.bulk.journal._protocol import JournalStore, JournalWriter, WriterThread
 from outreach_async.bulk.journal._reader import JournalReader, RunQuery, read_snapshot
 from outreach_async.bulk.journal._writer import FileWriter

@@ -12,10 +12,11 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
+from outreach_async._files.objects import Objects, open_objects
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._database import STATEMENTS, Change, Database, Transaction
 from outreach_async.bulk.journal._identity import OTHER_JOURNAL, Earlier, Identity, require_same_run
-from outreach_async.bulk.journal._objects import ObjectLog, Objects, TakenOverError, open_objects
+from outreach_async.bulk.journal._object_log import ObjectLog, TakenOverError
 from outreach_async.bulk.journal._protocol import JournalWriter, WriterThread
 from outreach_async.bulk.journal._reader import DamagedJournalError, JournalReader, RunQuery, read_metadata, require_intact
 from outreach_async.bulk.journal._records import DECODING_ERRORS

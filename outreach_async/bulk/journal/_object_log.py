@@ -1,0 +1,214 @@
+"""Store a journal as numbered objects, in a folder or an object store.
+
+Each object contains the changes of one transaction. A writer creates objects, and never replaces an object. If two writers try to
+create an object with the same number, only one of them succeeds, and the other writer stops. In this way, a run stops after
+another run has taken over its journal.
+
+Each object contains a checksum and the digest of the previous object. This detects missing, incomplete, changed and foreign
+objects.
+
+The name of an object is `GENERATION-NUMBER`. A generation is a series of objects, numbered from 0. If the journal is
+damaged, a resumed run with `earlier="unknown"` starts a new generation. Only the last generation is read.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from secrets import token_bytes
+from typing import Any, Final
+
+import msgspec
+
+from outreach_async._files.objects import Objects, create_or_read
+from outreach_async.bulk.journal._database import Change
+from outreach_async.bulk.journal._identity import OTHER_JOURNAL
+from outreach_async.bulk.journal._reader import DamagedJournalError
+from outreach_async.bulk.journal._records import DECODING_ERRORS, CorruptContentError, require
+from outreach_async.errors import InvalidRequest, JournalError
+
+_NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")
+"""Pattern of an object's name, which contains the object's generation and number."""
+_MAGIC: Final = b"OAOJ"  # outreach_async, object journal
+_VERSION: Final = b"\1"
+_CHECKSUM_SIZE: Final = 8
+_DIGEST_SIZE: Final = 8
+_WBITS: Final = -15  # without zlib's own header and checksum
+_COMMON_TEXT: Final = (
+    b'\x93\x92\xa6errors\xd9[[0,"[\\"StatusError\\",\\"\\",\\"create_contact\\",422,1,true,false]"]]'
+    b'\x94\xa8metadata\xa5state\xaa"finished"\xce\x94\xa8metadata\xa8suspects\xa2[]\xce\xa6events\xa7spooled'
+    b"\x92\x95\xa6window\xcd\xcd\xc4\x08\xd2\x94\xa8metadata\xa3hwm\xa3000\xd2"
+    b"\x92\x92\xa8outcomes\xdc\x97\x00\x00\xb80123456789abcdef01234567\x01\xc0\xc0\xc0\x97\x01\x00\xb80123456789abcdef01234567"
+    b'\x94\xa8metadata\xa6totals\xd9\xbc{"rows":100,"outcomes":{"added":100,"skipped":0,"overwriten":0,"updated_missing_fields":0,'
+    b'"rejected":0,"not_applied":0,"unknown":0},"uncertain":0,"repeats":0,"seconds":0.'
+)
+"""Preset dictionary for zlib: bytes that most objects contain. It is part of the format: a change requires a new `_VERSION`."""
+_NO_DIGEST: Final = bytes(_DIGEST_SIZE)
+_READERS: Final = 16
+"""Maximum number of objects that are read concurrently. Concurrent reads hide the high latency of a store."""
+
+
+class TakenOverError(JournalError):
+    """Another run has taken over the journal: that run has created the next object of the log."""
+
+
+def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence[Change]) -> bytes:
+    """Return the content of an object."""
+    compressor = zlib.compressobj(9, wbits=_WBITS, zdict=_COMMON_TEXT)
+    compressed = compressor.compress(msgspec.msgpack.encode(changes)) + compressor.flush()
+    body = b"".join((writer, number.to_bytes(8), previous, compressed))
+    return _MAGIC + _VERSION + _checksum(body) + body
+
+
+def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any]]:
+    """Return the changes that an object contains."""
+    start = len(_MAGIC) + len(_VERSION)
+    checksum, body = content[start : start + _CHECKSUM_SIZE], content[start + _CHECKSUM_SIZE :]
+    require(content.startswith(_MAGIC + _VERSION) and checksum == _checksum(body), "checksum mismatch")
+    require(int.from_bytes(body[8:16]) == number, f"expected object number {number}")
+    require(body[16 : 16 + _DIGEST_SIZE] == previous, "the digest of the previous object does not match")
+    decompressor = zlib.decompressobj(wbits=_WBITS, zdict=_COMMON_TEXT)
+    changes = decompressor.decompress(body[16 + _DIGEST_SIZE :])
+    require(decompressor.eof and not decompressor.unused_data, "incomplete data")
+    return msgspec.msgpack.decode(changes, type=list[list[Any]])
+
+
+def is_newer(content: bytes) -> bool:
+    """Return whether an object was written by a newer version of this library."""
+    return content.startswith(_MAGIC) and content[len(_MAGIC) : len(_MAGIC) + 1] > _VERSION
+
+
+def _checksum(body: bytes) -> bytes:
+    return blake2b(body, digest_size=_CHECKSUM_SIZE).digest()
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_DIGEST_SIZE).digest()
+
+
+class ObjectLog:
+    """The log of an object journal: reads the objects of the last generation in order, and appends new objects."""
+
+    def __init__(self, objects: Objects, name: str, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.name = name
+        self.generation = self.number = 0
+        self._objects = objects
+        self._end = 0
+        self._previous = _NO_DIGEST
+        self._last: str | None = None
+        self._is_fenced = False
+        self._sleep = sleep
+        self._writer = token_bytes(8)
+
+    def find(self) -> bool:
+        """Find the last generation and its last object. Return whether the log contains any objects."""
+        last = (self.generation, self.number - 1)
+        for name in self._objects.names():
+            match = _NAME.fullmatch(name)
+            if match is None:
+                raise InvalidRequest(
+                    f"journal: {self.name} contains objects that do not belong to a journal, such as {name!r};"
+                    f" move them to another prefix, or {OTHER_JOURNAL}"
+                )
+            last = max(last, (int(match[1]), int(match[2])))
+        if last[0] > self.generation and self.number:
+            raise self._taken_over()
+        if last[0] > self.generation:
+            self._begin_generation(last[0])
+        self._end = last[1] + 1
+        if last < (0, 0):
+            return False
+        self._last = f"{last[0]:04}-{last[1]:010}"
+        return True
+
+    def read(self) -> Iterator[list[list[Any]]]:
+        """Read the objects that `find` has found, and yield the changes of each."""
+        # Objects are read by number, up to the last listed one: a listing may miss earlier objects that are created meanwhile.
+        with ThreadPoolExecutor(_READERS) as pool:
+            while self.number < self._end:
+                numbers = range(self.number, min(self.number + 4 * _READERS, self._end))
+                for content in pool.map(self._read, numbers):
+                    yield self._accept(content)
+
+    def _read(self, number: int) -> bytes | None:
+        try:
+            return self._objects.read(self._name_of(number))
+        except FileNotFoundError:
+            return None
+
+    def _accept(self, content: bytes | None) -> list[list[Any]]:
+        name = self._name_of(self.number)
+        if content is None:
+            raise self.damaged(f"object {name} is missing")
+        if is_newer(content):
+            raise InvalidRequest(f"journal: {self.name} was written by a newer version of this library; use that version")
+        try:
+            changes = decode_object(content, self.number, self._previous)
+        except (CorruptContentError, zlib.error, *DECODING_ERRORS) as error:
+            raise self.damaged(f"object {name} is damaged: {error}") from error
+        self._advance(content)
+        return changes
+
+    def append(self, changes: Sequence[Change]) -> None:
+        """Write the next object."""
+        content = encode_object(self._writer, self.number, self._previous, changes)
+        if not self._create(self.number, content):
+            raise self._taken_over()
+        if not self._is_fenced:
+            self._require_fence(content)
+        self._advance(content)
+
+    def _create(self, number: int, content: bytes) -> bool:
+        """Create an object unless the name is taken. Return whether the stored object contains `content`."""
+        name = self._name_of(number)
+        if create_or_read(self._objects, name, content, after=self._last, sleep=self._sleep) != content:
+            return False
+        self._last = name
+        return True
+
+    def _require_fence(self, content: bytes) -> None:
+        """Check with the first object of this writer that the store refuses to create an object twice."""
+        name = self._name_of(self.number)
+        if self._objects.create(name, content, after=name):
+            raise JournalError(
+                f"journal {self.name}: the store replaced {name}, but it must refuse to create an object that exists"
+                " (If-None-Match: *), because otherwise two runs could use one journal; move the journal to another store,"
+                " such as S3"
+            )
+        self._is_fenced = True
+
+    def _taken_over(self) -> TakenOverError:
+        return TakenOverError(
+            f"journal {self.name}: another run has taken over the journal; this run sends nothing more,"
+            " and the other run sends the remaining rows"
+        )
+
+    def set_aside(self) -> None:
+        """Start a new generation to replace the damaged generation."""
+        # Another run may still be writing to the damaged generation. To stop that run, this method first creates the next object
+        # of the damaged generation. The next write of the other run then fails.
+        number = self._end
+        while not self._create(number, encode_object(self._writer, number, _NO_DIGEST, [])):
+            number += 1
+        self._begin_generation(self.generation + 1)
+
+    def damaged(self, reason: str) -> DamagedJournalError:
+        return DamagedJournalError(
+            f'journal {self.name} is damaged: {reason}; restore the object, or resume with earlier="unknown"'
+            " (on the command line: --resume --earlier unknown). The resumed run then starts over at the"
+            " first row and counts every row as possibly sent; the existing objects are kept"
+        )
+
+    def _begin_generation(self, generation: int) -> None:
+        self.generation, self.number, self._end, self._previous = generation, 0, 0, _NO_DIGEST
+
+    def _advance(self, content: bytes) -> None:
+        self.number += 1
+        self._previous = _digest(content)
+
+    def _name_of(self, number: int) -> str:
+        return f"{self.generation:04}-{number:010}"
