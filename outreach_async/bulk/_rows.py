@@ -306,17 +306,16 @@ def approximate_size(row: object) -> int:
     """Return about how many bytes a row takes in a request: the number of characters of its values."""
     # The exact size is known only after the row has been encoded, which takes ten times as long.
     if isinstance(row, NewContact):
-        return sum(map(len, filter(None, _standard_values(row)))) + _mapping_size(row.custom) + _mapping_size(row.extra)
-    if isinstance(row, SpooledRow):
-        return len(row.payload)
+        # The fields are not validated yet, so each may have any type.
+        return _sum_of_sizes((*_standard_values(row), row.custom, row.extra))
     try:
-        return _mapping_size(row) if isinstance(row, Mapping) else 0
+        return _sum_of_sizes(row.values()) if isinstance(row, Mapping) else 0
     except InvalidRequest:  # a row of a file that cannot be sent
         return len(repr(row))
 
 
-def _mapping_size(values: Mapping[Any, Any]) -> int:
-    return sum(len(value) if isinstance(value, str) else len(repr(value)) for value in values.values())
+def _sum_of_sizes(values: Iterable[Any]) -> int:
+    return sum(len(value) if isinstance(value, str) else len(repr(value)) for value in values if value)
 
 
 def _freeze(row: Any) -> Any:

@@ -222,16 +222,10 @@ class _HttpxConnection:
 
     def __init__(self, transport: Any) -> None:
         self.transport = transport
-        # If a request is cancelled during the TLS handshake, the library leaks the socket. The socket is therefore stored here
-        # until a response has arrived.
-        self.extensions: dict[str, Any] = {"trace": self._trace}
+        self._tracker = HandshakeTracker()
+        self.extensions: dict[str, Any] = {"trace": self._tracker.trace}
         self.is_clean = True
-        self._sockets: list[Any] = []
         self._monitor: ConnectionMonitor | None = None
-
-    async def _trace(self, event: str, info: dict[str, Any]) -> None:
-        if event.endswith("connect_tcp.complete"):
-            self._sockets.append(info["return_value"])
 
     def mark_open(self, answer: Any) -> ConnectionMonitor | None:
         """Stop tracing new sockets, because the connection is open. Return the monitor of the connection."""
@@ -251,5 +245,4 @@ class _HttpxConnection:
     async def aclose(self) -> None:
         """Close the connection, even if it is still being opened."""
         await self.transport.aclose()
-        for stream in self._sockets:
-            await stream.aclose()
+        await self._tracker.aclose()

@@ -44,7 +44,7 @@ def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkey
 
 
 def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
-    (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,Lyon\n,Rome\n", encoding="utf-8")
+    (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,#REF!\n,Rome\n", encoding="utf-8")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
     with (
         served(_Service()) as connection,  # type: ignore[arg-type] # a fake without kills
@@ -54,6 +54,9 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
         done = shell("import", f"{tmp_path}/*.csv", *place, "--dask", cluster.scheduler_address)
     assert (done.code, done.out.splitlines()[0]) == (3, "2 rows in 1 part"), done.err
     assert f"{tmp_path}/a.csv: line 3: rejected: email: " in done.out
+    assert (
+        f"warning: cells: 1 finding; these values were left out or may be wrong\n  {tmp_path}/a.csv: line 2: city: " in done.out
+    )
 
 
 class _Service:

@@ -83,13 +83,20 @@ def test_a_finished_part_sends_nothing_and_reports_the_same(
 def test_a_report_counts_the_cells_that_are_not_sent_unchanged(connection: Connection, tmp_path: Path) -> None:
     path, folder = tmp_path / "people.csv", tmp_path / "journals"
     path.write_text(
-        "E-mail,City,Zip,Personal note\na@x.example,#REF!,75001.0,0\nb@x.example,Bern,NULL,1\nc@x.example,nan,1,2\n", "utf-8"
+        "E-mail,City,Zip,Personal note\na@x.example,#REF!,75001.0,0\nb@x.example,Bern,NULL,1\nc@x.example,nan,1,2\n"
+        + "".join(f"d{number}@x.example,nan,1,3\n" for number in range(8)),
+        "utf-8",
     )
     (part,) = plan([path]).parts
     report = import_part(part, folder, connection)
     lines = [(finding.file, finding.line, finding.message.split(":")[0]) for finding in report.first_findings]
-    assert lines == [(str(path), 2, "city"), (str(path), 2, "zip"), (str(path), 3, "zip"), (str(path), 4, "city")]
-    assert (report.findings, merge_reports([report]).to_dict()["findings"]) == (4, 4)
+    assert lines == [
+        (str(path), 2, "city"),
+        (str(path), 2, "zip"),
+        (str(path), 3, "zip"),
+        *((str(path), line, "city") for line in range(4, 11)),
+    ]
+    assert (report.findings, merge_reports([report]).to_dict()["findings"]) == (12, 12)
     assert import_part(part, folder, connection) == report
     (folder / f"{part.id}.findings.json").unlink()  # as if the process had been killed before it recorded them
     assert import_part(part, folder, connection) == report
