@@ -130,7 +130,8 @@ def test_workbooks_that_would_fill_the_memory_are_refused_within_500_mb(tmp_path
 @LINUX_ONLY
 @pytest.mark.parametrize("name", ["xlsx, last cell", "xls, last cell", "ods, repeated cells"])
 def test_a_sheet_that_is_too_large_is_refused_with_a_remedy(name: str) -> None:
-    assert refusal(BOMBS[name]()) == f"the stream: {TOO_LARGE}"
+    # The speed of the CPU decides which limit is reached first.
+    assert refusal(BOMBS[name]()) in (f"the stream: {TOO_LARGE}", f"the stream: {TOO_LONG}")
 
 
 @pytest.mark.covers

@@ -191,4 +191,4 @@ from outreach_async.spread import plan
 plan(["s3://bucket/a.csv"])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith("obstore is not installed; run: pip install 'outreach_async[lake]'")
+    assert done.stderr.splitlines()[-1].endswith("files: s3:// needs the extra 'lake'; run pip install 'outreach_async[lake]'")
