@@ -142,7 +142,10 @@ class SimulationEngine:
         campaign = self.campaigns[event.campaign]
         step = campaign.steps[event.step]
         if step.status != LIVE or all(template.status != LIVE for template in step.templates):
-            return  # the contact stays in `left_to_send`: no operation can make a step or template live
+            # The contact stays in `left_to_send`: no operation can make a step or template live. Its progress shows a reader of
+            # world files that the contact has joined, although no event of it is left.
+            self.simulation.mutable_flow(campaign.id).progress.setdefault(event.contact, event.step)
+            return
         self.simulation.mutable_flow(campaign.id).queue.append(event)
         if campaign.status == LIVE and not self._send_next(campaign, event.at):
             self.simulation.schedule_wake(_midnight(event.at))
@@ -258,6 +261,15 @@ def choose_template(step: Step, counts: Sequence[Sequence[int]], draw_number: Ca
 Span = str | float | timedelta
 """A span of time: a string such as `90s`, `2h` or `1d12h`, a number of seconds, or a timedelta."""
 
+SPAN_NAMES: Final = {
+    EventKind.OPEN: "opens_after",
+    EventKind.CLICK: "clicks_after",
+    EventKind.REPLY: "replies_after",
+    EventKind.UNSUBSCRIBE: "unsubscribes_after",
+    EventKind.BOUNCE: "bounces_after",
+}
+"""The argument of a script that sets when a reaction happens."""
+
 _UNIT_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
@@ -334,22 +346,31 @@ class SimulationControl:
             ```
         """
         spans = {
-            EventKind.OPEN: ("opens_after", opens_after),
-            EventKind.CLICK: ("clicks_after", clicks_after),
-            EventKind.INTERESTED if interested else EventKind.REPLY: ("replies_after", replies_after),
-            EventKind.UNSUBSCRIBE: ("unsubscribes_after", unsubscribes_after),
-            EventKind.BOUNCE: ("bounces_after", bounces_after),
+            "opens_after": opens_after,
+            "clicks_after": clicks_after,
+            "replies_after": replies_after,
+            "unsubscribes_after": unsubscribes_after,
+            "bounces_after": bounces_after,
         }
-        plan = _build_plan(
-            {kind: span_to_microseconds(name, span) for kind, (name, span) in spans.items() if span is not None},
-            interested=interested,
-        )
-        if not require_count("step", step):
-            raise ValueError("step: expected an integer of at least 1, got 0; the first step is 1")
         with self._transaction() as seeder:
-            if campaign is not None and campaign not in seeder.world.campaigns:
-                raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
-            seeder.world.simulation.scripts[_find_token(seeder, contact), campaign or "", step - 1] = plan
+            add_script(seeder, contact, step, campaign, spans, interested=interested)
+
+
+def add_script(
+    seeder: Seeder, contact: str, step: int, campaign: str | None, spans: Mapping[str, Span | None], *, interested: bool
+) -> None:
+    """Script the reactions of a contact; see `SimulationControl.script`. `spans` has the times of the reactions by argument."""
+    delays = {
+        EventKind.INTERESTED if interested and kind == EventKind.REPLY else kind: span_to_microseconds(name, span)
+        for kind, name in SPAN_NAMES.items()
+        if (span := spans[name]) is not None
+    }
+    plan = _build_plan(delays, interested=interested)
+    if not require_count("step", step):
+        raise ValueError("step: expected an integer of at least 1, got 0; the first step is 1")
+    if campaign is not None and campaign not in seeder.world.campaigns:
+        raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
+    seeder.world.simulation.scripts[_find_token(seeder, contact), campaign or "", step - 1] = plan
 
 
 def _find_token(seeder: Seeder, contact: str) -> str:
@@ -363,7 +384,7 @@ def _find_token(seeder: Seeder, contact: str) -> str:
     raise ValueError(f"there is no contact {contact!r}; add the contact first, or pass its e-mail address")
 
 
-def _build_plan(spans: Mapping[int, int], *, interested: bool) -> ResponsePlan:
+def _build_plan(spans: Mapping[EventKind, int], *, interested: bool) -> ResponsePlan:
     if interested and EventKind.INTERESTED not in spans:
         raise ValueError(
             "interested: expected replies_after too, because only a reply shows interest; pass replies_after or omit interested"

@@ -8,11 +8,13 @@ A file is one JSON object. Values equal to their default can be omitted, which m
                      "mailboxes": [{"email": "ada@north.example", "spf": false}],
                      "campaigns": [{"id": "camp_1", "name": "Spring", "status": "live", "steps": ["A|B"]}],
                      "contacts": [{"email": "bo@acme.example", "fields": {"city": "Lyon"}, "campaigns": ["camp_1"]}]}],
-     "owner_keys": {"key_1": ["space_1"]}}
+     "owner_keys": {"key_1": ["space_1"]},
+     "scripts": [{"contact": "bo@acme.example", "campaign": "camp_1", "replies_after": "2h"}]}
 
-`dump_world` writes every value. Loading a dumped file and dumping it again gives the same bytes. The counts in campaigns
-and mailboxes are the seeded counts. Once the simulation has run, the key `simulation` contains the changed counts and the
-pending events.
+A script has the arguments of `fake.sim.script`. `FakeService.dump` writes every value: loading a dumped file and dumping it again
+gives the same bytes. The counts in campaigns and mailboxes are the seeded counts. Once the simulation has run, the key
+`simulation` contains the changed counts and the pending events. You can edit a dumped file: a contact that you add to a campaign
+gets its first e-mail as if it had joined when the file is loaded.
 """
 
 from __future__ import annotations
@@ -36,22 +38,26 @@ from outreach_async.fake._simulation_state import (
     DAY_US,
     ENDED,
     KIND_NAMES,
+    SECOND_US,
     CampaignFlow,
     EventKind,
     FutureEvent,
     MailboxStats,
     PendingJoin,
+    ResponsePlan,
+    ScriptKey,
     Simulation,
+    to_microseconds,
 )
 from outreach_async.fake._stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
 from outreach_async.fake._world import World
+from outreach_async.fake.simulation import SPAN_NAMES, add_script
 
 # The state of the simulation.
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _DayCounts = list[tuple[_Count, _Count]]
 _DAILY_COUNTS: Final = ("sent", "opened", "bounced")
-_Plan = tuple[tuple[Annotated[int, msgspec.Meta(ge=int(EventKind.OPEN), lt=len(KIND_NAMES))], _Count], ...]
 
 
 class FlowDocument(msgspec.Struct):
@@ -88,19 +94,16 @@ class StatsDocument(msgspec.Struct):
 class SimulationDocument(msgspec.Struct):
     """The state of the simulation in a world file. Times are in Unix microseconds."""
 
-    wake: _Count | None
     campaigns: dict[str, FlowDocument]
     mailboxes: dict[str, StatsDocument]
     events: list[FutureEvent]
-    scripts: list[tuple[str, str, _Count, _Plan]]
 
 
 def dump_simulation(state: Simulation, day: int) -> SimulationDocument | None:
     """Return the simulation's state as a document; `None` if nothing has happened yet. Equal states give equal documents."""
     flows = {id_: _dump_flow(flow) for id_, flow in sorted(state.flows.items()) if flow.started or flow.rounds}
     stats = {id_: _dump_stats(ledger, day) for id_, ledger in sorted(state.stats.items()) if ledger.total_sent}
-    scripts = [(*key, plan) for key, plan in sorted(state.scripts.items())]
-    return SimulationDocument(state.wake, flows, stats, sorted(state.heap), scripts) if flows or scripts else None
+    return SimulationDocument(flows, stats, sorted(state.heap)) if flows else None
 
 
 def _dump_flow(flow: CampaignFlow) -> FlowDocument:
@@ -120,18 +123,26 @@ def _dump_stats(ledger: MailboxStats, day: int) -> StatsDocument:
     return StatsDocument(**members)
 
 
-def load_simulation(document: SimulationDocument, world: World) -> None:
-    """Load the state of the simulation from a world file into a world."""
+def load_simulation(document: SimulationDocument, world: World, now: int) -> None:
+    """Load the state of the simulation from a world file into a world. `now` is in Unix microseconds."""
+    state = world.simulation
+    joined: dict[str, set[str]] = {id_: set() for id_ in document.campaigns}
     for event in (*document.events, *(event for flow in document.campaigns.values() for event in flow.queue)):
         _check_event(event, world)
-    state = world.simulation
-    for id_, flow in document.campaigns.items():
-        state.flows[id_] = _load_flow(flow, _look_up(id_, world.campaigns))
+        joined.setdefault(event.campaign, set()).add(event.contact.partition("~")[0])
+    for id_, flow_document in document.campaigns.items():
+        flow, fresh = _load_flow(flow_document, _look_up(id_, world.campaigns)), state.flows[id_]
+        joined[id_].update(name.partition("~")[0] for name in (*flow.progress, *(name for name, _, _ in flow.pending_joins)))
+        for contact, token, at in fresh.pending_joins if flow.left_to_send else ():
+            # Somebody has added the contact to a file that was dumped. It joins now: an e-mail cannot be sent in the past.
+            if contact not in joined[id_]:
+                flow.join(contact, token, max(at, now))
+        state.flows[id_] = flow
     for id_, stats in document.mailboxes.items():
         state.stats[id_] = _load_stats(stats, _look_up(id_, world.mailboxes))
     state.heap = sorted(document.events)
-    state.scripts = {(token, campaign, step): plan for token, campaign, step, plan in document.scripts}
-    state.wake = document.wake
+    # A queue waits for the next midnight, unless somebody has edited a limit or a status: try to send at once.
+    state.schedule_wake(now)
 
 
 def _check_event(event: FutureEvent, world: World) -> None:
@@ -207,8 +218,23 @@ class WorldDocument(msgspec.Struct):
     now: Any = msgspec.UNSET
     workspaces: list[dict[str, Any]] = []
     owner_keys: dict[str, list[str]] = {}
+    scripts: list[dict[str, Any]] = []
     made_up: dict[str, Any] = {}
     simulation: SimulationDocument | msgspec.UnsetType = msgspec.UNSET
+
+
+class ScriptDocument(msgspec.Struct, omit_defaults=True):
+    """A contact's reactions to an e-mail, in a world file: the arguments of `SimulationControl.script`."""
+
+    contact: str
+    step: int = 1
+    campaign: str | None = None
+    opens_after: float | str | None = None
+    clicks_after: float | str | None = None
+    replies_after: float | str | None = None
+    unsubscribes_after: float | str | None = None
+    bounces_after: float | str | None = None
+    interested: bool = False
 
 
 class EnrolmentDocument(msgspec.Struct):
@@ -252,6 +278,7 @@ def dump_world(world: World, now: str) -> str:
         "now": now,
         "workspaces": [_workspace_document(world, workspace) for workspace in world.workspaces.values()],
         "owner_keys": {key: sorted(spaces) for key, spaces in world.owner_keys.items()},
+        "scripts": [_script_document(*item) for item in sorted(world.simulation.scripts.items())],
         "made_up": dict(sorted(world.counters.items())),
     }
     written = json.dumps(document, ensure_ascii=False, indent=1)
@@ -286,6 +313,16 @@ def _contact_document(contact: Contact) -> dict[str, Any]:
     return {**members, "campaigns": [{"id": enrolment.campaign, "at": enrolment.at} for enrolment in contact.enrolments]}
 
 
+def _script_document(key: ScriptKey, plan: ResponsePlan) -> dict[str, Any]:
+    (token, campaign, step), delays = key, dict(plan)
+    interested = delays.pop(EventKind.INTERESTED, None)
+    spans = {SPAN_NAMES[EventKind(kind)]: delay / SECOND_US for kind, delay in delays.items()}
+    if interested is not None:
+        spans |= {SPAN_NAMES[EventKind.REPLY]: interested / SECOND_US}
+    document = ScriptDocument(token, step + 1, campaign or None, **spans, interested=interested is not None)
+    return dict(msgspec.to_builtins(document))
+
+
 # Reading.
 
 
@@ -313,16 +350,22 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
 
 def load_world(document: WorldDocument, seeder: Seeder) -> None:
     """Load a document into the seeder's world, which must be empty."""
+    with _name_place("$.made_up"):
+        seeder.world.counters |= {prefix: require_count(prefix, count) for prefix, count in document.made_up.items()}
     for number, item in enumerate(document.workspaces):
         _load_workspace(f"$.workspaces[{number}]", item, seeder)
     with _name_place("$.owner_keys"):
         for key, workspaces in document.owner_keys.items():
             seeder.add_owner_key(workspaces, key)
-    with _name_place("$.made_up"):
-        seeder.world.counters |= {prefix: require_count(prefix, count) for prefix, count in document.made_up.items()}
+    for number, item in enumerate(document.scripts):
+        place = f"$.scripts[{number}]"
+        script = _read(place, item, ScriptDocument, "a script")
+        with _name_place(place):
+            spans = {name: getattr(script, name) for name in SPAN_NAMES.values()}
+            add_script(seeder, script.contact, script.step, script.campaign, spans, interested=script.interested)
     with _name_place("$.simulation"):
         if document.simulation is not msgspec.UNSET:
-            load_simulation(document.simulation, seeder.world)
+            load_simulation(document.simulation, seeder.world, to_microseconds(seeder.now))
 
 
 def _load_workspace(path: str, item: Mapping[str, Any], seeder: Seeder) -> None:

@@ -853,8 +853,7 @@ def bad(change: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 BAD: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda sim: sim.pop("wake"), "missing required field `wake`"),
-    (lambda sim: sim.update(wake="soon"), "wake: expected `int | null`, got `str`"),
+    (lambda sim: sim.pop("events"), "missing required field `events`"),
     (lambda sim: sim.update(campaigns=[]), "campaigns: expected `object`, got `array`"),
     (lambda sim: sim["campaigns"].update(camp_9=sim["campaigns"]["camp_1"]), "the world has no record with the id 'camp_9'"),
     (
@@ -866,7 +865,6 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (lambda sim: sim["campaigns"]["camp_1"].update(begun=1), "begun: expected `bool`, got `int`"),
     (lambda sim: sim["campaigns"]["camp_1"].update(last="now"), "last: expected `float | null`, got `str`"),
     (lambda sim: sim["campaigns"]["camp_1"].update(progress=[]), "progress: expected `object`, got `array`"),
-    (lambda sim: sim["scripts"][0][3].append([0, 1]), "expected `int` >= 1"),
     (lambda sim: next(iter(sim["mailboxes"].values()))["sent"].append([1, 1]), "sent: expected a day from"),
     (lambda sim: sim["events"].append([]), "expected `array` of length 7 to 10, got 0"),
     (lambda sim: sim["events"][0].__setitem__(0, "now"), "expected `int`, got `str`"),
@@ -874,7 +872,6 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (lambda sim: sim["events"][0].__setitem__(4, 7), "expected step and template to be indexes in the campaign"),
     (lambda sim: sim["events"][0].__setitem__(8, 7), "expected step and template to be indexes in the campaign"),
     (lambda sim: sim["events"][0].__setitem__(7, "mailbox_9"), "expected the id of a mailbox, got 'mailbox_9'"),
-    (lambda sim: sim["scripts"].append([1, "", 0, []]), "expected `str`, got `int`"),
 ]
 
 
@@ -889,13 +886,96 @@ def test_a_simulation_that_does_not_match_its_world_is_refused(change: Callable[
     assert fake.dump() == before
 
 
-def test_scripts_survive_a_file_even_without_a_simulation() -> None:
-    fake, other = world_of_three(), FakeService()
-    fake.sim.script(ADA, replies_after="1h")
-    other.load(fake.dump())
-    other.advance(hours=1)
+def edited(fake: FakeService, change: Callable[[Any], Any]) -> FakeService:
+    """Return a fake with the world of another fake, changed in its file as a person would."""
+    world = json.loads(fake.dump())
+    change(world["workspaces"][0])
+    other = FakeService()
+    other.load(world)
+    return other
 
-    assert listed(other)["replies_num"] == 1
+
+def test_scripts_can_be_written_in_a_file_and_survive_it() -> None:
+    fake = world_of_three(steps=["A", {"wait_time": 24 * HOUR_MS}])
+    fake.sim.script(ADA, opens_after=0.25, replies_after="1h", interested=True)
+    fake.sim.script(BO, 2, campaign="camp_1", clicks_after="2h", unsubscribes_after="3h")
+    fake.sim.script(CY, bounces_after=0)
+    world = json.loads(fake.dump())
+    assert world["scripts"] == [
+        {"contact": ADA, "opens_after": 0.25, "replies_after": 3600.0, "interested": True},
+        {
+            "contact": BO,
+            "step": 2,
+            "campaign": "camp_1",
+            "opens_after": 7200.0,
+            "clicks_after": 7200.0,
+            "unsubscribes_after": 10800.0,
+        },
+        {"contact": CY, "bounces_after": 0.0},
+    ]
+    world["scripts"][0] = {"contact": ADA, "replies_after": "1h"}
+    other = FakeService()
+    other.load(world)
+    assert json.loads(other.dump())["scripts"][0] == {"contact": ADA, "opens_after": 3600.0, "replies_after": 3600.0}
+    other.advance(days=2)
+
+    assert [listed(other)[name] for name in ("opens_num", "replies_num", "interested_num", "bounces_num")] == [2, 1, 0, 1]
+    assert flow(other) == [(0, 3, 3), (0, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ({"contact": ADA, "opens": "1h"}, r"\$\.scripts\[0\]: a script has no field 'opens'; did you mean opens_after\?"),
+        ({"contact": ADA, "opens_after": "soon"}, r"\$\.scripts\[0\]: opens_after: expected a span of time"),
+        ({"contact": ADA, "step": "1"}, r"\$\.scripts\[0\]\.step: expected `int`, got `str`"),
+    ],
+)
+def test_an_invalid_script_in_a_file_is_refused(script: dict[str, Any], message: str) -> None:
+    with pytest.raises(WorldError, match=message):
+        FakeService().load({"scripts": [script]})
+
+
+def test_a_contact_added_to_the_file_of_a_started_campaign_joins_it() -> None:
+    fake = world_of_three(steps=["A", {"wait_time": HOUR_MS}])
+    fake.advance(hours=5)
+    new = {"email": "dee@acme.example", "campaigns": [{"id": "camp_1", "at": START}]}
+    other = edited(fake, lambda space: space["contacts"].append(new))
+    log = watched(other)
+    assert flow(other) == [(1, 3, 4), (1, 3, 4)]
+    other.advance(days=1)
+
+    dee = other.contacts(SPACE)[3]["id"]
+    assert log_entries(log) == [(5.0, dee, 1), (6.0, dee, 2)]
+    assert flow(other) == [(0, 4, 4), (0, 4, 4)]
+
+
+@pytest.mark.parametrize("steps", [["A"], [], [{"status": "stopped"}]])
+def test_a_contact_that_a_started_campaign_knows_does_not_join_it_again(steps: list[Any]) -> None:
+    fake = world_of_three(limit=1, steps=steps)
+    fake.sim.script(ADA, bounces_after=0)
+    fake.advance()
+    fake.add_contacts(SPACE, 1, campaign="camp_1")
+    other = FakeService()
+    for hours in (0, 30, 300):
+        other.load(fake.dump())
+        for each in (fake, other):
+            each.advance(hours=hours)
+        assert other.dump() == fake.dump()
+
+
+def test_an_edited_limit_or_status_takes_effect_at_once() -> None:
+    fake = world_of_three(limit=1)
+    fake.advance()
+    assert flow(fake) == [(2, 1, 3)]
+    other = edited(fake, lambda space: space["mailboxes"][0].update(daily_limit=2))
+    other.advance()
+    assert flow(other) == [(1, 2, 3)]
+    fake.set_campaign("camp_1", status="paused")
+    fake.advance(days=2)
+    other = edited(fake, lambda space: space["campaigns"][0].update(status="live"))
+    other.advance()
+    assert flow(other) == [(1, 2, 3)]
 
 
 # Invalid changes.

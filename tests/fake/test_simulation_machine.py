@@ -255,4 +255,4 @@ def test_a_running_world_is_json_with_its_simulation_on_one_line() -> None:
     fake.advance(days=2)
 
     assert [line for line in fake.dump().splitlines() if line.startswith(' "simulation": ')]
-    assert set(json.loads(fake.dump())["simulation"]) == {"wake", "campaigns", "mailboxes", "events", "scripts"}
+    assert set(json.loads(fake.dump())["simulation"]) == {"campaigns", "mailboxes", "events"}

@@ -3,29 +3,20 @@
 `outreach-async serve` includes the control plane. In Python, wrap a fake in `ControlPlane(fake)` before you serve or mount it. In
 the examples, the variable `FAKE` is the URL on the first line that `serve` prints, with `/_fake` appended. `PUT $FAKE/world`
 replaces all stored data with those of a world file of at most 16 MiB; `outreach_async.fake.world_file` shows the format. Values
-that the file omits are generated. `GET $FAKE/world` returns all stored data in the same format:
+that the file omits are generated:
 
-    $ curl -XPUT $FAKE/world -d '{"workspaces":[{"id":"space_1","mailboxes":[{"id":"mailbox_1"}],"campaigns":[{"id":"camp_1"}]}]}'
-    {"seed":0,"now":"2026-01-01T00:00:00Z","requests":0,"unfired":0,"openapi":"$FAKE/openapi.json","control":"$FAKE/control.json"}
+    $ curl -X PUT $FAKE/world -d '{"workspaces": [{"id": "space_1", "campaigns": [{"id": "camp_1"}]}]}'
+    {"now":"2026-01-01T00:00:00Z","unix":1767225600.0}
 
-Use a world file for the start. Once a campaign has sent e-mails, create contacts with the service's own `POST /contacts`: a
-contact that a loaded file adds to the campaign gets no e-mail. Change a campaign or a mailbox, or script the reactions of a
-contact to an e-mail that has not been sent yet:
+`GET $FAKE/world` returns all stored data in the same format, at any time. To pause a campaign, change the limit of a mailbox, add
+contacts, or script how a contact reacts to an e-mail that has not been sent yet, edit the file and put it back: everything else
+continues as before.
 
-    $ curl -X PATCH $FAKE/campaigns -d '{"id": "camp_1", "status": "live", "rates": {"bounce": 0}}'
-    {"ids":["camp_1"]}
-    $ curl -X PATCH $FAKE/mailboxes -d '{"id": "mailbox_1", "fields": {"daily_limit": 20}}'
-    {"ids":["mailbox_1"]}
-    $ curl $FAKE/contacts/answers -d '{"contact": "bo@acme.example", "replies_after": "2h"}' -o /dev/null -w '%{http_code}'
-    200
+`reset` restores the stored data, the time and the behaviour of the server's start. It also removes pending faults and empties
+the request log:
 
-`reset` restores the stored data, the time and the behaviour of the last `checkpoint`, or of the server's start. It also removes
-pending faults and empties the request log:
-
-    $ curl -X POST $FAKE/checkpoint
-    {"seed":0,"now":"2026-01-01T00:00:00Z","requests":0,"unfired":0,"openapi":"$FAKE/openapi.json","control":"$FAKE/control.json"}
     $ curl -X POST $FAKE/reset
-    {"seed":0,"now":"2026-01-01T00:00:00Z","requests":0,"unfired":0,"openapi":"$FAKE/openapi.json","control":"$FAKE/control.json"}
+    {"now":"2026-01-01T00:00:00Z","unix":1767225600.0}
 
 Faults have the names and arguments of the functions in `outreach_async.fake.faults`. A script injects one fault into each of the
 next requests of an operation. A rule injects a fault into every matching request, optionally with a probability:
@@ -41,12 +32,12 @@ next requests of an operation. A rule injects a fault into every matching reques
     $ curl -X DELETE $FAKE/faults
     {"unfired":[]}
 
-The behaviour has the knobs of `outreach_async.fake.Behaviour`. PATCH sets the given knobs and keeps the others. PUT resets every
-knob to its value in a preset, and then sets the given knobs:
+The behaviour has the knobs of `outreach_async.fake.Behaviour`. PATCH sets the given knobs. The others keep their values; with
+`preset`, they get the values of the preset:
 
     $ curl -X PATCH $FAKE/behaviour -d '{"past_end": "error", "rate_limit": {"limit": 100}}' -o /dev/null -w '%{http_code}'
     200
-    $ curl -X PUT $FAKE/behaviour -d '{"preset": "strict", "numbers": "mixed"}' -o /dev/null -w '%{http_code}'
+    $ curl -X PATCH $FAKE/behaviour -d '{"preset": "strict", "numbers": "mixed"}' -o /dev/null -w '%{http_code}'
     200
     $ curl -X PATCH $FAKE/behaviour -d '{"past_end": "eror"}'
     {"error":{"message":"past_end: Invalid enum value 'eror'","field":"past_end","remedy":"use one of empty, clamp, error"}}

@@ -24,7 +24,7 @@ import msgspec
 from outreach_async.fake import faults
 from outreach_async.fake._arguments import suggest_similar
 from outreach_async.fake._error_responses import mask_keys
-from outreach_async.fake.behaviour import KNOB_VALUES, Behaviour, HeaderAuth, RateLimit
+from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour, HeaderAuth, RateLimit
 from outreach_async.fake.faults import Fault
 
 UNCHANGED: Final = "nothing was changed; correct the request and send it again"
@@ -90,11 +90,8 @@ def _suggest_remedy(field: str, known: tuple[str, ...]) -> str:
 OperationName = Literal["list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown"]
 """Names of operations in faults and in the request log. `unknown` stands for requests that match no operation."""
 
-_NonBlankString = Annotated[str, msgspec.Meta(pattern=r"\S")]
 _Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
-_RateValues = dict[Literal["open", "click", "reply", "bounce", "unsubscribe", "interested"], _Probability]
 _Duration = Annotated[float, msgspec.Meta(ge=0)]
-_SpanOrSeconds = _Duration | Annotated[str, msgspec.Meta(pattern=r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$")]
 
 
 class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -103,44 +100,6 @@ class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
 
 class EmptyBody(RequestBody):
     """An empty JSON object, for operations without arguments."""
-
-
-class CampaignChange(RequestBody):
-    """Changes to a campaign. An omitted property keeps its value."""
-
-    id: str
-    status: _NonBlankString | None = None
-    mailboxes: list[str] | None = None
-    rates: _RateValues | None = None
-
-
-class MailboxChange(RequestBody):
-    """Changes to a mailbox: the new values of fields, by field name."""
-
-    id: str
-    fields: dict[str, Any]
-
-
-class ScriptedActionsBody(RequestBody):
-    """A contact's reactions, such as a click, to an e-mail that has not been sent yet.
-
-    Omitted reactions do not happen, except that a click, reply or unsubscribe implies an open.
-    """
-
-    contact: _NonBlankString
-    """The contact's e-mail address or id."""
-    step: Annotated[int, msgspec.Meta(ge=1)] = 1
-    campaign: str | None = None
-    opens_after: _SpanOrSeconds | None = None
-    """Time from sending the e-mail to opening it: seconds, or a string such as `90s`, `2h` or `1d12h`.
-
-    All `_after` keys have this format.
-    """
-    clicks_after: _SpanOrSeconds | None = None
-    replies_after: _SpanOrSeconds | None = None
-    unsubscribes_after: _SpanOrSeconds | None = None
-    bounces_after: _SpanOrSeconds | None = None
-    interested: bool = False
 
 
 class FaultScriptBody(RequestBody):
@@ -182,27 +141,6 @@ class RequestsQuery(RequestBody):
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
 
 
-class ServerState(msgspec.Struct):
-    """The state of the server: the fake's seed and time, counts of requests and faults, and URLs of OpenAPI documents."""
-
-    seed: int
-    now: str
-    requests: int
-    """Number of requests to the service since the request log was last emptied."""
-    unfired: int
-    """Number of faults that have not fired yet."""
-    openapi: str
-    """URL of the service's OpenAPI document."""
-    control: str
-    """URL of the control plane's OpenAPI document."""
-
-
-class CreatedIds(msgspec.Struct):
-    """The ids of the changed items, in order."""
-
-    ids: list[str]
-
-
 class ClockState(msgspec.Struct):
     """The fake's time, in ISO 8601 (UTC) and in Unix seconds."""
 
@@ -240,13 +178,6 @@ class UnfiredFaults(msgspec.Struct):
     """Descriptions of the faults that have not fired yet."""
 
     unfired: list[str]
-
-
-class BehaviourState(msgspec.Struct):
-    """The value of every knob, and the predefined values that each knob accepts."""
-
-    behaviour: dict[str, Any]
-    readings: dict[str, list[Any]]
 
 
 class ProblemDetail(msgspec.Struct):
@@ -290,18 +221,17 @@ def _to_json_type(annotation: Any) -> Any:
 
 if TYPE_CHECKING:
     Knobs: TypeAlias = msgspec.Struct  # created at run time
-    NewBehaviour: TypeAlias = msgspec.Struct
 else:
-    _KNOBS: Final = list(_define_knob_fields(Behaviour, _to_json_type))
-    Knobs = _define_struct("Knobs", _KNOBS)
-    NewBehaviour = _define_struct("NewBehaviour", [("preset", Literal["documented", "strict", "lenient"], "documented"), *_KNOBS])
+    _PRESET: Final = ("preset", Literal["documented", "strict", "lenient"] | msgspec.UnsetType, msgspec.UNSET)
+    Knobs = _define_struct("Knobs", [_PRESET, *_define_knob_fields(Behaviour, _to_json_type)])
 
 
 def set_knobs(behaviour: Behaviour, body: Knobs) -> Behaviour:
-    """Return a copy of a behaviour with the given knobs set."""
-    for name, value in _given_members(body).items():
-        if name == "preset":
-            continue
+    """Return a copy of a behaviour, or of the given preset, with the given knobs set."""
+    given = _given_members(body)
+    if preset := given.pop("preset", None):
+        behaviour = getattr(Behaviour, preset)()
+    for name, value in given.items():
         kind = next((kind for kind, struct in _OBJECT_STRUCTS.items() if type(value) is struct), None)
         try:
             behaviour = attrs.evolve(behaviour, **{name: kind(**_given_members(value)) if kind else value})
@@ -314,10 +244,9 @@ def _given_members(body: msgspec.Struct) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
 
 
-def describe_behaviour(behaviour: Behaviour) -> BehaviourState:
-    """Return the value and the predefined values of every knob as JSON. Credentials are masked; functions are shown by name."""
-    knobs = {field.name: _to_json(getattr(behaviour, field.name)) for field in attrs.fields(Behaviour)}
-    return BehaviourState(knobs, {name: [_to_json(value) for value in values] for name, values in KNOB_VALUES.items()})
+def describe_behaviour(behaviour: Behaviour) -> dict[str, Any]:
+    """Return the value of every knob as JSON. Credentials are masked; functions are shown by name."""
+    return {name: _to_json(getattr(behaviour, name)) for name in KNOB_NAMES}
 
 
 def _to_json(value: Any) -> Any:
@@ -384,12 +313,15 @@ FAULT_SIGNATURES: Final = "; ".join(
 """The names of all faults with their arguments, for error messages."""
 
 
-def build_fault(body: FaultBody) -> Fault:
-    """Create the fault that a request body describes."""
+def build_fault(field: str, body: FaultBody) -> Fault:
+    """Create the fault that a request body describes. `field` is its path in the request."""
     name = str(body.__struct_config__.tag)
     if name == "ok":
         return faults.ok
     arguments = msgspec.structs.asdict(body)
     if name == "commit_then":
-        return faults.commit_then(build_fault(arguments["fault"]))
-    return FAULT_FACTORIES[name](**arguments)
+        return faults.commit_then(build_fault(f"{field}.fault", arguments["fault"]))
+    try:
+        return FAULT_FACTORIES[name](**arguments)
+    except ValueError as error:
+        raise Problem(400, f"{field}: {error}", field, UNCHANGED) from None
