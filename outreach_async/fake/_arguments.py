@@ -28,7 +28,6 @@ def check_known(name: str, known: Iterable[str], what: str) -> None:
 
 
 def require_count(name: str, value: object) -> int:
-    """Return the value if it is a non-negative integer."""
     if type(value) is not int:
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}; use an integer of at least 0")
     if value < 0:
@@ -37,7 +36,6 @@ def require_count(name: str, value: object) -> int:
 
 
 def require_string(name: str, value: object) -> str:
-    """Return the value if it is a non-blank string."""
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected a string, got {type(value).__name__}; use a non-blank string")
     if not value.strip():
@@ -52,14 +50,12 @@ def require_mapping(what: str, value: object) -> Mapping[str, Any]:
 
 
 def require_time(name: str, value: object) -> float:
-    """Return the value if it is a time in Unix seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name}: expected Unix seconds, got {type(value).__name__}; use a number such as 1767225600")
     return require_at_least(name, 0, value)
 
 
 def require_at_least(name: str, low: int, value: _Number) -> _Number:
-    """Return a number if it is finite and at least `low`."""
     if not low <= value < math.inf:
         raise ValueError(f"{name}: expected a finite number of at least {low}, got {value}; use a number in this range")
     return value
@@ -81,6 +77,7 @@ def draw(*names: object) -> float:
     return (number >> 11) / 2**53  # use 53 of the 64 bits, the precision of a float
 
 
+# The prefix of the ids of each kind, and the name of the kind in messages.
 ID_KINDS: Final[dict[str, str]] = {
     "space_": "a workspace's id",
     "camp_": "a campaign's id",
@@ -91,7 +88,6 @@ ID_KINDS: Final[dict[str, str]] = {
     "contact_": "a contact's id",
     "key_": "an owner key",
 }
-"""Names of the kinds of ids, as used in messages. Each key is the prefix of the ids of one kind."""
 
 
 def generate_id(seed: int, prefix: str, number: int) -> str:
@@ -108,7 +104,6 @@ def _first_number(seed: int, prefix: str) -> int:
 
 
 def check_id(text: str, prefix: str, field: str) -> None:
-    """Check that an id starts with the prefix of its kind, followed by at least one character."""
     if text.startswith(prefix) and len(text) > len(prefix):
         return
     hints = tuple(f"this looks like {kind}" for known, kind in ID_KINDS.items() if text.startswith(known) and text != known)

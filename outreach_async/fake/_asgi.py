@@ -18,16 +18,15 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+# A larger body gets 413. The limit of `FakeService` is far lower (rule W8).
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
-"""Maximum size of a request body in bytes; a larger body gets 413. The limit of `FakeService` is far lower (rule W8)."""
 
 
 class BodyTooLarge(Exception):
-    """The request body exceeds `MAX_REQUEST_BYTES`."""
+    pass
 
 
 def asgi_app(service: Service) -> Application:
-    """Return an ASGI application that sends the service's responses: status, header fields and body."""
     # The application can be mounted under any prefix. ASGI has no way to send a damaged response: if a wire fault prevents a
     # complete response, the application raises `ConnectionError`. `server.serve` reproduces faults byte by byte.
 

@@ -34,16 +34,14 @@ from outreach_async.fake._stored_records import (
 )
 from outreach_async.fake._world import ListKind, World
 
+# Generated mailboxes are older than this, so that their warm-up is over.
 _MIN_AGE: Final = 45 * DAY
-"""Minimum age of generated mailboxes in seconds, so that their warm-up is over."""
 
 _MAX_AGE: Final = 600 * DAY
 
 
 @attrs.frozen
 class Seeder:
-    """Adds and changes records of a world. A call that fails changes no record."""
-
     world: World = attrs.field(repr=False)
     seed: int
     now: float
@@ -77,7 +75,6 @@ class Seeder:
         campaign_headers: Iterable[str] | None,
         mailbox_headers: Iterable[str] | None,
     ) -> str:
-        """Add a workspace; see `FakeService.add_workspace`."""
         custom = _check_labels(custom_fields)
         other_codes = {*STANDARD_FIELDS, *RESERVED_MEMBERS}
         if reserved := [code for code in extra_fields if code in other_codes or code.startswith("custom_")]:
@@ -93,7 +90,6 @@ class Seeder:
         return workspace.id
 
     def add_owner_key(self, workspaces: Sequence[str], key: str | None) -> str:
-        """Add an owner key, or give an existing key access to more workspaces."""
         for workspace in workspaces:
             self.check_workspace(workspace)
         if key is not None and not key.startswith("key_"):
@@ -104,7 +100,6 @@ class Seeder:
         return key
 
     def add_mailboxes(self, workspace: str, rows: Sequence[Mapping[str, Any]], trouble: float) -> list[str]:
-        """Add a mailbox for each mapping of fields, and return the ids of the mailboxes."""
         self.check_workspace(workspace)
         start = self._creation_time(workspace, "mailbox", self.now - self._random_for(workspace).uniform(_MIN_AGE, _MAX_AGE))
         first = len(self.world.mailboxes)
@@ -118,7 +113,6 @@ class Seeder:
         return [mailbox.id for mailbox in mailboxes]
 
     def add_campaign(self, seed: CampaignSeed) -> str:
-        """Add a campaign; see `FakeService.add_campaign`."""
         self.check_workspace(seed.workspace)
         boxes = self._check_mailboxes(seed.workspace, seed.mailboxes)
         id_ = self.reserve_id("camp_", seed.id)
@@ -135,7 +129,6 @@ class Seeder:
         return boxes
 
     def set_campaign(self, id_: str, status: str | None, mailboxes: Iterable[str] | None, rates: Mapping[str, float]) -> None:
-        """Change a campaign; see `FakeService.set_campaign`."""
         campaign = self.world.campaigns.get(id_)
         if campaign is None:
             raise ValueError(f"there is no campaign {id_!r}; add the campaign first")
@@ -148,7 +141,6 @@ class Seeder:
         self.world.set_campaign(changed, self.now)
 
     def set_mailbox(self, id_: str, fields: Mapping[str, Any]) -> None:
-        """Change a mailbox; see `FakeService.set_mailbox`."""
         mailbox = self.world.mailboxes.get(id_)
         if mailbox is None:
             raise ValueError(f"there is no mailbox {id_!r}; add the mailbox first")
@@ -157,7 +149,6 @@ class Seeder:
     def add_contacts(
         self, workspace: str, rows: int | Iterable[Mapping[str, str | None]], campaign: str | None, owner: str | None
     ) -> list[str]:
-        """Store contacts; see `FakeService.add_contacts`."""
         self.check_workspace(workspace)
         if owner is None:
             owner = next((key for key, spaces in self.world.owner_keys.items() if workspace in spaces), "")
@@ -191,7 +182,6 @@ class Seeder:
         return Contact(self.reserve_id("contact_", seed.id), email, seed.owner, created, seed.fields, seed.enrolments)
 
     def check_workspace(self, workspace: str) -> None:
-        """Check that a workspace exists."""
         if workspace not in self.world.workspaces:
             raise ValueError(f"there is no workspace {workspace!r}; add the workspace first")
 

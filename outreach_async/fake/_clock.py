@@ -30,21 +30,17 @@ class Clock:
 
     @property
     def now(self) -> float:
-        """The current time in Unix seconds."""
         return self.microseconds / 1_000_000
 
     @property
     def microseconds(self) -> int:
-        """The current time in Unix microseconds."""
         return self._source() + self.offset
 
     @property
     def iso(self) -> str:
-        """The current time as an ISO 8601 string in UTC."""
         return (_EPOCH + timedelta(microseconds=self.microseconds)).isoformat().replace("+00:00", "Z")
 
     def advance(self, step: timedelta) -> None:
-        """Advance the clock by a duration."""
         if step < timedelta(0):
             raise ValueError(f"step: expected a non-negative duration, got {step}; use restore() or reset() to go back")
         self.offset += step // _MICROSECOND
@@ -72,7 +68,6 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 def format_age(then: float | None, now: float) -> str:
-    """Return a relative time, such as `5 minutes ago`."""
     if then is None:
         return "Never"
     return _format_minutes(int((now - then) // MINUTE))
@@ -90,6 +85,5 @@ def _format_minutes(minutes: int) -> str:
 
 
 def format_date(moment: float) -> str:
-    """Return a date in UTC, such as `Mar 14, 2026`; always in English, independent of the locale."""
     date = time.gmtime(moment)
     return f"{_MONTHS[date.tm_mon - 1]} {date.tm_mday}, {date.tm_year}"

@@ -29,15 +29,14 @@ from outreach_async.fake.behaviour import Behaviour
 
 ADDED: Final = "added"
 
+# The outcome for a duplicate, by value of the `duplicates` option (rule C2).
 DUPLICATE_OUTCOMES: Final[Mapping[str, str]] = {
     "skip": "skipped",
     "overwrite": "overwriten",  # the API documentation's spelling
     "update_missing_fields": "updated_missing_fields",
 }
-"""The outcome for a duplicate, by value of the `duplicates` option (rule C2)."""
 
 DUPLICATE_DETAILS: Final = "a contact with this email exists in the workspace"
-"""Value of the key `details` in the response for a skipped contact."""
 
 
 def email_key(behaviour: Behaviour) -> Callable[[str], str]:
@@ -52,7 +51,6 @@ def _lower_domain(email: str) -> str:
 
 
 def _normalize_gmail(email: str) -> str:
-    """Convert an e-mail address to lower case."""
     # In a Gmail address, also remove dots and everything after a plus sign from the local part.
     local, at, domain = email.lower().rpartition("@")
     if domain in {"gmail.com", "googlemail.com"}:
@@ -119,17 +117,13 @@ def _enrol(contact: Contact, campaign: str | None, behaviour: Behaviour, now: fl
 _REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options")
 _UPLOAD_OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
 
-_MAX_SUGGESTIONS: Final = 20
-"""Maximum number of ignored fields for which a similar name is suggested. The search for a similar name is slow."""
+_MAX_SUGGESTIONS: Final = 20  # finding a similar name is slow
 
 SentFields = dict[str, str | None]
-"""The field values in a create request, by field code."""
 
 
 @attrs.define
 class Creation:
-    """The values of the required keys of a create request."""
-
     owner_key: str = attrs.field(repr=False)
     workspace: str
     email: str
@@ -139,7 +133,6 @@ class Creation:
 
 
 def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
-    """Parse the values of the required keys of a create request."""
     _require_members(body, _REQUIRED_MEMBERS, "")
     options = _require_type(body, "upload_options", dict, "an object")
     is_optional = behaviour.missing_campaign == "null"
@@ -191,7 +184,6 @@ def _parse_duplicates(value: object) -> str:
 
 
 def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> SentFields:
-    """Parse the optional fields of a create request."""
     fields: SentFields = {}
     codes = workspace.codes
     for name, value in body.items():
@@ -244,7 +236,6 @@ def _ignore_field(name: str, known: list[str], behaviour: Behaviour, hints: list
 # results do not depend on databases of the operating system.
 
 MAX_TEXT_LENGTH: Final = 1000
-"""Maximum number of characters in a text field."""
 
 _MAX_EMAIL_LENGTH: Final = 254
 
@@ -268,7 +259,6 @@ _DATE_PATTERNS: Final = (
 
 
 def is_email(text: str) -> bool:
-    """Return whether a string is an e-mail address."""
     # An address has one `@`, a local part of up to 64 characters, and a domain with a dot. Each label of the domain has up to 63
     # letters, digits and hyphens. The address has at most 254 characters in total.
     local, _, domain = text.partition("@")
@@ -289,7 +279,6 @@ def _is_label(label: str) -> bool:
 
 
 def is_phone(text: str) -> bool:
-    """Return whether a string has 7 to 15 digits, ignoring `+ ( ) - .`, spaces and an extension."""
     return any(_PHONE.fullmatch(number.translate(_PHONE_MARKS)) for number in (text, _EXTENSION.sub("", text)))
 
 
@@ -303,7 +292,6 @@ def load_countries() -> dict[str, str]:
 
 
 def fold_name(name: str) -> str:
-    """Return a country's name in a normalized form for comparison."""
     # The function ignores letter case, accents and a leading "the". It replaces "&" by "and", and "St" by "Saint".
     plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     words = re.sub(r"[^a-z0-9]+", " ", plain.casefold().replace("&", " and ").replace("'", "").replace("\u2019", "")).split()
@@ -313,7 +301,6 @@ def fold_name(name: str) -> str:
 
 
 def find_country_code(text: str) -> str | None:
-    """Return the alpha-2 code of a country; `None` if the country is unknown."""
     codes = load_countries()
     return codes.get(text.strip().upper()) or codes.get(fold_name(text))
 
@@ -324,18 +311,15 @@ def _load_states() -> frozenset[str]:
 
 
 def is_us_state(text: str) -> bool:
-    """Return whether a string is the two-letter code or the name of a US state or territory, in any letter case."""
     return " ".join(text.split()).casefold() in _load_states()
 
 
 @cache
 def load_timezones() -> frozenset[str]:
-    """Return the names of IANA time zones, including links (alternative names)."""
     return frozenset(name for (name,) in read_table("timezones"))
 
 
 def is_state(text: str, country: str | None) -> bool:
-    """Return whether a string is a valid state."""
     # If the country is the US or missing, the string must be a US state. Otherwise, it must be a name without digits.
     if not country or not country.strip() or find_country_code(country) == "US":
         return is_us_state(text)
@@ -343,12 +327,10 @@ def is_state(text: str, country: str | None) -> bool:
 
 
 def is_timezone(text: str) -> bool:
-    """Return whether a string is an IANA time zone name, or an offset such as `UTC+05:30`."""
     return text in load_timezones() or _OFFSET.fullmatch(text) is not None
 
 
 def is_date(text: str) -> bool:
-    """Return whether a string is a valid date in the format `YYYY-MM-DD`, `YYYY-MM`, `YYYY` or `MM/DD/YYYY`."""
     for form in _DATE_PATTERNS:
         if match := form.fullmatch(text):
             try:
@@ -360,26 +342,22 @@ def is_date(text: str) -> bool:
 
 
 def is_website(text: str) -> bool:
-    """Return whether a string is an http or https URL, or a host with a dot."""
     return _URL.fullmatch(text) is not None or _is_host(text)
 
 
 def is_stack_overflow(text: str) -> bool:
-    """Return whether a string is a URL on stackoverflow.com, or a handle without spaces."""
     if "://" in text:
         url = _URL.fullmatch(text)
         return url is not None and f".{url['host'].lower()}".endswith(".stackoverflow.com")
     return not any(c.isspace() for c in text)
 
 
+# A predicate whose result is true for a valid string, and what is valid, as the error message says it.
 FieldCheck = tuple[Callable[[str], object], str]
-"""The check of a field: a pair of a predicate and a description.
-
-The predicate returns a true value if a string is valid. The error message shows the description, which says what is valid.
-"""
 
 _TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a string of at most {MAX_TEXT_LENGTH} characters without control characters")
 
+# `state` is checked by `is_state` instead, which also needs the country.
 FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
     **dict.fromkeys(STANDARD_FIELDS, _TEXT_CHECK),
     "email": (is_email, "an e-mail address"),
@@ -392,7 +370,6 @@ FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
     "state": (is_us_state, "the code or name of a US state or, in another country, a name without digits"),
     "zip": (_ZIP.fullmatch, "at most 12 letters, digits, spaces and hyphens"),
 }
-"""The check of each standard field, by code. `state` is checked by `is_state` instead, which also needs the country."""
 
 
 def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> dict[str, str]:
@@ -409,7 +386,6 @@ def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: L
 
 
 def validate(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> None:
-    """Apply strict validation to the fields of a create request."""
     if failures := find_failures(email, fields, strict_fields):
         message = "; ".join(f"{field} must be {reason}" for field, reason in failures.items())
         raise refusal_error(422, "validation_failed", message, next(iter(failures)))

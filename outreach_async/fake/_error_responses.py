@@ -48,8 +48,6 @@ class Refusal:
 
 
 class RequestRefused(Exception):
-    """Raised to refuse a request. An error renderer turns the attribute `refusal` into the response."""
-
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
@@ -65,7 +63,6 @@ def refusal_error(
     headers: Mapping[str, str] | None = None,
     knob: str = "",
 ) -> RequestRefused:
-    """Return a `RequestRefused` for a `Refusal` with the given attributes."""
     # If `knob`, the name of an attribute of `Behaviour`, is given, a hint says that this attribute decided the refusal.
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
     return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
@@ -78,7 +75,6 @@ def sanitize_name(name: str) -> str:
 
 
 def mask_keys(text: str) -> str:
-    """Return a string with every owner key replaced by `***`."""
     return _KEY_PATTERN.sub("***", text)
 
 
@@ -92,7 +88,6 @@ def mask_document(value: Any) -> Any:
 
 
 RenderedError = tuple[int, Mapping[str, str], bytes]
-"""Status, header fields by lower-case name, and body of an error response."""
 
 ErrorRenderer = Callable[[Refusal], RenderedError]
 
@@ -102,23 +97,19 @@ def _render_json(status: int, document: Any) -> RenderedError:
 
 
 def render_nested(refusal: Refusal) -> RenderedError:
-    """Render a refusal as JSON: `{"status": "error", "error": {"code": ..., "message": ..., "field": ...}}`."""
     error = {"code": refusal.code, "message": refusal.message, "field": refusal.field}
     return _render_json(refusal.status, {"status": "error", "error": error})
 
 
 def render_flat(refusal: Refusal) -> RenderedError:
-    """Render a refusal as JSON: `{"message": ...}`."""
     return _render_json(refusal.status, {"message": refusal.message})
 
 
 def render_text(refusal: Refusal) -> RenderedError:
-    """Render a refusal as plain text."""
     return refusal.status, {"content-type": "text/plain; charset=utf-8"}, refusal.message.encode()
 
 
 def render_html(refusal: Refusal) -> RenderedError:
-    """Render a refusal as an HTML page."""
     page = f"<html><head><title>{refusal.status}</title></head><body><p>{html.escape(refusal.message)}</p></body></html>"
     return refusal.status, {"content-type": "text/html; charset=utf-8"}, page.encode()
 
@@ -138,4 +129,3 @@ RENDERERS: Final[dict[RendererName, ErrorRenderer]] = {
     "html": render_html,
     "200_with_error": render_ok_with_error,
 }
-"""Error renderers, by name. `Behaviour.error_renderer` accepts these names."""

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from outreach_async.fake._asgi import Application
 
 _JSON_HEADERS: Final = {"content-type": "application/json"}
+# HTTP libraries refuse long header fields. The request log contains every hint in full.
 _MAX_HINT_LENGTH: Final = 2000
-"""Maximum characters in `x-fake-hint`. HTTP libraries refuse long header fields. The request log contains every hint in full."""
 
 
 def respond(call: ParsedRequest, context: Context, number: int) -> Response:

@@ -21,7 +21,6 @@ WireFaultKind = Literal[
     "latency", "hang", "refuse", "reset", "close", "truncate", "reset_mid_body", "bad_chunk", "no_final_chunk", "garbage",
     "long_header", "wrong_encoding", "wrong_length", "slow_drip",
 ]  # fmt: skip
-"""The kinds of wire faults."""
 
 
 @attrs.frozen
@@ -52,9 +51,7 @@ class Exchange:
 class Service(Protocol):
     """The interface of an object that executes requests for the fake's transport, ASGI application and server."""
 
-    def exchange(self, request: Request, /) -> Exchange:
-        """Execute a request synchronously. Return the response, and the wire fault to reproduce."""
-        ...
+    def exchange(self, request: Request, /) -> Exchange: ...
 
 
 @attrs.frozen
@@ -87,23 +84,17 @@ Example:
 
 @attrs.frozen
 class ResponseFault(Fault):
-    """A fault that replaces the service's response with a different response."""
-
     response: Response
 
 
 @attrs.frozen
 class DriftFault(Fault):
-    """A fault that changes a value in the service's response, as a new version of the service might."""
-
     path: tuple[str, ...]
     change: Any
 
 
 @attrs.frozen
 class WireFault(Fault):
-    """A fault that damages, delays or replaces the response in transit, or breaks the connection."""
-
     kind: WireFaultKind
     size: int = 0
     seconds: float = 0.0
@@ -286,14 +277,11 @@ class Faults:
 
 
 def execute_with_faults(faults: Faults, operation: str, request: Request, serve: Callable[[], Response]) -> Exchange:
-    """Execute a request of an operation with the fault that applies to it."""
     return inject(faults._next_fault(operation, request), serve)  # noqa: SLF001 - the classes of this module
 
 
 @attrs.define
 class _FaultRule:
-    """A fault and the conditions under which it fires."""
-
     fault: Fault
     operation: str | None
     match: Callable[[Request], bool] | None

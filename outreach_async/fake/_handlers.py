@@ -28,7 +28,6 @@ from outreach_async.fake.behaviour import Behaviour, HeaderAuth
 
 
 def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> None:
-    """Check that the header that `auth` names contains a known credential."""
     scheme, _, token = headers.get(auth.header, "").rpartition(" ")
     known = token in auth.tokens if auth.tokens else token in world.owner_keys
     if not known or scheme.lower() != auth.scheme.lower():
@@ -50,7 +49,6 @@ def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: 
 
 
 def find_workspace(workspace: str, world: World) -> Workspace:
-    """Return a workspace by id."""
     record = world.workspaces.get(workspace)
     if record is None:
         raise refusal_error(404, "workspace_not_found", "no workspace has this id", "workspace")
@@ -58,24 +56,20 @@ def find_workspace(workspace: str, world: World) -> Workspace:
 
 
 def find_campaign(campaign: str, world: World, field: str, workspace: str | None = None) -> Campaign:
-    """Return a campaign by id."""
     record = world.campaigns.get(campaign)
     if record is None or workspace not in {None, record.workspace}:
         raise refusal_error(404, "campaign_not_found", "no campaign has this id", field)
     return record
 
 
-MAX_MAILBOXES: Final = 2000
-"""Maximum number of mailboxes per page (`display`), as stated in the service's API documentation."""
+MAX_MAILBOXES: Final = 2000  # as the API documentation states
 
-DEFAULT_DISPLAY: Final = 10
-"""Items per page if the parameter `display` is invalid and `behaviour.bad_number` is `default`."""
+DEFAULT_DISPLAY: Final = 10  # with `behaviour.bad_number` = `default`
 
 _NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,9}", re.ASCII)  # int() alone would accept " ٣_0 "
 
 
 def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) -> tuple[str, int, int]:
-    """Parse the query parameters of a request for a page of campaigns or mailboxes."""
     workspace, display_text, page_text = (require_parameter(query, name) for name in ("workspace", "display", "page"))
     display = _parse_number("display", display_text, 1, DEFAULT_DISPLAY, behaviour)
     page = _parse_number("page", page_text, behaviour.first_page, behaviour.first_page, behaviour)
@@ -118,8 +112,7 @@ def _round_percent(n: int, of: int, digits: int) -> float:
     return float(quotient / scale)
 
 
-UNBOUNDED_DAYS: Final = 9999
-"""Value of `days_left` for a campaign that has no mailbox that can send."""
+UNBOUNDED_DAYS: Final = 9999  # for a campaign that has no mailbox that can send
 
 _DAY_MS: Final = DAY * 1000
 _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text")
@@ -127,27 +120,21 @@ _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", 
 
 @attrs.frozen
 class CompletionEstimate:
-    """The estimated time until a campaign ends."""
-
     days: int
     placeholder: str = ""
 
     @property
     def display(self) -> str:
-        """The value of `days_left_display` in responses, such as `5 days`."""
         return self.placeholder or f"{self.days} day{'' if self.days == 1 else 's'}"
 
     def date(self, now: float) -> str:
-        """Return the estimated end of the campaign as a string: a date, or `placeholder` if there is no date."""
         return self.placeholder or format_date(self.timestamp(now))
 
     def timestamp(self, now: float) -> int:
-        """Return the estimated end of the campaign in Unix seconds."""
         return int(now) + self.days * DAY
 
 
 def estimate_completion(contacts: int, lefts: Sequence[int], waits: Sequence[int], capacity: Fraction) -> CompletionEstimate:
-    """Estimate when a campaign ends."""
     left = sum(lefts)
     if not contacts:
         return CompletionEstimate(0, "Not started")
@@ -168,11 +155,9 @@ class ItemRenderer:
     behaviour: Behaviour
 
     def percent(self, n: int, of: int, salt: str) -> float:
-        """Return `100 * n / of` in the behaviour's number format; see `format_percent`."""
         return format_percent(n, of, salt, self.behaviour)
 
     def render_campaign(self, campaign: Campaign) -> dict[str, Any]:
-        """Return a campaign as an item of the campaign list."""
         flow = self.world.simulation.flows[campaign.id]
         sent, opens, replies = (flow.total(COUNT_NAMES.index(count)) for count in ("sent", "opened_num", "replied_num"))
         end = self._estimate_end(campaign)
@@ -209,7 +194,6 @@ class ItemRenderer:
         }
 
     def render_mailbox(self, mailbox: Mailbox) -> dict[str, Any]:
-        """Return a mailbox as an item of the mailbox list."""
         ledger = self.world.simulation.current_stats(mailbox, int(self.now // DAY))
         item = dict(mailbox.values) if ledger is None else {**mailbox.values, **ledger.item_values()}
         for name in ("opened_14days", "avg_open_rate", "avg_click_rate"):
@@ -268,13 +252,10 @@ def _latest(one: float | None, other: float | None) -> float | None:
 
 
 HandlerResult = tuple[int, dict[str, Any]]
-"""Status and JSON document of a response."""
 
 
 @attrs.define
 class Context:
-    """The stored data and the settings with which the service executes a request."""
-
     world: World = attrs.field(repr=False)
     behaviour: Behaviour
     limiter: Limiter

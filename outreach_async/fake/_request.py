@@ -19,24 +19,21 @@ from outreach_async.fake._error_responses import RequestRefused, refusal_error, 
 from outreach_async.transport._wire import Request
 
 Query = Mapping[str, tuple[str, ...]]
-"""Values of each query parameter by name, in the order sent."""
 
 ANY_SEGMENT: Final = "*"
-"""The path segment in a `ServiceRoute` that matches any segment of a request's path, such as an id."""
 
 _LIST_PARAMETERS: Final = ("workspace", "display", "page")
 
 
 @attrs.frozen
 class ServiceRoute:
-    """The method, the path and the query parameters of an operation of the service."""
-
     operation: str
     method: str
     path: tuple[str, ...]
     parameters: tuple[str, ...] = ()
 
 
+# The five operations (rule W1), in the order of the service's API documentation.
 ROUTES: Final[tuple[ServiceRoute, ...]] = (
     ServiceRoute("list_campaigns", "GET", ("campaigns",), _LIST_PARAMETERS),
     ServiceRoute("list_mailboxes", "GET", ("mailboxes",), _LIST_PARAMETERS),
@@ -44,7 +41,6 @@ ROUTES: Final[tuple[ServiceRoute, ...]] = (
     ServiceRoute("list_steps", "GET", ("campaigns", ANY_SEGMENT, "steps")),
     ServiceRoute("list_fields", "GET", ("workspaces", ANY_SEGMENT, "all-fields")),
 )
-"""The five operations (rule W1), in the order of the service's API documentation."""
 
 # The length of the path and its first and last segment identify a route.
 _ROUTES_BY_SHAPE: Final = {(len(route.path), route.path[0], route.path[-1]): route for route in ROUTES}
@@ -52,8 +48,6 @@ _ROUTES_BY_SHAPE: Final = {(len(route.path), route.path[0], route.path[-1]): rou
 
 @attrs.frozen
 class Target:
-    """A parsed request target: path segments, query parameters, and the operation with this path."""
-
     segments: tuple[str, ...]
     query: Query
     route: ServiceRoute | None
@@ -88,7 +82,6 @@ def _parse_query(query: str) -> Query:
 
 
 def match_route(target: Target, method: str) -> ServiceRoute:
-    """Return the operation for the path and the method of a request."""
     route = target.route
     if route is None:
         raise refusal_error(404, "not_found", "no operation has this path")
@@ -109,10 +102,8 @@ def require_parameter(query: Query, name: str) -> str:
 
 
 MAX_BODY: Final = 1024 * 1024
-"""Maximum size of a request body in bytes."""
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
-"""Encode a document as compact JSON."""
 
 
 class _NotStrictError(ValueError):
@@ -134,7 +125,6 @@ _decoder = json.JSONDecoder(object_pairs_hook=_require_unique_members, parse_con
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Parse a request body as a strict JSON object."""
     if len(body) > MAX_BODY:
         raise refusal_error(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
     try:
@@ -170,7 +160,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def do_nothing() -> None:
-    """Do nothing. This is the release function of a request that holds no slot."""
+    pass
 
 
 _NO_TARGET: Final = Target((), {}, None)
@@ -178,8 +168,6 @@ _NO_TARGET: Final = Target((), {}, None)
 
 @attrs.define
 class ParsedRequest:
-    """A request with its parsed target and body, and the errors found while parsing."""
-
     request: Request
     operation: str = "unknown"
     target: Target = _NO_TARGET

@@ -54,8 +54,6 @@ def generate_name(first: int, last: int) -> tuple[str, str]:
 
 @attrs.frozen
 class ContactSeed:
-    """The specification of a contact to store."""
-
     email: object
     fields: Mapping[str, str | None]
     enrolments: tuple[Enrolment, ...] = ()
@@ -67,7 +65,6 @@ class ContactSeed:
     def from_row(
         cls, row: Mapping[str, str | None], codes: Mapping[str, str], enrolments: tuple[Enrolment, ...], owner: str
     ) -> ContactSeed:
-        """Create a specification from a row of contact data."""
         # The row can have the keys `email` and `id`. All other keys are codes of fields.
         fields = {}
         for code, value in row.items():
@@ -98,7 +95,6 @@ def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]
 
 
 MAILBOXES_PER_DOMAIN: Final = 4
-"""Number of generated mailboxes that share a domain."""
 
 _RATE_FIELDS: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
 
@@ -108,8 +104,8 @@ _COUNT_FIELDS: Final = (
 _CHANGEABLE: Final = tuple(name for name in MAILBOX_FIELDS if name not in {"id", "created_at", "last_activity", *_COUNT_FIELDS})
 
 _WINDOW_DAYS: Final = {"sent_today": 1, "sent_30days": 30, "sent_90days": 90, "life": math.inf}
-"""Number of days that each statistic covers."""
 
+# Each function takes the values of a generated mailbox and returns the values to change.
 _PROBLEMS: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
     lambda _: {"spf": False},
     lambda _: {"dmarc": False},
@@ -119,13 +115,10 @@ _PROBLEMS: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
     lambda values: {"sent_today": _count_or_zero(values["daily_limit"]) + 15},
     lambda _: {"status": "error"},
 )
-"""Possible problems of a generated mailbox. Each function takes the mailbox's values and returns the values to change."""
 
 
 @attrs.frozen
 class MailboxSeed:
-    """The specification of a mailbox to generate."""
-
     workspace: str
     number: int
     created: int
@@ -134,7 +127,6 @@ class MailboxSeed:
 
 
 def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) -> Mailbox:
-    """Generate a mailbox from its specification, with statistics that are consistent with each other."""
     fields = {name: _check_value(name, value) for name, value in seed.fields.items()}
     as_of = fields.pop("as_of", now)
     domain = str(fields.pop("domain", generate_domain(seed.number // MAILBOXES_PER_DOMAIN)))
@@ -147,7 +139,6 @@ def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) ->
 
 
 def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
-    """Return a mailbox with changed fields."""
     for name, value in fields.items():
         if name in MAILBOX_FIELDS and name not in _CHANGEABLE:
             raise TypeError(f"field {name!r} of a mailbox cannot be changed; use one of {', '.join(_CHANGEABLE)}")
@@ -213,7 +204,6 @@ def _generate_activity(random: Random, values: Mapping[str, Any], now: float) ->
 
 
 def _count_or_zero(value: object) -> int:
-    """Return the value as a non-negative integer; 0 if it is negative or not a number."""
     return max(0, int(value)) if isinstance(value, int | float) else 0
 
 
@@ -226,11 +216,9 @@ _MAX_WAIT: Final = 3650 * DAY * 1000
 
 StepSeed = str | Mapping[str, Any]
 ReserveId = Callable[[str, str | None], str]
-"""A function that reserves an id and returns it. It takes a prefix and an id. If the id is `None`, it generates one."""
 
 
 def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[str, Any]]:
-    """Return the template specifications of a step. A step must have at least one template."""
     seeds = value.split("|") if isinstance(value, str) and value.strip() else value
     if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
         raise ValueError(
@@ -262,7 +250,6 @@ def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bo
 def _count_left_to_send(
     seeds: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
 ) -> list[int]:
-    """Return the number of contacts who have yet to receive each step."""
     # If the specification of a step has `left_to_send`, this value is used. Otherwise, the number is calculated from the other
     # counts. Contacts who replied, unsubscribed or bounced are not counted, because they receive no further steps.
     lefts: list[int] = []
@@ -301,8 +288,6 @@ def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
 
 @attrs.frozen(kw_only=True)
 class CampaignSeed:
-    """The specification of a campaign to create."""
-
     workspace: str
     id: str | None = None
     name: str = "Campaign"
@@ -319,15 +304,12 @@ class CampaignSeed:
 
 @attrs.frozen
 class CampaignBuilder:
-    """Creates campaigns from their specifications."""
-
     random: Random
     reserve_id: ReserveId
     created: int
     now: float
 
     def build(self, seed: CampaignSeed, id_: str) -> Campaign:
-        """Create a campaign from its specification."""
         # If the specification of a step has `sent`, the counts of its templates are generated. Otherwise, omitted counts are 0.
         step_seeds = list(seed.steps)
         contacts = seed.contacts if seed.contacts is None else require_count("contacts", seed.contacts)

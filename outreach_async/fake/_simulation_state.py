@@ -35,24 +35,21 @@ class EventKind(enum.IntEnum):
     CLICK = 2
     REPLY = 3
     INTERESTED = 4
-    """A reply that shows interest."""
     UNSUBSCRIBE = 5
     BOUNCE = 6
 
 
+# The value of `Activity.kind` for each `EventKind`.
 KIND_NAMES: Final = ("sent", "opened", "clicked", "replied", "interested", "unsubscribed", "bounced")
-"""The value of `Activity.kind` for each `EventKind`, in the order of `EventKind`."""
 
+# Times of events are integers in microseconds, so that sums have no rounding errors.
 SECOND_US: Final = 1_000_000
-"""One second in microseconds. The times of events are integers in microseconds, so sums have no rounding errors."""
 
 MINUTE_US: Final = 60 * SECOND_US
 DAY_US: Final = clock.DAY * SECOND_US
 
 
 class FutureEvent(NamedTuple):
-    """An event of the simulation that is scheduled for a point in time."""
-
     at: int
     kind: int
     campaign: str
@@ -65,15 +62,14 @@ class FutureEvent(NamedTuple):
     day: int = 0
 
 
+# Takes a name such as `open delay`, and returns a random number in [0, 1): always the same for the same name.
 Draw = Callable[[str], float]
-"""A function that returns a random number in [0, 1) for a name such as `open delay`. The same name gives the same number."""
 
+# The reactions to an e-mail: kinds of events, and microseconds from sending to each event.
 ResponsePlan = tuple[tuple[int, int], ...]
-"""The reactions to an e-mail: the kind of event of each reaction, and the microseconds from sending to the event."""
 
 
 def draw_responses(rates: Rates, draw_number: Draw) -> ResponsePlan:
-    """Randomly draw a recipient's reactions to an e-mail."""
     # A bounced e-mail is never opened, and an unopened e-mail gets no other reaction.
     if draw_number("bounce") < rates.bounce:
         return ((EventKind.BOUNCE, _interpolate(MINUTE_US, 30 * MINUTE_US, draw_number("bounce delay"))),)
@@ -104,8 +100,6 @@ QUARTER: Final = 90
 
 @attrs.frozen
 class SeededStats:
-    """The statistics that a mailbox was seeded with."""
-
     day: int
     sent_today: int
     sent_30days: int
@@ -118,7 +112,6 @@ class SeededStats:
 
     @classmethod
     def from_mailbox(cls, mailbox: Mailbox) -> SeededStats:
-        """Return the seeded statistics of a mailbox. Invalid values count as 0."""
         values = mailbox.values
         counts = {
             name: values[name] if type(values[name]) is int and values[name] >= 0 else None
@@ -153,7 +146,6 @@ class SeededStats:
 
 
 def _share_or_none(value: Any, of: int) -> Share | None:
-    """Return a seeded rate as a `Share`, or `None` if the rate is invalid."""
     if isinstance(value, Share):
         return value if 0 <= value.part <= value.whole else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100  # noqa: PLR2004 - a percentage
@@ -167,8 +159,6 @@ def _remaining(total: int, days: int, passed: int) -> int:
 
 @attrs.define
 class MailboxStats:
-    """A mailbox's counts of e-mails, opens and bounces per day, up to the latest day, and its total counts."""
-
     seeded: SeededStats
     day: int
     sent: list[int] = attrs.field(factory=lambda: [0] * QUARTER)
@@ -181,12 +171,10 @@ class MailboxStats:
 
     @classmethod
     def from_mailbox(cls, mailbox: Mailbox) -> MailboxStats:
-        """Return the initial statistics of a mailbox, which contain only the seeded statistics."""
         seeded = SeededStats.from_mailbox(mailbox)
         return cls(seeded, seeded.day)
 
     def copy(self) -> MailboxStats:
-        """Return a copy that shares no mutable value with the original."""
         return attrs.evolve(self, sent=list(self.sent), opened=list(self.opened), bounced=list(self.bounced))
 
     def advance_to(self, day: int) -> None:
@@ -200,11 +188,9 @@ class MailboxStats:
 
     @property
     def sent_today(self) -> int:
-        """Number of e-mails sent on `day`, the latest day of the statistics, including seeded e-mails."""
         return self.sent[-1] + (self.seeded.sent_today if self.day == self.seeded.day else 0)
 
     def count_sent(self) -> None:
-        """Count an e-mail sent on the latest day."""
         self.sent[-1] += 1
         self.total_sent += 1
 
@@ -220,7 +206,6 @@ class MailboxStats:
             self.bounced[day - self.day - 1] += 1
 
     def item_values(self) -> Mapping[str, Any]:
-        """Return the mailbox's statistics by their names in the mailbox list."""
         # Statistics that keep their seeded values are omitted.
         seeded, days = self.seeded, self.day - self.seeded.day
         if not days and not self.total_sent:
@@ -238,20 +223,18 @@ class MailboxStats:
         return {name: value for name, value in figures.items() if name not in seeded.pinned}
 
 
+# The order of a template's counts in `CampaignFlow.counts`.
 COUNT_NAMES: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
-"""Names of a template's counts, in the order in which `CampaignFlow.counts` stores the counts."""
 
+# The place in `COUNT_NAMES` of the count that an event of each `EventKind` increments. A bounce increments none (rule T10).
 COUNT_INDEXES: Final = (0, 1, 2, 3, 3, 4)
-"""Index in `COUNT_NAMES` of the count that an event increments, by `EventKind`. A bounce increments no count (rule T10)."""
 
 ENDING_KINDS: Final = frozenset({EventKind.REPLY, EventKind.INTERESTED, EventKind.UNSUBSCRIBE, EventKind.BOUNCE})
-"""Kinds of events that end a contact's path through a campaign."""
 
-ENDED: Final = -1
-"""The value in `CampaignFlow.progress` for a contact whose path has ended."""
+ENDED: Final = -1  # the progress of a contact whose path has ended
 
+# The contact's id, the `FutureEvent.token`, and the time of joining in Unix microseconds.
 PendingJoin = tuple[str, str, int]
-"""A contact that joined a campaign: the contact's id, the `FutureEvent.token`, and the time of joining in Unix microseconds."""
 
 
 @attrs.define
@@ -271,7 +254,6 @@ class CampaignFlow:
     rounds: dict[str, int] = attrs.Factory(dict)
 
     def copy(self) -> CampaignFlow:
-        """Return a copy that shares no mutable value with the original."""
         return attrs.evolve(
             self,
             counts=[[list(part) for part in step] for step in self.counts],
@@ -283,7 +265,6 @@ class CampaignFlow:
         )
 
     def sent(self, step: int) -> int:
-        """Return the number of e-mails sent for the step with the given index."""
         return sum(part[0] for part in self.counts[step])
 
     def total(self, place: int) -> int:
@@ -348,21 +329,19 @@ def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
     return ended + [(start, len(lefts)) for start in running]
 
 
+# The `FutureEvent.token` of the contact, a campaign id (empty for any campaign), and the step's index.
 ScriptKey = tuple[str, str, int]
-"""The key of a script: the `FutureEvent.token` of the contact, a campaign id (empty for any campaign), and the step's index."""
 
 
 @attrs.define
 class Simulation:
-    """The state of the simulation: future events, scripts, and the counts of campaigns and mailboxes."""
-
     heap: list[FutureEvent] = attrs.field(factory=list, repr=False)
     flows: dict[str, CampaignFlow] = attrs.Factory(dict)
     stats: dict[str, MailboxStats] = attrs.Factory(dict)
     scripts: dict[ScriptKey, ResponsePlan] = attrs.Factory(dict)
     wake: int | None = None
+    # Campaigns and mailboxes whose flows and statistics no copy shares: they may be changed in place.
     _owned_ids: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
-    """Ids of campaigns and mailboxes. Their flows and statistics are not shared with a copy, and may be changed in place."""
 
     def copy(self) -> Simulation:
         """Return a copy. Flows and statistics are shared until the copy or the original changes them."""
@@ -373,7 +352,6 @@ class Simulation:
     # Copy on write.
 
     def mutable_flow(self, campaign: str) -> CampaignFlow:
-        """Return a campaign's flow, which the caller may change in place."""
         # If a copy of the simulation may share the flow, the flow is copied first.
         flow = self.flows[campaign]
         if campaign not in self._owned_ids:
@@ -382,7 +360,6 @@ class Simulation:
         return flow
 
     def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
-        """Return a mailbox's statistics for a day. The caller may change the statistics in place."""
         # If a copy of the simulation may share the statistics, the statistics are copied first.
         ledger = self.stats.get(mailbox.id)
         if ledger is None or mailbox.id not in self._owned_ids:
@@ -401,7 +378,6 @@ class Simulation:
     # Changes from outside the simulation.
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
-        """Add a campaign to the simulation, with its seeded counts."""
         counts = [[[getattr(template, name) for name in COUNT_NAMES] for template in step.templates] for step in campaign.steps]
         lefts, at = [step.left_to_send for step in campaign.steps], to_microseconds(now)
         self.flows[campaign.id] = CampaignFlow(at, counts, lefts, campaign.bounces_num, campaign.interested_num)
@@ -429,5 +405,4 @@ class Simulation:
 
 
 def to_microseconds(moment: float) -> int:
-    """Return Unix seconds as whole microseconds."""
     return round(moment * SECOND_US)

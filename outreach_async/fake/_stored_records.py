@@ -17,25 +17,19 @@ from outreach_async.fake._arguments import check_known
 CAMPAIGN_HEADERS: Final = (
     "status", "name", "steps", "contacts", "opens", "initials", "interested", "replies", "bounces", "last_activity",
 )  # fmt: skip
-"""Columns of the campaign list, in the order of the service's API documentation."""
 
 MAILBOX_HEADERS: Final = (
     "email", "sender_name", "campaigns", "daily_limit", "spf", "dkim", "dmarc", "blacklists", "age", "sent_today", "sent_30days",
     "opened_14days", "sent_90days", "bounced_30days", "avg_open_rate", "avg_click_rate", "last_activity", "type", "created",
 )  # fmt: skip
-"""Columns of the mailbox list, in the order of the service's API documentation."""
 
 MAILBOX_FIELDS: Final = ("id", "status", *MAILBOX_HEADERS, "domain_ip", "server_ip", "created_at")
-"""Fields of a mailbox, in the order of the service's API documentation."""
 
-PERSONALIZED: Final = "PER"
-"""Value of `test_letter` for the personalized template of a step."""
+PERSONALIZED: Final = "PER"  # the `test_letter` of a personalized template
 
 
 @attrs.frozen
 class Workspace:
-    """A workspace: its field codes and labels, and the columns of its lists."""
-
     id: str
     custom_fields: Mapping[str, str]
     extra_fields: Mapping[str, str]
@@ -50,16 +44,12 @@ class Workspace:
 
 @attrs.frozen
 class Enrolment:
-    """A contact's enrolment in a campaign."""
-
     campaign: str
     at: float
 
 
 @attrs.frozen
 class Contact:
-    """A contact of a workspace, with its field values and its enrolments in campaigns."""
-
     id: str
     email: str
     owner: str = attrs.field(repr=False)
@@ -69,7 +59,6 @@ class Contact:
 
     @property
     def campaigns(self) -> list[str]:
-        """Ids of the campaigns that the contact is in."""
         return [enrolment.campaign for enrolment in self.enrolments]
 
 
@@ -90,8 +79,6 @@ def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -
 
 @attrs.frozen
 class Rates:
-    """The probabilities of the reactions to an e-mail."""
-
     open: float = attrs.field(default=0.4, validator=_validate_share)
     click: float = attrs.field(default=0.05, validator=_validate_share)
     reply: float = attrs.field(default=0.06, validator=_validate_share)
@@ -100,7 +87,6 @@ class Rates:
     interested: float = attrs.field(default=0.3, validator=_validate_share)
 
     def with_changes(self, changes: Mapping[str, float]) -> Rates:
-        """Return a copy with some rates replaced."""
         if not isinstance(changes, Mapping):
             raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}; pass a dict")
         for name in changes:
@@ -137,8 +123,6 @@ class Template:
 
 @attrs.frozen
 class Step:
-    """A step of a campaign: after a wait, each contact gets an e-mail from one of the step's templates."""
-
     id: str
     status: str
     wait_time: int
@@ -169,7 +153,6 @@ class Campaign:
     rates: Rates
 
     def total(self, count: str) -> int:
-        """Return the sum of a seeded count, such as `sent`, over all templates (rule T10)."""
         return sum(getattr(template, count) for step in self.steps for template in step.templates)
 
 
@@ -184,7 +167,6 @@ class Mailbox:
 
     @property
     def created(self) -> float:
-        """Creation time in Unix seconds."""
         return float(self.values["created_at"])
 
     @property
@@ -195,7 +177,6 @@ class Mailbox:
 
     @property
     def capacity(self) -> int:
-        """Number of e-mails that the mailbox can send per day; 0 if it is not active, or its limit is not a number."""
         limit = self.values["daily_limit"]
         return max(0, int(limit)) if self.values["status"] == "active" and isinstance(limit, int | float) else 0
 
@@ -211,17 +192,14 @@ STANDARD_FIELDS: Final[dict[str, str]] = {code: code.replace("_", " ").capitaliz
     "voip_phone": "VoIP phone",
     "stack_overflow": "Stack Overflow",
 }
-"""Labels of the optional standard fields by code, in the order of the service's API documentation."""
 
 CUSTOM_CODE: Final = re.compile(r"custom_[1-9][0-9]{0,8}", re.ASCII)
-"""Pattern of a custom field's code (rule C20)."""
 
+# Keys of the body of a create request that are no optional fields of the contact.
 RESERVED_MEMBERS: Final = frozenset({"owner_key", "workspace", "email", "upload_options"})
-"""Keys in the body of a create request, except the optional fields of the contact."""
 
 
 def custom_number(code: str) -> int:
-    """Return the number in the code of a custom field, such as 3 for `custom_3`."""
     return int(code.removeprefix("custom_"))
 
 

@@ -23,28 +23,21 @@ from outreach_async.transport._wire import Progress, Request, Response
 
 
 class ConnectionEnd(enum.Enum):
-    """The ways in which a server can end a connection early."""
-
     CLOSE = "close"
-    """The server closes the connection gracefully (FIN)."""
     RESET = "reset"
-    """The server resets the connection (RST)."""
-    HANG = "hang"
-    """The server sends nothing more, and waits until the client closes the connection."""
+    HANG = "hang"  # send nothing more, and wait until the client closes the connection
 
 
+# Bytes to send, seconds to wait, or, as the last step, the end of the connection.
 ServerStep = bytes | float | ConnectionEnd
-"""One step of a faulty response: bytes to send, seconds to wait, or, as the last step, the end of the connection."""
 
-LONG_HEADER_BYTES = 256 * 1024
-"""Length in bytes of the unfinished header field that `long_header` sends. httpx accepts at most 100 KiB, aiohttp 8 KiB."""
+LONG_HEADER_BYTES = 256 * 1024  # httpx accepts at most 100 KiB, aiohttp 8 KiB
 
 # Random-looking bytes, the same in every run. Line breaks are removed, because they would end the status line early.
 _GARBAGE = hashlib.blake2b(b"not a status line").digest().replace(b"\n", b"").replace(b"\r", b"") + b"\r\n\r\n"
 
 
 def plan_server_steps(fault: WireFault | None, head: bytes, body: bytes) -> Iterable[ServerStep]:
-    """Return the steps with which a server sends a response."""
     return (head + body,) if fault is None else SERVER_STEPS[fault.kind](fault, head, body)
 
 
@@ -70,7 +63,6 @@ def _with_length(head: bytes, length: int) -> bytes:
 
 
 def _with_field(head: bytes, field: bytes) -> bytes:
-    """Replace the content-length header field with another field."""
     lines = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(b"content-length:")]
     return b"\r\n".join([*lines, field, b"", b""])
 
@@ -91,13 +83,10 @@ SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterabl
     "wrong_encoding": lambda _, head, body: (head[:-2] + b"content-encoding: gzip\r\n\r\n" + body, ConnectionEnd.CLOSE),
     "wrong_length": lambda fault, head, body: (_with_length(head, max(0, len(body) - fault.size)) + body, ConnectionEnd.CLOSE),
 }
-"""Functions by kind of wire fault. Each function returns the steps with which a server sends the faulty response."""
 
 
 @attrs.frozen
 class ClientResult:
-    """The result of an exchange, as a client sees it."""
-
     wait: float = 0.0
     response: Response | None = None
     reason: str = ""
@@ -105,7 +94,6 @@ class ClientResult:
 
 
 def compute_client_result(fault: WireFault | None, response: Response | None) -> ClientResult:
-    """Return the result of an exchange with a wire fault, as a client sees it."""
     if fault is None:
         return ClientResult(response=response)
     return CLIENT_RESULTS[fault.kind](fault, response or Response(200))
@@ -133,7 +121,6 @@ CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientRes
         response=attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)])
     ),
 }
-"""Functions by kind of wire fault. Each function returns the result of an exchange, as a client sees it."""
 
 
 class FakeTransport:
@@ -194,7 +181,6 @@ class FakeTransport:
 
 
 async def await_result(read: ClientResult, *, maybe_sent: bool) -> Response:
-    """Wait for the delay of the fault, and return the response."""
     if read.wait:
         await anyio.sleep(read.wait)
     if read.response is None:

@@ -22,15 +22,12 @@ from outreach_async.fake.behaviour import RateLimit
 
 
 class Limiter:
-    """Counts the requests in the current window of the rate limit, and the exchanges in flight."""
-
     def __init__(self) -> None:
         self._window = -1
         self._counts: dict[str, int] = {}
         self._in_flight: set[object] = set()
 
     def admit(self, scope: str, limit: RateLimit, now: float) -> None:
-        """Count a request against the rate limit."""
         window = math.floor(now / limit.per)
         if window != self._window:
             self._window = window
@@ -43,7 +40,6 @@ class Limiter:
         self._counts[scope] = self._counts.get(scope, 0) + 1
 
     def acquire_slot(self, most: int) -> Callable[[], object]:
-        """Reserve a slot for an exchange, that is, for a request and its response."""
         if len(self._in_flight) >= most:
             message = f"too many concurrent requests: the maximum is {most}"
             raise refusal_error(429, "too_many_in_flight", message, headers={"retry-after": "1"}, knob="max_in_flight")
@@ -56,14 +52,12 @@ class Limiter:
 
 ListKind = Literal["campaign", "mailbox"]
 
+# The sort key of lists: the creation time in Unix seconds, then the id (rule P10).
 CreationKey = tuple[float, str]
-"""The sort key of the items of a list: the creation time in Unix seconds, then the id (rule P10)."""
 
 
 @attrs.define
 class World:
-    """The stored data of a fake, as tables of records."""
-
     workspaces: dict[str, Workspace] = attrs.Factory(dict)
     owner_keys: dict[str, frozenset[str]] = attrs.field(factory=dict, repr=False)
     mailboxes: dict[str, Mailbox] = attrs.Factory(dict)
@@ -84,7 +78,6 @@ class World:
         return World(**tables | {"simulation": self.simulation.copy()})
 
     def new_id(self, seed: int, prefix: str) -> str:
-        """Generate an id that is not in use."""
         while True:
             number = self.counters.get(prefix, 0)
             self.counters[prefix] = number + 1
@@ -94,7 +87,6 @@ class World:
                 return id_
 
     def reserve_id(self, id_: str, prefix: str) -> str:
-        """Reserve a given id for a new record, and return the id."""
         if not id_.startswith(prefix) or id_ == prefix:
             raise ValueError(f"id: expected a string that starts with {prefix}, got {id_!r}")
         if id_ in self.ids:
@@ -103,14 +95,12 @@ class World:
         return id_
 
     def add_workspace(self, workspace: Workspace) -> None:
-        """Store a workspace, with empty tables for its contacts, campaigns and mailboxes."""
         self.workspaces[workspace.id] = workspace
         self.contacts[workspace.id] = {}
         self.creation_order[workspace.id, "campaign"] = []
         self.creation_order[workspace.id, "mailbox"] = []
 
     def add_mailbox(self, mailbox: Mailbox) -> None:
-        """Store a mailbox, and add it to the mailbox list of its workspace."""
         self.mailboxes[mailbox.id] = mailbox
         bisect.insort(self.creation_order[mailbox.workspace, "mailbox"], (mailbox.created, mailbox.id))
 
@@ -120,7 +110,6 @@ class World:
         self.simulation.schedule_wake(to_microseconds(now))
 
     def add_campaign(self, campaign: Campaign, now: float) -> None:
-        """Store a campaign, and add it to its workspace's campaign list and to the simulation."""
         self.campaigns[campaign.id] = campaign
         self.enrolled_counts[campaign.id] = 0
         self.simulation.add_campaign(campaign, now)
@@ -128,7 +117,6 @@ class World:
         self._usage = None
 
     def set_campaign(self, campaign: Campaign, now: float) -> None:
-        """Replace a campaign, and schedule a new attempt to send queued e-mails."""
         self.campaigns[campaign.id] = campaign
         self.simulation.schedule_wake(to_microseconds(now))
         self._usage = None
@@ -169,7 +157,6 @@ class MailboxUsage:
     live: Mapping[str, int]
 
     def capacity(self, campaign: Campaign, mailboxes: Mapping[str, Mailbox]) -> Fraction:
-        """Return the number of e-mails per day that a campaign can send through its mailboxes."""
         # The live campaigns of a mailbox share its daily limit equally. The given campaign is treated as live, whatever its
         # status (rule T17).
         own = 0 if campaign.status == "live" else 1

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 # Pairwise coverage.
 
 _FactorLevel = tuple[int, int]
-"""A factor and one of its levels, both as indexes."""
 
 
 def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
@@ -104,17 +103,14 @@ _DEFAULTS: Final = Behaviour()
 # The arguments of `@pytest.mark.outreach(...)`.
 
 _PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
-"""The presets by name. `pairwise` is not a preset, because it stands for several behaviours."""
 
 
 class FakeConfigError(ValueError):
-    """An argument of `@pytest.mark.outreach` is invalid; the message names the argument and the valid values."""
+    pass
 
 
 @attrs.frozen(kw_only=True)
 class FakeConfig:
-    """The configuration of a test's fake."""
-
     seed: int = 0
     world: str | Path | Mapping[str, Any] | None = None
     behaviours: tuple[Behaviour, ...] = (Behaviour(),)
@@ -122,7 +118,6 @@ class FakeConfig:
     unfired: Literal["error", "ignore"] = "error"
 
     def create_service(self, behaviour: Behaviour, clock: str | Callable[[], float]) -> FakeService:
-        """Create the fake, load its world and script its faults."""
         fake = FakeService(self.seed, behaviour, clock)
         if self.world is not None:
             try:
@@ -135,7 +130,6 @@ class FakeConfig:
 
 
 def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Behaviour]) -> FakeConfig:
-    """Return the configuration of a test from its markers."""
     given: dict[str, Any] = {}
     for mark in marks:
         if mark.args:
@@ -152,7 +146,6 @@ def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Be
 
 
 def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
-    """Return the behaviours for the `behaviour` argument of the marker."""
     if isinstance(value, Behaviour):
         return (value,)
     if value == "pairwise":
@@ -218,22 +211,17 @@ _READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
     "faults": _read_faults,
     "unfired": _read_unfired,
 }
-"""Functions that parse the arguments of the marker, by name of the argument."""
 
 
 # The report of a failed test.
 
 MAX_REQUESTS: Final = 20
-"""Maximum number of requests in a report; earlier requests are omitted."""
 
 _MAX_BODY_LENGTH: Final = 300
-"""Maximum number of characters of a request body that a report shows."""
 
 
 @attrs.frozen
 class FakeUse:
-    """The fake of a test, and the configuration that the test requested."""
-
     fake: FakeService
     config: FakeConfig
     behaviour: Behaviour
@@ -245,12 +233,10 @@ class FakeUse:
 
     @property
     def row(self) -> int | None:
-        """Index of the behaviour in `config.behaviours`; `None` if there is only one behaviour."""
         rows = self.config.behaviours
         return rows.index(self.behaviour) if len(rows) > 1 else None
 
     def format_report(self) -> Iterator[str]:
-        """Yield lines that describe the state of the fake and its last requests."""
         yield f"seed: {self.fake.seed}"
         row = "" if self.row is None else f"{format_row_id(self.row)} of {len(self.config.behaviours)}: "
         yield f"behaviour: {row}{format_settings(self.fake.behaviour)}"
@@ -287,7 +273,6 @@ def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
 
 
 def format_setting(value: Any) -> str:
-    """Return the value of a knob as it appears in explanations and reports."""
     # The repr of a function contains a memory address, which differs between runs.
     return getattr(value, "__qualname__", None) or repr(value)
 

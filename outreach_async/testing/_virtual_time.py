@@ -20,16 +20,14 @@ from outreach_async.fake._clock import parse_time
 if TYPE_CHECKING:
     from trio.abc import Clock
 
+# The default start time of a fake.
 DEFAULT_START: Final = "2026-01-01T00:00:00Z"
-"""The default start of virtual time, which is also the default start time of a fake."""
 
+# Options of anyio's backends that set the event loop or its clock.
 _REPLACED_OPTIONS: Final = frozenset({"loop_factory", "use_uvloop", "clock"})
-"""Options of anyio's backends that set the event loop or its clock."""
 
 
 class _JumpSelector(selectors.DefaultSelector):
-    """A selector that advances the clock of the event loop instead of blocking."""
-
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -111,7 +109,6 @@ class VirtualTime:
         return self._elapsed_before + self._read_loop_time()
 
     def __call__(self) -> float:
-        """Return the current time in Unix seconds."""
         try:
             running = anyio.current_time()
         except RuntimeError:  # no event loop is running, for example between an async fixture and its test
