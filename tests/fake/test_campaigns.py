@@ -11,7 +11,7 @@ from support.examples import scaled
 from support.fake import SPACE, START, create, document, get, page, refusal, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake._handlers import estimate_completion, format_percent
+from outreach_async.fake._handlers import format_percent
 
 DAY_MS = 86_400_000
 
@@ -187,14 +187,6 @@ def test_w9_whole_percentages_are_integers_floats_or_either(numbers: Any, expect
     assert page(fake, "/campaigns").body == page(fake, "/campaigns").body
 
 
-@pytest.mark.parametrize(("digits", "expected"), [(0, [67, 33]), (1, [66.7, 33.3]), (2, [66.67, 33.33])])
-def test_t8_the_number_of_decimals_is_a_knob(digits: Any, expected: list[float]) -> None:
-    fake = world(percent_digits=digits)
-    listed = item(fake, fake.add_campaign(SPACE, steps=[{"templates": [ANSWERED]}]))
-
-    assert [listed["opens"], listed["replies"]] == expected
-
-
 def flow(fake: FakeService, camp: str) -> list[tuple[int, int, int]]:
     return [(step["left_to_send"], step["already_sent"], step["out_of"]) for step in steps(fake, camp)["data"]]
 
@@ -225,14 +217,6 @@ def test_t5_enrolling_adds_one_to_contacts_and_to_left_to_send_of_every_step() -
 
     assert flow(fake, camp) == [(left + 2, sent, whole + 2) for left, sent, whole in before]
     assert item(fake, camp) == listed | {"contacts": listed["contacts"] + 2}
-
-
-def test_t5_seeded_contacts_count_like_created_ones() -> None:
-    fake = world()
-    camp = fake.add_campaign(SPACE, steps=["A"])
-    fake.add_contacts(SPACE, 7, campaign=camp)
-
-    assert (flow(fake, camp), item(fake, camp)["contacts"]) == ([(7, 0, 7)], 7)
 
 
 COUNTS = st.integers(0, 30)
@@ -386,18 +370,6 @@ def test_t13_the_minimum_is_one_day() -> None:
     camp = fake.add_campaign(SPACE, mailboxes=fake.add_mailboxes(SPACE, 9), contacts=1, steps=["A"])
 
     assert ending(fake, camp) == (1, "Jan 2, 2026", "1 day")
-
-
-@given(
-    st.lists(st.integers(0, 50), min_size=1, max_size=4),
-    st.lists(st.integers(0, 10**9), min_size=4, max_size=4),
-    st.integers(1, 40),
-)
-def test_t5_one_more_contact_never_makes_a_campaign_end_earlier(lefts: list[int], waits: list[int], speed: int) -> None:
-    def days(extra: int) -> int:
-        return estimate_completion(99, [left + extra for left in lefts], waits[: len(lefts)], Fraction(speed)).days
-
-    assert days(0) <= days(1) <= days(2)
 
 
 def test_t14_a_finished_campaign_is_complete_in_the_list_and_the_steps() -> None:

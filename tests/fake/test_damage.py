@@ -105,19 +105,6 @@ def test_both_tables_contain_every_kind_of_fault() -> None:
     assert set(SERVER_STEPS) == set(CLIENT_RESULTS) == set(get_args(WireFaultKind))
 
 
-@pytest.mark.parametrize("fault", [f.reset(), f.close(), f.hang(), f.garbage(), f.long_header()], ids=lambda fault: fault.label)
-def test_a_fault_instead_of_a_response_needs_no_response(fault: f.Fault) -> None:
-    assert isinstance(read(list(plan_server_steps(wire(fault), b"", b""))), Broken)
-    assert compute_client_result(wire(fault), None).response is None
-
-
 def test_a_refused_connection_is_a_reset_on_sockets_and_unsent_in_memory() -> None:
     assert list(plan_server_steps(wire(f.refuse()), b"", b"")) == [ConnectionEnd.RESET]
     assert not compute_client_result(wire(f.refuse()), None).sent
-
-
-def test_garbage_is_deterministic_and_not_http() -> None:
-    (garbage, _) = plan_server_steps(wire(f.garbage()), b"", b"")
-    assert isinstance(garbage, bytes)
-    assert (garbage.count(b"\n"), garbage[:4] == b"HTTP") == (2, False)
-    assert list(plan_server_steps(wire(f.garbage()), b"", b"")) == [garbage, ConnectionEnd.CLOSE]

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.conversations import BEHAVIOURS, REQUESTS, sent_request, world
 from support.examples import scaled
-from support.fake import KEY, SPACE, creation_request, small_world
+from support.fake import creation_request, small_world
 from support.fake_transports import LEVELS, Connect
 
-from outreach_async import NewContact, Outcome, OutreachClient
 from outreach_async._service.codec import decode_model, encode, to_wire
 from outreach_async._service.contacts import CreateContactResponse
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
@@ -35,7 +34,7 @@ conversations = st.lists(REQUESTS, min_size=1, max_size=12)
 @pytest.mark.thorough
 @settings(max_examples=scaled(60), deadline=None)
 @given(BEHAVIOURS, conversations)
-def test_refused_and_skipped_requests_leave_the_state_unchanged(behaviour: Behaviour, requests: list[Request]) -> None:
+def test_c23_refused_and_skipped_requests_leave_the_state_unchanged(behaviour: Behaviour, requests: list[Request]) -> None:
     fake = world(behaviour)
     for request in requests:
         before = fake.dump()
@@ -101,23 +100,6 @@ def test_replaying_the_request_log_gives_the_same_responses_and_state(
 # 19. If many clients create one contact at once, exactly one adds it.
 
 RACERS = 12
-
-
-async def test_c24_of_many_tasks_that_create_one_contact_exactly_one_adds_it() -> None:
-    fake = small_world()
-    seen: list[tuple[str, str | None]] = []
-    client = OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE, max_in_flight=RACERS)
-
-    async def race(number: int) -> None:
-        created = await client.contacts.create(NewContact(f" ADA{number % 2}@acme.example"), duplicates="skip")
-        seen.append((str(created.status), created.id))
-
-    async with client, anyio.create_task_group() as group:
-        for number in range(2 * RACERS):
-            group.start_soon(race, number)
-
-    assert sorted(status for status, _ in seen) == [Outcome.ADDED] * 2 + [Outcome.SKIPPED] * (2 * RACERS - 2)
-    assert {id_ for _, id_ in seen} == {None, *(contact["id"] for contact in fake.contacts(SPACE)[-2:])}
 
 
 async def test_c24_threads_and_tasks_share_one_fake_and_exactly_one_adds() -> None:

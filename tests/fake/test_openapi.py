@@ -62,22 +62,14 @@ def test_the_document_has_the_operations_of_the_fake() -> None:
 @pytest.mark.parametrize("readings", [{}, {"numbers": "mixed", "list_date": "mixed"}, {"order": "newest", "percent_digits": 0}])
 def test_every_list_conforms_to_the_document(readings: dict[str, Any]) -> None:
     fake = world(**readings)
-    for operation, path in (("list_campaigns", "/campaigns"), ("list_mailboxes", "/mailboxes")):
-        for workspace, page in ((SPACE, 2), (OTHER, 1), (SPACE, 99)):
+    for workspace, page in ((SPACE, 2), (OTHER, 1), (SPACE, 99)):
+        for operation, path in (("list_campaigns", "/campaigns"), ("list_mailboxes", "/mailboxes")):
             check_response(operation, call(fake, "GET", f"{path}?workspace={workspace}&display=2&page={page}"))
+        fake.advance(days=2)
     assert check_response("list_mailboxes", call(fake, "GET", f"/mailboxes?workspace={SPACE}&display=7&page=2"))["data"]
     for campaign in ("camp_1", "camp_2", "camp_3", "camp_done"):
         check_response("list_steps", call(fake, "GET", f"/campaigns/{campaign}/steps"))
     assert check_response("list_fields", call(fake, "GET", f"/workspaces/{SPACE}/all-fields"))["data"]
-
-
-def test_lists_conform_after_contacts_were_created_and_time_has_passed() -> None:
-    fake = world()
-    for _ in range(3):
-        fake.advance(days=2)
-        for operation, target in TARGETS.items():
-            if operation != "create_contact":
-                check_response(operation, call(fake, "GET", target))
 
 
 @pytest.mark.parametrize("status", [200, 201])
@@ -158,7 +150,7 @@ def test_a_creation_with_one_invalid_member_is_400_exactly_where_documented(name
         agrees(creation(**{name: value}))
 
 
-@given(st.dictionaries(st.sampled_from(MEMBERS + OPTIONS), st.sampled_from(VALUES), max_size=4))
+@given(st.dictionaries(st.sampled_from(MEMBERS + OPTIONS), st.sampled_from(VALUES) | st.text(max_size=3), max_size=4))
 def test_a_creation_is_400_exactly_where_documented(members: dict[str, Any]) -> None:
     agrees(creation(**members))
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from support.tables import check_rows
 
+from outreach_async.fake import behaviour
+
 RULES = {
     "w1": "five operations, JSON bodies, paths relative to the base URL",
     "w2": "lists say ok; a creation says its outcome",
@@ -147,5 +149,7 @@ def test_the_code_refers_only_to_known_rules() -> None:
     for path in FAKE.rglob("*.py"):
         for found in re.findall(r"rules? ((?:[A-Z]\d+|,| |and|to)+)", path.read_text(encoding="utf-8")):
             cited |= set(re.findall(r"\b[A-Z]\d+\b", found))
+    for rules in re.findall(r"^\| ([A-Z]\d[^|]*) \|", str(behaviour.__doc__), re.MULTILINE):  # the table of interpretations
+        cited |= set(rules.split(", "))
     assert {rule.lower() for rule in cited} <= set(RULES)
-    assert len(cited) > 30
+    assert len(cited) > 60

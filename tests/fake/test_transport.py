@@ -27,13 +27,6 @@ async def test_the_response_is_the_services_and_the_request_counts_as_sent() -> 
     assert progress.sent is True
 
 
-async def test_an_injected_response_arrives_like_any_other() -> None:
-    service, progress = TinyService(), Progress()
-    service.faults.script("create_contact", f.status(503))
-    assert (await FakeTransport(service).send(CREATE, progress)).status == 503
-    assert (service.requests, progress.sent) == ([], True)
-
-
 LOST = [
     f.reset(),
     f.close(),
@@ -77,12 +70,6 @@ async def test_a_request_sent_once_counts_as_sent_whatever_happens_next() -> Non
         await transport.send(CREATE, progress)
     assert refused.value.maybe_sent
     assert progress.sent is True
-
-
-async def test_a_content_length_too_small_truncates_the_body() -> None:
-    service = TinyService()
-    service.faults.script("create_contact", f.wrong_length(5))
-    assert (await FakeTransport(service).send(CREATE, Progress())).body == answer_to(CREATE)[:-5]
 
 
 @virtual_time

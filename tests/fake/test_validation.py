@@ -209,10 +209,6 @@ def test_c27_the_validated_fields_are_a_knob(strict_fields: Any, refused: list[s
     assert named == refused
 
 
-def test_strict_validation_off_validates_nothing() -> None:
-    assert create(small_world(), "nobody", zip="?", strict_validation=False)["status"] == "added"
-
-
 def test_clearing_a_field_is_accepted_by_strict_validation() -> None:
     fake = small_world()
     create(fake, country="FR", strict_validation=True)
