@@ -194,8 +194,8 @@ class ItemRenderer:
         }
 
     def render_mailbox(self, mailbox: Mailbox) -> dict[str, Any]:
-        ledger = self.world.simulation.current_stats(mailbox, int(self.now // DAY))
-        item = dict(mailbox.values) if ledger is None else {**mailbox.values, **ledger.item_values()}
+        ledger = self.world.simulation.stats_of(mailbox)
+        item = {**mailbox.values, **ledger.item_values(int(self.now // DAY))}
         for name in ("opened_14days", "avg_open_rate", "avg_click_rate"):
             share = item[name]
             if isinstance(share, Share):
@@ -206,7 +206,7 @@ class ItemRenderer:
             if item[name] is None:
                 item[name] = format_age(mailbox.created, self.now)
         if not isinstance(item["last_activity"], str):
-            item["last_activity"] = format_age(_latest(mailbox.last_activity, ledger.last_activity if ledger else None), self.now)
+            item["last_activity"] = format_age(_latest(mailbox.last_activity, ledger.last_activity), self.now)
         return item
 
     def _estimate_end(self, campaign: Campaign) -> CompletionEstimate:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -159,68 +159,44 @@ def _remaining(total: int, days: int, passed: int) -> int:
 
 @attrs.define
 class MailboxStats:
+    """A mailbox's e-mails, opens and bounces by the day on which the e-mail was sent, beside the seeded statistics."""
+
     seeded: SeededStats
-    day: int
-    sent: list[int] = attrs.field(factory=lambda: [0] * QUARTER)
-    opened: list[int] = attrs.field(factory=lambda: [0] * FORTNIGHT)
-    bounced: list[int] = attrs.field(factory=lambda: [0] * MONTH)
-    total_sent: int = 0
-    total_opens: int = 0
-    total_clicks: int = 0
+    sent: Counter[int] = attrs.Factory(Counter)
+    opened: Counter[int] = attrs.Factory(Counter)
+    bounced: Counter[int] = attrs.Factory(Counter)
+    clicks: int = 0
     last_activity: float | None = None
 
-    @classmethod
-    def from_mailbox(cls, mailbox: Mailbox) -> MailboxStats:
-        seeded = SeededStats.from_mailbox(mailbox)
-        return cls(seeded, seeded.day)
-
     def copy(self) -> MailboxStats:
-        return attrs.evolve(self, sent=list(self.sent), opened=list(self.opened), bounced=list(self.bounced))
+        return attrs.evolve(self, sent=self.sent.copy(), opened=self.opened.copy(), bounced=self.bounced.copy())
 
-    def advance_to(self, day: int) -> None:
-        """Make `day` the latest day. An earlier day changes nothing, because time never goes back."""
-        new = [0] * min(day - self.day, QUARTER)
-        if new:
-            self.day = day
-            self.sent, self.opened, self.bounced = (
-                (counts + new)[-len(counts) :] for counts in (self.sent, self.opened, self.bounced)
-            )
+    def sent_on(self, day: int) -> int:
+        """Return the number of e-mails sent on a day, including seeded e-mails."""
+        return self.sent[day] + (self.seeded.sent_today if day == self.seeded.day else 0)
 
-    @property
-    def sent_today(self) -> int:
-        return self.sent[-1] + (self.seeded.sent_today if self.day == self.seeded.day else 0)
-
-    def count_sent(self) -> None:
-        self.sent[-1] += 1
-        self.total_sent += 1
-
-    def count_opened(self, day: int) -> None:
-        """Count the open of an e-mail that was sent on the given day."""
-        self.total_opens += 1
-        if self.day - day < FORTNIGHT:
-            self.opened[day - self.day - 1] += 1
-
-    def count_bounced(self, day: int) -> None:
-        """Count the bounce of an e-mail that was sent on the given day."""
-        if self.day - day < MONTH:
-            self.bounced[day - self.day - 1] += 1
-
-    def item_values(self) -> Mapping[str, Any]:
-        # Statistics that keep their seeded values are omitted.
-        seeded, days = self.seeded, self.day - self.seeded.day
-        if not days and not self.total_sent:
+    def item_values(self, day: int) -> Mapping[str, Any]:
+        """Return the statistics on a day by their names in the mailbox list, without those that keep their seeded values."""
+        seeded, days = self.seeded, max(0, day - self.seeded.day)
+        if not days and not self.sent:
             return {}
         opened, whole = (_remaining(n, FORTNIGHT, days) for n in (seeded.opened_14days.part, seeded.opened_14days.whole))
         figures = {
-            "sent_today": self.sent_today,
-            "sent_30days": seeded.sent_30days_after(days) + sum(self.sent[-MONTH:]),
-            "opened_14days": Share(opened + sum(self.opened), whole + sum(self.sent[-FORTNIGHT:])),
-            "sent_90days": seeded.sent_90days_after(days) + sum(self.sent),
-            "bounced_30days": seeded.bounced_after(days) + sum(self.bounced),
-            "avg_open_rate": Share(seeded.opens.part + self.total_opens, seeded.opens.whole + self.total_sent),
-            "avg_click_rate": Share(seeded.clicks.part + self.total_clicks, seeded.clicks.whole + self.total_sent),
+            "sent_today": self.sent_on(day),
+            "sent_30days": seeded.sent_30days_after(days) + _sum_window(self.sent, day, MONTH),
+            "opened_14days": Share(
+                opened + _sum_window(self.opened, day, FORTNIGHT), whole + _sum_window(self.sent, day, FORTNIGHT)
+            ),
+            "sent_90days": seeded.sent_90days_after(days) + _sum_window(self.sent, day, QUARTER),
+            "bounced_30days": seeded.bounced_after(days) + _sum_window(self.bounced, day, MONTH),
+            "avg_open_rate": Share(seeded.opens.part + self.opened.total(), seeded.opens.whole + self.sent.total()),
+            "avg_click_rate": Share(seeded.clicks.part + self.clicks, seeded.clicks.whole + self.sent.total()),
         }
         return {name: value for name, value in figures.items() if name not in seeded.pinned}
+
+
+def _sum_window(counts: Counter[int], last: int, days: int) -> int:
+    return sum(count for day, count in counts.items() if last - days < day <= last)
 
 
 # The order of a template's counts in `CampaignFlow.counts`.
@@ -359,21 +335,17 @@ class Simulation:
             self._owned_ids.add(campaign)
         return flow
 
-    def mutable_stats(self, mailbox: Mailbox, day: int) -> MailboxStats:
+    def mutable_stats(self, mailbox: Mailbox) -> MailboxStats:
         # If a copy of the simulation may share the statistics, the statistics are copied first.
-        ledger = self.stats.get(mailbox.id)
-        if ledger is None or mailbox.id not in self._owned_ids:
-            ledger = self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats.from_mailbox(mailbox)
+        if mailbox.id not in self._owned_ids:
+            ledger = self.stats.get(mailbox.id)
+            self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats(SeededStats.from_mailbox(mailbox))
             self._owned_ids.add(mailbox.id)
-        ledger.advance_to(day)
-        return ledger
+        return self.stats[mailbox.id]
 
-    def current_stats(self, mailbox: Mailbox, day: int) -> MailboxStats | None:
-        """Return a mailbox's statistics on a day, or `None` if the seeded statistics still apply. Do not modify the result."""
-        ledger = self.stats.get(mailbox.id)
-        if ledger is None:
-            return self.mutable_stats(mailbox, day) if day > mailbox.as_of // clock.DAY else None
-        return ledger if ledger.day >= day else self.mutable_stats(mailbox, day)
+    def stats_of(self, mailbox: Mailbox) -> MailboxStats:
+        """Return a mailbox's statistics. Do not modify the result: a copy of the simulation may share it."""
+        return self.stats.get(mailbox.id) or self.mutable_stats(mailbox)
 
     # Changes from outside the simulation.
 

@@ -180,7 +180,7 @@ class SimulationEngine:
 
     def _remaining_capacity(self, day: int, mailbox: str) -> int:
         box = self.mailboxes[mailbox]
-        return box.capacity - self.simulation.mutable_stats(box, day).sent_today
+        return box.capacity - self.simulation.stats_of(box).sent_on(day)
 
     def _send(self, campaign: Campaign, flow: CampaignFlow, due: FutureEvent, box: Mailbox, now: int) -> None:
         place, step = due.step, campaign.steps[due.step]
@@ -188,12 +188,12 @@ class SimulationEngine:
         round_name = (due.contact,) if "~" in due.contact else ()
         draw_number = partial(draw, self.seed, campaign.id, due.token, *round_name, place)
         template = choose_template(step, flow.counts[place], draw_number)
-        ledger = self.simulation.mutable_stats(box, now // DAY_US)
+        day = now // DAY_US
         flow.counts[place][template][0] += 1
         flow.left_to_send[place] -= 1
         flow.progress[due.contact] = place + 1
-        ledger.count_sent()
-        sent = due._replace(at=now, template=template, day=ledger.day, mailbox=box.id)
+        self.simulation.mutable_stats(box).sent[day] += 1
+        sent = due._replace(at=now, template=template, day=day, mailbox=box.id)
         self._record_activity(sent, flow)
         # A script for this campaign takes precedence over a script for any campaign. Responses are drawn only if there is no
         # script: a script without reactions is an empty plan.
@@ -213,15 +213,15 @@ class SimulationEngine:
         flow = self.simulation.mutable_flow(event.campaign)
         if event.kind in ENDING_KINDS and not flow.end_path(event.contact, event.end_step):
             return  # a path ends only once: ignore the later of two endings
-        ledger = self.simulation.mutable_stats(self.mailboxes[event.mailbox], event.at // DAY_US)
+        ledger = self.simulation.mutable_stats(self.mailboxes[event.mailbox])
         if event.kind == EventKind.BOUNCE:
             flow.bounces += 1
-            ledger.count_bounced(event.day)
+            ledger.bounced[event.day] += 1
         else:
             flow.counts[event.step][event.template][COUNT_INDEXES[event.kind]] += 1
         if event.kind == EventKind.OPEN:
-            ledger.count_opened(event.day)
-        ledger.total_clicks += event.kind == EventKind.CLICK
+            ledger.opened[event.day] += 1
+        ledger.clicks += event.kind == EventKind.CLICK
         flow.interested += event.kind == EventKind.INTERESTED
         self._record_activity(event, flow)
 

@@ -20,7 +20,7 @@ gets its first e-mail as if it had joined when the file is loaded.
 from __future__ import annotations
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +35,6 @@ from outreach_async.fake._clock import parse_time
 from outreach_async.fake._seeds import CampaignSeed, ContactSeed
 from outreach_async.fake._simulation_state import (
     COUNT_NAMES,
-    DAY_US,
     ENDED,
     KIND_NAMES,
     SECOND_US,
@@ -46,6 +45,7 @@ from outreach_async.fake._simulation_state import (
     PendingJoin,
     ResponsePlan,
     ScriptKey,
+    SeededStats,
     Simulation,
     to_microseconds,
 )
@@ -57,7 +57,6 @@ from outreach_async.fake.simulation import SPAN_NAMES, add_script
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _DayCounts = list[tuple[_Count, _Count]]
-_DAILY_COUNTS: Final = ("sent", "opened", "bounced")
 
 
 class FlowDocument(msgspec.Struct):
@@ -77,17 +76,12 @@ class FlowDocument(msgspec.Struct):
 
 
 class StatsDocument(msgspec.Struct):
-    """The statistics of a mailbox (`MailboxStats`) in a world file."""
+    """The statistics of a mailbox (`MailboxStats`) in a world file. Counts by day are pairs of a day and a count."""
 
-    # Daily counts are stored as pairs of a day and a count. Days with the count 0 are omitted.
-
-    day: _Count
     sent: _DayCounts
     opened: _DayCounts
     bounced: _DayCounts
-    total_sent: _Count = msgspec.field(name="life")
-    total_opens: _Count = msgspec.field(name="opens")
-    total_clicks: _Count = msgspec.field(name="clicks")
+    clicks: _Count
     last_activity: float | None = msgspec.field(name="last")
 
 
@@ -99,10 +93,10 @@ class SimulationDocument(msgspec.Struct):
     events: list[FutureEvent]
 
 
-def dump_simulation(state: Simulation, day: int) -> SimulationDocument | None:
+def dump_simulation(state: Simulation) -> SimulationDocument | None:
     """Return the simulation's state as a document; `None` if nothing has happened yet. Equal states give equal documents."""
     flows = {id_: _dump_flow(flow) for id_, flow in sorted(state.flows.items()) if flow.started or flow.rounds}
-    stats = {id_: _dump_stats(ledger, day) for id_, ledger in sorted(state.stats.items()) if ledger.total_sent}
+    stats = {id_: _dump_stats(ledger) for id_, ledger in sorted(state.stats.items()) if ledger.sent}
     return SimulationDocument(flows, stats, sorted(state.heap)) if flows else None
 
 
@@ -113,14 +107,9 @@ def _dump_flow(flow: CampaignFlow) -> FlowDocument:
     return FlowDocument(**(attrs.asdict(flow, recurse=False) | changed))
 
 
-def _dump_stats(ledger: MailboxStats, day: int) -> StatsDocument:
-    # The day of `ledger` depends on when it was last read. Advance a copy to today, so that equal states give equal documents.
-    ledger = ledger.copy()
-    ledger.advance_to(day)
-    members = attrs.asdict(ledger, recurse=False, filter=lambda attribute, _: attribute.name != "seeded")
-    for name in _DAILY_COUNTS:
-        members[name] = [(day, n) for day, n in enumerate(members[name], ledger.day - len(members[name]) + 1) if n]
-    return StatsDocument(**members)
+def _dump_stats(ledger: MailboxStats) -> StatsDocument:
+    sent, opened, bounced = (sorted(counts.items()) for counts in (ledger.sent, ledger.opened, ledger.bounced))
+    return StatsDocument(sent=sent, opened=opened, bounced=bounced, clicks=ledger.clicks, last_activity=ledger.last_activity)
 
 
 def load_simulation(document: SimulationDocument, world: World, now: int) -> None:
@@ -168,17 +157,10 @@ def _load_flow(document: FlowDocument, campaign: Campaign) -> CampaignFlow:
 
 
 def _load_stats(document: StatsDocument, mailbox: Mailbox) -> MailboxStats:
-    ledger = MailboxStats.from_mailbox(mailbox)
-    ledger.advance_to(document.day)
-    for name in _DAILY_COUNTS:
-        counts = getattr(ledger, name)
-        for day, count in getattr(document, name):
-            if not document.day - len(counts) < day <= document.day:
-                raise ValueError(f"{name}: expected a day from {document.day - len(counts) + 1} to {document.day}, got {day}")
-            counts[day - document.day - 1] = count
-    ledger.total_sent, ledger.total_opens, ledger.total_clicks = document.total_sent, document.total_opens, document.total_clicks
-    ledger.last_activity = document.last_activity
-    return ledger
+    sent, opened, bounced = (Counter(dict(pairs)) for pairs in (document.sent, document.opened, document.bounced))
+    return MailboxStats(
+        SeededStats.from_mailbox(mailbox), sent, opened, bounced, clicks=document.clicks, last_activity=document.last_activity
+    )
 
 
 def _look_up(id_: str, table: Mapping[str, Any]) -> Any:
@@ -282,7 +264,7 @@ def dump_world(world: World, now: str) -> str:
         "made_up": dict(sorted(world.counters.items())),
     }
     written = json.dumps(document, ensure_ascii=False, indent=1)
-    simulation = dump_simulation(world.simulation, parse_time("now", now) // DAY_US)
+    simulation = dump_simulation(world.simulation)
     if simulation:
         # On one line, because there can be thousands of events, which nobody edits by hand.
         line = json.dumps(msgspec.to_builtins(simulation), ensure_ascii=False, separators=(",", ":"))

@@ -865,7 +865,7 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (lambda sim: sim["campaigns"]["camp_1"].update(begun=1), "begun: expected `bool`, got `int`"),
     (lambda sim: sim["campaigns"]["camp_1"].update(last="now"), "last: expected `float | null`, got `str`"),
     (lambda sim: sim["campaigns"]["camp_1"].update(progress=[]), "progress: expected `object`, got `array`"),
-    (lambda sim: next(iter(sim["mailboxes"].values()))["sent"].append([1, 1]), "sent: expected a day from"),
+    (lambda sim: next(iter(sim["mailboxes"].values()))["sent"].append([1, -1]), "expected `int` >= 0"),
     (lambda sim: sim["events"].append([]), "expected `array` of length 7 to 10, got 0"),
     (lambda sim: sim["events"][0].__setitem__(0, "now"), "expected `int`, got `str`"),
     (lambda sim: sim["events"][0].__setitem__(1, 9), "expected a kind from 0 to 6"),

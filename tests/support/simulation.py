@@ -213,7 +213,7 @@ class Reader:
         """Check that the lifetime totals of all mailboxes equal those of the log; they do not depend on time windows."""
         ledgers = self.fake._world.simulation.stats.values()
         kinds = Counter(entry.kind for entry in self.log)
-        lives = [(ledger.total_sent, ledger.total_opens, ledger.total_clicks) for ledger in ledgers]
+        lives = [(ledger.sent.total(), ledger.opened.total(), ledger.clicks) for ledger in ledgers]
         assert [sum(column) for column in zip(*lives, strict=True)] in (
             [],
             [kinds["sent"], kinds["opened"], kinds["clicked"]],
