@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
@@ -61,10 +61,10 @@ def require_at_least(name: str, low: int, value: _Number) -> _Number:
     return value
 
 
-def convert(name: str, value: object, kind: type[_T]) -> _T:
+def convert(name: str, value: object, kind: type[_T], dec_hook: Callable[[Any, Any], Any] | None = None) -> _T:
     """Convert a value from a parsed document to the type `kind`. Types must match: a string is not converted to a number."""
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, dec_hook=dec_hook)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         raise ValueError(f"{name}{place.removesuffix('`')}: {message[0].lower()}{message[1:]}") from None

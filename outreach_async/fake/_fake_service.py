@@ -274,8 +274,7 @@ class FakeService(WorldBuilder):
             self._run_due_events()
 
     def _run_due_events(self) -> None:
-        world = self._world
-        engine = SimulationEngine(world.simulation, world.campaigns, world.mailboxes, self.seed, tuple(self.sim.listeners))
+        engine = SimulationEngine(self._world, self.seed, tuple(self.sim.listeners))
         engine.run(self._clock.microseconds)
 
     @contextmanager

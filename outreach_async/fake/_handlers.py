@@ -21,7 +21,7 @@ from outreach_async.fake._clock import DAY, format_age, format_date
 from outreach_async.fake._create_contact import validate
 from outreach_async.fake._error_responses import refusal_error
 from outreach_async.fake._request import ParsedRequest, Query, require_parameter
-from outreach_async.fake._simulation_state import COUNT_NAMES, CampaignFlow
+from outreach_async.fake._simulation_state import COUNT_NAMES, NO_STATS, CampaignFlow
 from outreach_async.fake._stored_records import Campaign, Mailbox, Share, Step, Template, Workspace, field_items
 from outreach_async.fake._world import Limiter, ListKind, World
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth
@@ -194,8 +194,8 @@ class ItemRenderer:
         }
 
     def render_mailbox(self, mailbox: Mailbox) -> dict[str, Any]:
-        ledger = self.world.simulation.stats_of(mailbox)
-        item = {**mailbox.values, **ledger.item_values(int(self.now // DAY))}
+        ledger = self.world.simulation.stats.get(mailbox.id, NO_STATS)
+        item = {**mailbox.values, **ledger.item_values(mailbox.seeded, int(self.now // DAY))}
         for name in ("opened_14days", "avg_open_rate", "avg_click_rate"):
             share = item[name]
             if isinstance(share, Share):

@@ -16,14 +16,28 @@ from __future__ import annotations
 import enum
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple
 
 import attrs
+import msgspec
 
 from outreach_async.fake import _clock as clock
 from outreach_async.fake._arguments import draw
-from outreach_async.fake._stored_records import Campaign, Contact, Mailbox, Rates, Share
+from outreach_async.fake._stored_records import (
+    FORTNIGHT,
+    MONTH,
+    QUARTER,
+    Campaign,
+    Contact,
+    Rates,
+    SeededStats,
+    Share,
+    remaining_after,
+)
+
+# World files contain flows and statistics as they are: msgspec checks these bounds when it reads a file.
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class EventKind(enum.IntEnum):
@@ -93,96 +107,31 @@ def _interpolate(least: int, most: int, share: float) -> int:
     return least + int((most - least) * share)
 
 
-FORTNIGHT: Final = 14
-MONTH: Final = 30
-QUARTER: Final = 90
-
-
-@attrs.frozen
-class SeededStats:
-    day: int
-    sent_today: int
-    sent_30days: int
-    sent_90days: int
-    bounced_30days: int
-    opened_14days: Share
-    opens: Share
-    clicks: Share
-    pinned: frozenset[str]
-
-    @classmethod
-    def from_mailbox(cls, mailbox: Mailbox) -> SeededStats:
-        values = mailbox.values
-        counts = {
-            name: values[name] if type(values[name]) is int and values[name] >= 0 else None
-            for name in ("sent_today", "sent_30days", "sent_90days", "bounced_30days")
-        }
-        today, month, quarter, bounced = (count or 0 for count in counts.values())
-        shares = {
-            "opened_14days": _share_or_none(values["opened_14days"], month * FORTNIGHT // MONTH),
-            "avg_open_rate": _share_or_none(values["avg_open_rate"], quarter),
-            "avg_click_rate": _share_or_none(values["avg_click_rate"], quarter),
-        }
-        opened, opens, clicks = (share or Share(0, 0) for share in shares.values())
-        pinned = frozenset(name for name, value in {**counts, **shares}.items() if value is None)
-        return cls(int(mailbox.as_of // clock.DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
-
-    def sent_30days_after(self, days: int) -> int:
-        """Return how many seeded e-mails the 30-day count still includes on a later day."""
-        return (self.sent_today if days < MONTH else 0) + _remaining(self.sent_30days - self.sent_today, MONTH - 1, days)
-
-    def sent_90days_after(self, days: int) -> int:
-        """Return how many seeded e-mails the 90-day count still includes on a later day."""
-        today = self.sent_today if days < QUARTER else 0
-        month = _remaining(self.sent_30days - self.sent_today, MONTH - 1, max(0, days - QUARTER + MONTH))
-        return today + month + _remaining(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
-
-    def bounced_after(self, days: int) -> int:
-        """Return how many seeded bounces the 30-day count still includes on a later day."""
-        # The number decreases in proportion to `sent_30days_after(days)`.
-        if not self.sent_30days:
-            return self.bounced_30days if days == 0 else 0
-        return self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
-
-
-def _share_or_none(value: Any, of: int) -> Share | None:
-    if isinstance(value, Share):
-        return value if 0 <= value.part <= value.whole else None
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100  # noqa: PLR2004 - a percentage
-    return Share(round(of * value / 100), of) if fits else None
-
-
-def _remaining(total: int, days: int, passed: int) -> int:
-    """Return the part of a total that remains after `passed` days. This part decreases evenly to zero over `days` days."""
-    return total * max(0, days - passed) // days
-
-
 @attrs.define
 class MailboxStats:
-    """A mailbox's e-mails, opens and bounces by the day on which the e-mail was sent, beside the seeded statistics."""
+    """A mailbox's e-mails, opens and bounces by the day on which the e-mail was sent, without the seeded statistics."""
 
-    seeded: SeededStats
     sent: Counter[int] = attrs.Factory(Counter)
     opened: Counter[int] = attrs.Factory(Counter)
     bounced: Counter[int] = attrs.Factory(Counter)
-    clicks: int = 0
+    clicks: Count = 0
     last_activity: float | None = None
 
     def copy(self) -> MailboxStats:
         return attrs.evolve(self, sent=self.sent.copy(), opened=self.opened.copy(), bounced=self.bounced.copy())
 
-    def sent_on(self, day: int) -> int:
+    def sent_on(self, seeded: SeededStats, day: int) -> int:
         """Return the number of e-mails sent on a day, including seeded e-mails."""
-        return self.sent[day] + (self.seeded.sent_today if day == self.seeded.day else 0)
+        return self.sent[day] + (seeded.sent_today if day == seeded.day else 0)
 
-    def item_values(self, day: int) -> Mapping[str, Any]:
+    def item_values(self, seeded: SeededStats, day: int) -> Mapping[str, Any]:
         """Return the statistics on a day by their names in the mailbox list, without those that keep their seeded values."""
-        seeded, days = self.seeded, max(0, day - self.seeded.day)
+        days = max(0, day - seeded.day)
         if not days and not self.sent:
             return {}
-        opened, whole = (_remaining(n, FORTNIGHT, days) for n in (seeded.opened_14days.part, seeded.opened_14days.whole))
+        opened, whole = (remaining_after(n, FORTNIGHT, days) for n in (seeded.opened_14days.part, seeded.opened_14days.whole))
         figures = {
-            "sent_today": self.sent_on(day),
+            "sent_today": self.sent_on(seeded, day),
             "sent_30days": seeded.sent_30days_after(days) + _sum_window(self.sent, day, MONTH),
             "opened_14days": Share(
                 opened + _sum_window(self.opened, day, FORTNIGHT), whole + _sum_window(self.sent, day, FORTNIGHT)
@@ -193,6 +142,9 @@ class MailboxStats:
             "avg_click_rate": Share(seeded.clicks.part + self.clicks, seeded.clicks.whole + self.sent.total()),
         }
         return {name: value for name, value in figures.items() if name not in seeded.pinned}
+
+
+NO_STATS: Final = MailboxStats()
 
 
 def _sum_window(counts: Counter[int], last: int, days: int) -> int:
@@ -209,32 +161,27 @@ ENDING_KINDS: Final = frozenset({EventKind.REPLY, EventKind.INTERESTED, EventKin
 
 ENDED: Final = -1  # the progress of a contact whose path has ended
 
-# The contact's id, the `FutureEvent.token`, and the time of joining in Unix microseconds.
-PendingJoin = tuple[str, str, int]
-
 
 @attrs.define
 class CampaignFlow:
     """A campaign's queue and current counts. The counts start at the seeded values, which the campaign's record keeps."""
 
-    seeded_at: int
-    counts: list[list[list[int]]]
-    left_to_send: list[int]
-    bounces: int
-    interested: int
+    seeded_at: Count
+    counts: list[list[Annotated[list[Count], msgspec.Meta(min_length=len(COUNT_NAMES), max_length=len(COUNT_NAMES))]]]
+    left_to_send: list[Count]
+    bounces: Count
+    interested: Count
     last_activity: float | None = None
     started: bool = False
-    pending_joins: list[PendingJoin] = attrs.Factory(list)
     queue: deque[FutureEvent] = attrs.Factory(deque)
-    progress: dict[str, int] = attrs.Factory(dict)
-    rounds: dict[str, int] = attrs.Factory(dict)
+    progress: dict[str, Annotated[int, msgspec.Meta(ge=ENDED)]] = attrs.Factory(dict)
+    rounds: dict[str, Count] = attrs.Factory(dict)
 
     def copy(self) -> CampaignFlow:
         return attrs.evolve(
             self,
             counts=[[list(part) for part in step] for step in self.counts],
             left_to_send=list(self.left_to_send),
-            pending_joins=list(self.pending_joins),
             queue=self.queue.copy(),
             progress=dict(self.progress),
             rounds=dict(self.rounds),
@@ -249,18 +196,21 @@ class CampaignFlow:
 
     # Joining and leaving.
 
-    def join(self, contact: str, token: str, at: int) -> None:
-        """Add a contact to the campaign, and count it in `left_to_send` of every step (rule T5)."""
-        self.pending_joins.append((contact, token, at))
+    def name_of(self, contact: str) -> str:
+        """Return the name of a contact in its current round: its id and, after a rejoin, `~` and the number of rejoins."""
+        number = self.rounds.get(contact, 0)
+        return f"{contact}~{number}" if number else contact
+
+    def join(self) -> None:
+        """Count one more contact in `left_to_send` of every step (rule T5)."""
         for step in range(len(self.left_to_send)):
             self.left_to_send[step] += 1
 
-    def rejoin(self, contact: str, token: str, at: int) -> None:
+    def rejoin(self, contact: str) -> None:
         """Restart a contact at the first step. Its old path ends, but e-mails already sent to it remain counted."""
-        number = self.rounds.get(contact, 0)
-        self.end_path(_name_in_round(contact, number), len(self.left_to_send))
-        self.rounds[contact] = number + 1
-        self.join(_name_in_round(contact, number + 1), token, at)
+        self.end_path(self.name_of(contact), len(self.left_to_send))
+        self.rounds[contact] = self.rounds.get(contact, 0) + 1
+        self.join()
 
     def end_path(self, contact: str, stop: int) -> bool:
         """End a contact's path: the contact no longer counts in `left_to_send` of any step (rule T4)."""
@@ -272,26 +222,15 @@ class CampaignFlow:
         self.progress[contact] = ENDED
         return True
 
-    def start_pending(self, campaign: Campaign, seed: int) -> Iterator[FutureEvent]:
-        """Yield the first event of every contact whose first event has not been scheduled yet. Each event is yielded once."""
+    def seeded_events(self, campaign: Campaign, seed: int) -> Iterator[FutureEvent]:
+        """Yield the first event of every contact that is only counted in the initial data of its campaign."""
         waits = [step.wait_time * 1000 for step in campaign.steps]
-        if not self.started:
-            self.started = True
-            for number, (start, stop) in enumerate(build_paths([step.left_to_send for step in campaign.steps])):
-                contact = f"#{number:09}"
-                # A seeded contact past the first step has already waited for part of its wait time. That part is random.
-                passed = draw(seed, campaign.id, contact, start, "wait") if start else 0.0
-                at = self.seeded_at + waits[start] - int(waits[start] * passed)
-                yield FutureEvent(at, EventKind.DUE, campaign.id, contact, start, contact, stop)
-        joined, self.pending_joins = self.pending_joins, []
-        if waits:
-            for contact, token, at in joined:
-                # No e-mail can be due before the campaign was seeded.
-                yield FutureEvent(max(at + waits[0], self.seeded_at), EventKind.DUE, campaign.id, contact, 0, token, len(waits))
-
-
-def _name_in_round(contact: str, number: int) -> str:
-    return f"{contact}~{number}" if number else contact
+        for number, (start, stop) in enumerate(build_paths([step.left_to_send for step in campaign.steps])):
+            contact = f"#{number:09}"
+            # A seeded contact past the first step has already waited for part of its wait time. That part is random.
+            passed = draw(seed, campaign.id, contact, start, "wait") if start else 0.0
+            at = self.seeded_at + waits[start] - int(waits[start] * passed)
+            yield FutureEvent(at, EventKind.DUE, campaign.id, contact, start, contact, stop)
 
 
 def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
@@ -335,17 +274,12 @@ class Simulation:
             self._owned_ids.add(campaign)
         return flow
 
-    def mutable_stats(self, mailbox: Mailbox) -> MailboxStats:
+    def mutable_stats(self, mailbox: str) -> MailboxStats:
         # If a copy of the simulation may share the statistics, the statistics are copied first.
-        if mailbox.id not in self._owned_ids:
-            ledger = self.stats.get(mailbox.id)
-            self.stats[mailbox.id] = ledger.copy() if ledger else MailboxStats(SeededStats.from_mailbox(mailbox))
-            self._owned_ids.add(mailbox.id)
-        return self.stats[mailbox.id]
-
-    def stats_of(self, mailbox: Mailbox) -> MailboxStats:
-        """Return a mailbox's statistics. Do not modify the result: a copy of the simulation may share it."""
-        return self.stats.get(mailbox.id) or self.mutable_stats(mailbox)
+        if mailbox not in self._owned_ids:
+            self.stats[mailbox] = self.stats.get(mailbox, NO_STATS).copy()
+            self._owned_ids.add(mailbox)
+        return self.stats[mailbox]
 
     # Changes from outside the simulation.
 
@@ -355,25 +289,44 @@ class Simulation:
         self.flows[campaign.id] = CampaignFlow(at, counts, lefts, campaign.bounces_num, campaign.interested_num)
         self._owned_ids.add(campaign.id)
 
-    def enrol(self, contact: Contact, before: Contact | None, token: str) -> None:
+    def enrol(self, contact: Contact, before: Contact | None, token: str, campaigns: Mapping[str, Campaign]) -> None:
         """Add a contact to its new campaigns, and restart it in each campaign that it has joined again."""
         old = before.enrolments if before else ()
-        for was, place in zip(old, contact.enrolments, strict=False):
-            if was != place:
-                self.mutable_flow(place.campaign).rejoin(contact.id, token, to_microseconds(place.at))
-        # A contact never leaves a campaign, so new enrolments are at the end.
-        for place in contact.enrolments[len(old) :]:
-            self.mutable_flow(place.campaign).join(contact.id, token, to_microseconds(place.at))
+        for number, place in enumerate(contact.enrolments):
+            flow, is_new = self.mutable_flow(place.campaign), number >= len(old)  # a contact never leaves a campaign
+            if is_new:
+                flow.join()
+            elif place != old[number]:
+                flow.rejoin(contact.id)
+            if flow.started and (is_new or place != old[number]):
+                self.schedule_first(campaigns[place.campaign], contact.id, token, to_microseconds(place.at))
+
+    def start(self, campaigns: Mapping[str, Campaign], contacts: Iterable[Mapping[str, Contact]], seed: int) -> None:
+        """Schedule the first events of campaigns that have none yet. Until then, seeding campaigns and contacts stays cheap."""
+        new = {id_ for id_, flow in self.flows.items() if not flow.started}
+        for id_ in new:
+            flow = self.mutable_flow(id_)
+            flow.started = True
+            for event in flow.seeded_events(campaigns[id_], seed):
+                heapq.heappush(self.heap, event)
+        for table in contacts if new else ():
+            for token, contact in table.items():
+                for place in contact.enrolments:
+                    if place.campaign in new:
+                        self.schedule_first(campaigns[place.campaign], contact.id, token, to_microseconds(place.at))
+
+    def schedule_first(self, campaign: Campaign, contact: str, token: str, at: int) -> None:
+        """Schedule the first e-mail to a contact that has joined a campaign at a time."""
+        if campaign.steps:
+            flow = self.flows[campaign.id]
+            # No e-mail can be due before the campaign was seeded.
+            at = max(at + campaign.steps[0].wait_time * 1000, flow.seeded_at)
+            name, stop = flow.name_of(contact), len(campaign.steps)
+            heapq.heappush(self.heap, FutureEvent(at, EventKind.DUE, campaign.id, name, 0, token, stop))
 
     def schedule_wake(self, at: int) -> None:
         """Schedule a time to send queued e-mails. An earlier time that is already scheduled is kept."""
         self.wake = at if self.wake is None else min(self.wake, at)
-
-    def schedule_pending(self, campaigns: dict[str, Campaign], seed: int) -> None:
-        """Schedule the first event of every contact whose first event has not been scheduled yet."""
-        for id_ in [id_ for id_, flow in self.flows.items() if flow.pending_joins or not flow.started]:
-            for event in self.mutable_flow(id_).start_pending(campaigns[id_], seed):
-                heapq.heappush(self.heap, event)
 
 
 def to_microseconds(moment: float) -> int:

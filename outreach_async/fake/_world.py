@@ -132,7 +132,7 @@ class World:
         contacts = self.contacts[workspace]
         before = contacts.get(key)
         contacts[key] = contact
-        self.simulation.enrol(contact, before, key)
+        self.simulation.enrol(contact, before, key, self.campaigns)
         # A contact never leaves a campaign, so the enrolments after the old ones are new.
         for enrolment in contact.enrolments[len(before.enrolments) if before else 0 :]:
             self.enrolled_counts[enrolment.campaign] += 1

@@ -26,15 +26,16 @@ from outreach_async.fake._simulation_state import (
     ENDED,
     ENDING_KINDS,
     KIND_NAMES,
+    NO_STATS,
     SECOND_US,
     CampaignFlow,
     EventKind,
     FutureEvent,
     ResponsePlan,
-    Simulation,
     draw_responses,
 )
 from outreach_async.fake._stored_records import PERSONALIZED, Campaign, Mailbox, Step
+from outreach_async.fake._world import World
 
 LIVE: Final = "live"
 
@@ -109,9 +110,7 @@ class MailboxPool:
 class SimulationEngine:
     """Processes the events of a simulation in chronological order."""
 
-    simulation: Simulation
-    campaigns: dict[str, Campaign]
-    mailboxes: Mapping[str, Mailbox]
+    world: World
     seed: int
     listeners: Sequence[Listener] = ()
     _day: int = -1
@@ -119,8 +118,8 @@ class SimulationEngine:
 
     def run(self, until: int) -> None:
         """Process every event up to and including the time `until`, in Unix microseconds."""
-        state = self.simulation
-        state.schedule_pending(self.campaigns, self.seed)
+        state = self.world.simulation
+        state.start(self.world.campaigns, self.world.contacts.values(), self.seed)
         while True:
             first = state.heap[0].at if state.heap else None
             # Contacts that already wait are served before contacts that become due at the same time.
@@ -139,27 +138,27 @@ class SimulationEngine:
     # Sending.
 
     def _process_due(self, event: FutureEvent) -> None:
-        campaign = self.campaigns[event.campaign]
+        campaign = self.world.campaigns[event.campaign]
         step = campaign.steps[event.step]
         if step.status != LIVE or all(template.status != LIVE for template in step.templates):
             # The contact stays in `left_to_send`: no operation can make a step or template live. Its progress shows a reader of
             # world files that the contact has joined, although no event of it is left.
-            self.simulation.mutable_flow(campaign.id).progress.setdefault(event.contact, event.step)
+            self.world.simulation.mutable_flow(campaign.id).progress.setdefault(event.contact, event.step)
             return
-        self.simulation.mutable_flow(campaign.id).queue.append(event)
+        self.world.simulation.mutable_flow(campaign.id).queue.append(event)
         if campaign.status == LIVE and not self._send_next(campaign, event.at):
-            self.simulation.schedule_wake(_midnight(event.at))
+            self.world.simulation.schedule_wake(_midnight(event.at))
 
     def _serve_queues(self, now: int) -> None:
-        waiting = [campaign for campaign in self.campaigns.values() if campaign.status == LIVE]
+        waiting = [campaign for campaign in self.world.campaigns.values() if campaign.status == LIVE]
         while waiting:
             waiting = [campaign for campaign in waiting if self._send_next(campaign, now)]
-        if any(flow.queue and self.campaigns[id_].status == LIVE for id_, flow in self.simulation.flows.items()):
-            self.simulation.schedule_wake(_midnight(now))
+        if any(flow.queue and self.world.campaigns[id_].status == LIVE for id_, flow in self.world.simulation.flows.items()):
+            self.world.simulation.schedule_wake(_midnight(now))
 
     def _send_next(self, campaign: Campaign, now: int) -> bool:
         """Send the first e-mail in a campaign's queue."""
-        flow = self.simulation.mutable_flow(campaign.id)
+        flow = self.world.simulation.mutable_flow(campaign.id)
         while flow.queue and flow.progress.get(flow.queue[0].contact) == ENDED:
             flow.queue.popleft()
         if not flow.queue:
@@ -167,7 +166,7 @@ class SimulationEngine:
         mailbox = self._pool_for(campaign, now // DAY_US).choose(flow.queue[0].mailbox)
         if mailbox is None:
             return False
-        self._send(campaign, flow, flow.queue.popleft(), self.mailboxes[mailbox], now)
+        self._send(campaign, flow, flow.queue.popleft(), self.world.mailboxes[mailbox], now)
         return True
 
     def _pool_for(self, campaign: Campaign, day: int) -> MailboxPool:
@@ -179,8 +178,8 @@ class SimulationEngine:
         return self._pools[campaign.id]
 
     def _remaining_capacity(self, day: int, mailbox: str) -> int:
-        box = self.mailboxes[mailbox]
-        return box.capacity - self.simulation.stats_of(box).sent_on(day)
+        box = self.world.mailboxes[mailbox]
+        return box.capacity - self.world.simulation.stats.get(mailbox, NO_STATS).sent_on(box.seeded, day)
 
     def _send(self, campaign: Campaign, flow: CampaignFlow, due: FutureEvent, box: Mailbox, now: int) -> None:
         place, step = due.step, campaign.steps[due.step]
@@ -192,28 +191,28 @@ class SimulationEngine:
         flow.counts[place][template][0] += 1
         flow.left_to_send[place] -= 1
         flow.progress[due.contact] = place + 1
-        self.simulation.mutable_stats(box).sent[day] += 1
+        self.world.simulation.mutable_stats(box.id).sent[day] += 1
         sent = due._replace(at=now, template=template, day=day, mailbox=box.id)
         self._record_activity(sent, flow)
         # A script for this campaign takes precedence over a script for any campaign. Responses are drawn only if there is no
         # script: a script without reactions is an empty plan.
-        scripts = self.simulation.scripts
+        scripts = self.world.simulation.scripts
         plan = scripts.get((due.token, campaign.id, place), scripts.get((due.token, "", place)))
         if plan is None:
             plan = draw_responses(step.templates[template].rates or campaign.rates, draw_number)
         for kind, delay in plan:
-            heapq.heappush(self.simulation.heap, sent._replace(at=now + delay, kind=kind))
+            heapq.heappush(self.world.simulation.heap, sent._replace(at=now + delay, kind=kind))
         if place + 1 < due.end_step:
             at = now + campaign.steps[place + 1].wait_time * 1000
-            heapq.heappush(self.simulation.heap, due._replace(at=at, step=place + 1, mailbox=due.mailbox or box.id))
+            heapq.heappush(self.world.simulation.heap, due._replace(at=at, step=place + 1, mailbox=due.mailbox or box.id))
 
     # Responses.
 
     def _process_response(self, event: FutureEvent) -> None:
-        flow = self.simulation.mutable_flow(event.campaign)
+        flow = self.world.simulation.mutable_flow(event.campaign)
         if event.kind in ENDING_KINDS and not flow.end_path(event.contact, event.end_step):
             return  # a path ends only once: ignore the later of two endings
-        ledger = self.simulation.mutable_stats(self.mailboxes[event.mailbox])
+        ledger = self.world.simulation.mutable_stats(event.mailbox)
         if event.kind == EventKind.BOUNCE:
             flow.bounces += 1
             ledger.bounced[event.day] += 1
@@ -228,9 +227,9 @@ class SimulationEngine:
     def _record_activity(self, event: FutureEvent, flow: CampaignFlow) -> None:
         """Store the time of an event as the last activity of its campaign and mailbox, and pass the event to the listeners."""
         at = event.at / SECOND_US
-        flow.last_activity = self.simulation.stats[event.mailbox].last_activity = at
+        flow.last_activity = self.world.simulation.stats[event.mailbox].last_activity = at
         if self.listeners:
-            template = self.campaigns[event.campaign].steps[event.step].templates[event.template].id
+            template = self.world.campaigns[event.campaign].steps[event.step].templates[event.template].id
             order, kind = event.step + 1, KIND_NAMES[event.kind]
             activity = Activity(at, kind, event.campaign, event.contact, order, template, event.mailbox)
             for listener in self.listeners:

@@ -23,8 +23,9 @@ import json
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_origin
 
 import attrs
 import msgspec
@@ -34,18 +35,15 @@ from outreach_async.fake._builder import Seeder
 from outreach_async.fake._clock import parse_time
 from outreach_async.fake._seeds import CampaignSeed, ContactSeed
 from outreach_async.fake._simulation_state import (
-    COUNT_NAMES,
-    ENDED,
     KIND_NAMES,
     SECOND_US,
     CampaignFlow,
+    Count,
     EventKind,
     FutureEvent,
     MailboxStats,
-    PendingJoin,
     ResponsePlan,
     ScriptKey,
-    SeededStats,
     Simulation,
     to_microseconds,
 )
@@ -55,81 +53,55 @@ from outreach_async.fake.simulation import SPAN_NAMES, add_script
 
 # The state of the simulation.
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-_DayCounts = list[tuple[_Count, _Count]]
-
-
-class FlowDocument(msgspec.Struct):
-    """The simulated state of a campaign (`CampaignFlow`) in a world file. The order of the attributes is part of the format."""
-
-    seeded_at: _Count = msgspec.field(name="since")
-    started: bool = msgspec.field(name="begun")
-    counts: list[list[Annotated[list[_Count], msgspec.Meta(min_length=len(COUNT_NAMES), max_length=len(COUNT_NAMES))]]]
-    left_to_send: list[_Count] = msgspec.field(name="left")
-    bounces: _Count
-    interested: _Count
-    last_activity: float | None = msgspec.field(name="last")
-    pending_joins: list[PendingJoin] = msgspec.field(name="joined")
-    queue: list[FutureEvent]
-    progress: dict[str, _Count | None]
-    rounds: dict[str, _Count]
-
-
-class StatsDocument(msgspec.Struct):
-    """The statistics of a mailbox (`MailboxStats`) in a world file. Counts by day are pairs of a day and a count."""
-
-    sent: _DayCounts
-    opened: _DayCounts
-    bounced: _DayCounts
-    clicks: _Count
-    last_activity: float | None = msgspec.field(name="last")
-
 
 class SimulationDocument(msgspec.Struct):
     """The state of the simulation in a world file. Times are in Unix microseconds."""
 
-    campaigns: dict[str, FlowDocument]
-    mailboxes: dict[str, StatsDocument]
+    campaigns: dict[str, CampaignFlow]
+    mailboxes: dict[str, MailboxStats]
     events: list[FutureEvent]
 
 
-def dump_simulation(state: Simulation) -> SimulationDocument | None:
-    """Return the simulation's state as a document; `None` if nothing has happened yet. Equal states give equal documents."""
-    flows = {id_: _dump_flow(flow) for id_, flow in sorted(state.flows.items()) if flow.started or flow.rounds}
-    stats = {id_: _dump_stats(ledger) for id_, ledger in sorted(state.stats.items()) if ledger.sent}
-    return SimulationDocument(flows, stats, sorted(state.heap)) if flows else None
+def dump_simulation(state: Simulation) -> str:
+    """Return the simulation's state as JSON; empty if nothing has happened yet. Equal states give equal strings."""
+    flows = {id_: flow for id_, flow in state.flows.items() if flow.started or flow.rounds}
+    stats = {id_: ledger for id_, ledger in state.stats.items() if ledger.sent}
+    document = msgspec.to_builtins(SimulationDocument(flows, stats, sorted(state.heap)), enc_hook=list)
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True) if flows else ""
 
 
-def _dump_flow(flow: CampaignFlow) -> FlowDocument:
-    # Sorted, because equal states must give equal documents.
-    progress = {contact: None if step == ENDED else step for contact, step in sorted(flow.progress.items())}
-    changed = {"queue": list(flow.queue), "progress": progress, "rounds": dict(sorted(flow.rounds.items()))}
-    return FlowDocument(**(attrs.asdict(flow, recurse=False) | changed))
-
-
-def _dump_stats(ledger: MailboxStats) -> StatsDocument:
-    sent, opened, bounced = (sorted(counts.items()) for counts in (ledger.sent, ledger.opened, ledger.bounced))
-    return StatsDocument(sent=sent, opened=opened, bounced=bounced, clicks=ledger.clicks, last_activity=ledger.last_activity)
+def _read_collection(kind: Any, value: Any) -> Any:
+    """Convert a value to a type of a collection that msgspec does not know."""
+    if get_origin(kind) is deque:
+        return deque(msgspec.convert(value, list[FutureEvent]))
+    return Counter(msgspec.convert(value, dict[Count, Count], str_keys=True))
 
 
 def load_simulation(document: SimulationDocument, world: World, now: int) -> None:
     """Load the state of the simulation from a world file into a world. `now` is in Unix microseconds."""
     state = world.simulation
-    joined: dict[str, set[str]] = {id_: set() for id_ in document.campaigns}
+    known: dict[str, set[str]] = {id_: set() for id_ in document.campaigns}
     for event in (*document.events, *(event for flow in document.campaigns.values() for event in flow.queue)):
         _check_event(event, world)
-        joined.setdefault(event.campaign, set()).add(event.contact.partition("~")[0])
-    for id_, flow_document in document.campaigns.items():
-        flow, fresh = _load_flow(flow_document, _look_up(id_, world.campaigns)), state.flows[id_]
-        joined[id_].update(name.partition("~")[0] for name in (*flow.progress, *(name for name, _, _ in flow.pending_joins)))
-        for contact, token, at in fresh.pending_joins if flow.left_to_send else ():
-            # Somebody has added the contact to a file that was dumped. It joins now: an e-mail cannot be sent in the past.
-            if contact not in joined[id_]:
-                flow.join(contact, token, max(at, now))
+        known.setdefault(event.campaign, set()).add(event.contact.partition("~")[0])
+    for id_, flow in document.campaigns.items():
+        _check_flow(flow, _look_up(id_, world.campaigns))
+        known[id_].update(name.partition("~")[0] for name in flow.progress)
+        if not flow.started:  # its contacts start with the campaign, and those of the file are counted here
+            flow.left_to_send = state.flows[id_].left_to_send
         state.flows[id_] = flow
-    for id_, stats in document.mailboxes.items():
-        state.stats[id_] = _load_stats(stats, _look_up(id_, world.mailboxes))
+    for id_ in document.mailboxes:
+        _look_up(id_, world.mailboxes)
+    state.stats = document.mailboxes
     state.heap = sorted(document.events)
+    for token, contact in chain.from_iterable(table.items() for table in world.contacts.values()):
+        for place in contact.enrolments:
+            flow = state.flows[place.campaign]
+            if flow.started and flow.left_to_send and contact.id not in known[place.campaign]:
+                # Somebody has added the contact to a file that was dumped. It joins now: no e-mail can be sent in the past.
+                flow.join()
+                at = max(to_microseconds(place.at), now)
+                state.schedule_first(world.campaigns[place.campaign], contact.id, token, at)
     # A queue waits for the next midnight, unless somebody has edited a limit or a status: try to send at once.
     state.schedule_wake(now)
 
@@ -147,20 +119,11 @@ def _check_event(event: FutureEvent, world: World) -> None:
         raise ValueError(f"{event}: expected the id of a mailbox, got {event.mailbox!r}; correct the id, or add the mailbox")
 
 
-def _load_flow(document: FlowDocument, campaign: Campaign) -> CampaignFlow:
+def _check_flow(flow: CampaignFlow, campaign: Campaign) -> None:
     shape = [len(step.templates) for step in campaign.steps]
-    if [len(step) for step in document.counts] != shape or len(document.left_to_send) != len(shape):
-        shapes = "one item per step in each of the lists counts and left, and one item per template in each item of counts"
+    if [len(step) for step in flow.counts] != shape or len(flow.left_to_send) != len(shape):
+        shapes = "one item per step in the lists counts and left_to_send, and one item per template in each item of counts"
         raise ValueError(f"{campaign.id}: expected {shapes}")
-    progress = {contact: ENDED if step is None else step for contact, step in document.progress.items()}
-    return CampaignFlow(**(msgspec.structs.asdict(document) | {"queue": deque(document.queue), "progress": progress}))
-
-
-def _load_stats(document: StatsDocument, mailbox: Mailbox) -> MailboxStats:
-    sent, opened, bounced = (Counter(dict(pairs)) for pairs in (document.sent, document.opened, document.bounced))
-    return MailboxStats(
-        SeededStats.from_mailbox(mailbox), sent, opened, bounced, clicks=document.clicks, last_activity=document.last_activity
-    )
 
 
 def _look_up(id_: str, table: Mapping[str, Any]) -> Any:
@@ -202,7 +165,7 @@ class WorldDocument(msgspec.Struct):
     owner_keys: dict[str, list[str]] = {}
     scripts: list[dict[str, Any]] = []
     made_up: dict[str, Any] = {}
-    simulation: SimulationDocument | msgspec.UnsetType = msgspec.UNSET
+    simulation: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ScriptDocument(msgspec.Struct, omit_defaults=True):
@@ -267,8 +230,7 @@ def dump_world(world: World, now: str) -> str:
     simulation = dump_simulation(world.simulation)
     if simulation:
         # On one line, because there can be thousands of events, which nobody edits by hand.
-        line = json.dumps(msgspec.to_builtins(simulation), ensure_ascii=False, separators=(",", ":"))
-        written = f'{written.removesuffix("}").rstrip()},\n "simulation": {line}\n}}'
+        written = f'{written.removesuffix("}").rstrip()},\n "simulation": {simulation}\n}}'
     return written + "\n"
 
 
@@ -345,9 +307,10 @@ def load_world(document: WorldDocument, seeder: Seeder) -> None:
         with _name_place(place):
             spans = {name: getattr(script, name) for name in SPAN_NAMES.values()}
             add_script(seeder, script.contact, script.step, script.campaign, spans, interested=script.interested)
-    with _name_place("$.simulation"):
-        if document.simulation is not msgspec.UNSET:
-            load_simulation(document.simulation, seeder.world, to_microseconds(seeder.now))
+    if document.simulation is not msgspec.UNSET:
+        simulation = _read("$.simulation", document.simulation, SimulationDocument, "a simulation")
+        with _name_place("$.simulation"):
+            load_simulation(simulation, seeder.world, to_microseconds(seeder.now))
 
 
 def _load_workspace(path: str, item: Mapping[str, Any], seeder: Seeder) -> None:
@@ -396,7 +359,7 @@ def _read(path: str, value: Any, kind: type[_Document], what: str) -> _Document:
         for name in value if isinstance(value, Mapping) else ():
             check_known(name, kind.__struct_fields__, what)
     try:
-        return convert(path, value, kind)
+        return convert(path, value, kind, _read_collection)
     except ValueError as error:
         raise WorldError(str(error)) from error
 
