@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from outreach_async._service.contacts import CreatedContact, NewContact
     from outreach_async._service.retry import RetryPolicy
     from outreach_async._vocabulary import UNSET, Outcome
-    from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome, Journal, ObjectJournal
+    from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome, Journal, Ledger, ObjectJournal
     from outreach_async.client import OutreachClient
     from outreach_async.errors import (
         BulkStopped,
@@ -102,6 +102,7 @@ __all__ = [
     "InvalidRequest",
     "Journal",
     "JournalError",
+    "Ledger",
     "Mailbox",
     "NewContact",
     "NotFound",
@@ -133,7 +134,7 @@ __all__ = [
 ]
 
 _EXPORTS: Final = {
-    "bulk": ("BulkProgress", "BulkReport", "ContactOutcome", "Journal", "ObjectJournal"),
+    "bulk": ("BulkProgress", "BulkReport", "ContactOutcome", "Journal", "Ledger", "ObjectJournal"),
     "client": ("OutreachClient",),
     "_service.contacts": ("CreatedContact", "NewContact"),
     "errors": (

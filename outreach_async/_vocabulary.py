@@ -94,7 +94,7 @@ class TemplateStatus(OpenEnum):
 
 
 class Outcome(OpenEnum):
-    """The outcome of creating a contact. The service reports the first four values; a bulk run determines the other three.
+    """The outcome of creating a contact. The service reports the first four values; a bulk run determines the others.
 
     Example:
         ```python
@@ -115,6 +115,8 @@ class Outcome(OpenEnum):
     unrelated to the row, such as throttling."""
     UNKNOWN = "unknown"
     """It is unknown whether the contact was created or changed. The last attempt failed, but an attempt may have been applied."""
+    UNCHANGED = "unchanged"
+    """The row was not sent, because the run's ledger shows that the contact already has its values."""
 
 
 SERVICE_OUTCOMES: Final[frozenset[str]] = frozenset({"added", "skipped", "overwriten", "updated_missing_fields"})

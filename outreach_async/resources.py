@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from datetime import timedelta
 from functools import lru_cache
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -26,6 +27,7 @@ from outreach_async.transport._secret import drop_frames, drop_frames_async, hid
 if TYPE_CHECKING:
     from outreach_async.bulk import ArrowStream, BulkRun, Numbers, Order, Repeats
     from outreach_async.bulk.journal import JournalStore
+    from outreach_async.bulk.ledger import Changed, Ledger
 
 T = TypeVar("T", bound=HasId)
 
@@ -291,6 +293,9 @@ class Contacts(_Resource):
         repeats: Repeats = "serial",
         numbers: Numbers = "format",
         journal: str | PathLike[str] | JournalStore | None = None,
+        ledger: str | PathLike[str] | Ledger | None = None,
+        max_age: float | timedelta | None = None,
+        changed: Changed = "send",
         resume: bool = False,
         earlier: Literal["known", "unknown"] = "known",
         spool: bool = False,
@@ -330,6 +335,13 @@ class Contacts(_Resource):
             journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
+            ledger: Location of a ledger: a file path, or a URL as for `journal`. The ledger remembers the last certain outcome of
+                each contact, over any number of runs. Only new rows, changed rows, and rows whose last outcome is uncertain are
+                sent; the others are `unchanged`. Make the same call after a crash, and with each new input.
+            max_age: Age of an entry in the ledger, in seconds or as a `timedelta`, from which its row is sent again: others may
+                have edited the contact. With 0, every row is sent.
+            changed: `"send"` sends a row that differs from the last row of its contact. `"ignore"` does not; `duplicates="skip"`
+                needs this.
             resume: Resume the run of an existing journal, with the same rows, options and address of the service. Without
                 `resume`, an existing journal is an error.
             earlier: `"known"` if the journal contains every row that an earlier run may have sent. With `"unknown"`, the journal
@@ -376,6 +388,9 @@ class Contacts(_Resource):
             repeats=repeats,
             numbers=numbers,
             journal=journal,
+            ledger=ledger,
+            max_age=max_age,
+            changed=changed,
             resume=resume,
             earlier=earlier,
             spool=spool,

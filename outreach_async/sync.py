@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from datetime import timedelta
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
@@ -52,6 +53,7 @@ from outreach_async.transport._wire import Response, Transport
 
 if TYPE_CHECKING:
     from outreach_async.bulk.journal import JournalStore
+    from outreach_async.bulk.ledger import Changed, Ledger
     from outreach_async.hooks import Hook
 
 __all__ = ["SyncClient", "SyncOutcomes", "SyncPager", "SyncRun"]
@@ -384,6 +386,9 @@ class SyncContacts(_SyncResource):
         repeats: Repeats = "serial",
         numbers: Numbers = "format",
         journal: str | PathLike[str] | JournalStore | None = None,
+        ledger: str | PathLike[str] | Ledger | None = None,
+        max_age: float | timedelta | None = None,
+        changed: Changed = "send",
         resume: bool = False,
         earlier: Literal["known", "unknown"] = "known",
         spool: bool = False,
@@ -407,6 +412,9 @@ class SyncContacts(_SyncResource):
             repeats=repeats,
             numbers=numbers,
             journal=journal,
+            ledger=ledger,
+            max_age=max_age,
+            changed=changed,
             resume=resume,
             earlier=earlier,
             spool=spool,

@@ -18,9 +18,33 @@ _FLAGS: Final = {
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
-            *("base_url", "campaign", "check", "concurrency", "deadline", "duplicates", "earlier", "encoding", "format"),
+            *(
+                "base_url",
+                "campaign",
+                "changed",
+                "check",
+                "concurrency",
+                "deadline",
+                "duplicates",
+                "earlier",
+                "encoding",
+                "format",
+            ),
             "header_row",
-            *("ignore_unknown", "journal", "map", "mapping", "owner_key", "policy", "rate", "repeats", "resume", "sheet"),
+            *(
+                "ignore_unknown",
+                "journal",
+                "ledger",
+                "map",
+                "mapping",
+                "max_age",
+                "owner_key",
+                "policy",
+                "rate",
+                "repeats",
+                "resume",
+                "sheet",
+            ),
             *("timeout", "workspace"),
         )
     },

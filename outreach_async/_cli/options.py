@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from typing import Any, Final, Literal, get_args
@@ -48,6 +49,23 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
                 return f"did you mean {parameter.opts[0]}?"
         hint = " (the command 'steps' accepts campaign ids)" if given == "campaign" and self.kind == "workspace" else ""
         return _REMEDIES[self.kind] + hint
+
+
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class AgeType(click.ParamType):  # type: ignore[type-arg]  # as above
+    """Parameter type for an age: a number of seconds, or a number and a unit."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the age in seconds."""
+        if isinstance(value, float):
+            return value
+        if (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", str(value))) is None:
+            self.fail(f"expected a number and a unit (s, m, h, d or w), such as 30d, got {value!r}.", param, ctx)
+        return float(found[1]) * _UNITS[found[2]]
 
 
 _SHARED_OPTIONS: Final = {

@@ -40,6 +40,10 @@ class Slots:
         self.free -= 1
         return True
 
+    def take(self, count: int) -> None:
+        """Take slots at once, even if there are not enough. No further slot is then free until these are released."""
+        self.free -= count
+
     async def acquire(self) -> None:
         """Wait for a slot and take it. If the wait is cancelled, no slot is taken."""
         if self.try_acquire():
@@ -60,7 +64,7 @@ class Slots:
     def release(self) -> None:
         """Release a slot. If tasks are waiting, the task that has waited longest gets the slot."""
         # The slot goes straight to the waiter and never counts as free. Otherwise `try_acquire` could overtake the waiters.
-        if self._waiters:
+        if self._waiters and self.free >= 0:
             self._waiters.popleft().set()
         else:
             self.free += 1

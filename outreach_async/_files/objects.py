@@ -60,26 +60,26 @@ def is_url(location: object) -> bool:
     return isinstance(location, str) and _URL.match(location) is not None
 
 
-def open_objects(url: str) -> StoredObjects | FolderObjects:
-    """Return the storage at a URL. No object is created, and no request is sent."""
+def open_objects(url: str, field: str = "journal") -> StoredObjects | FolderObjects:
+    """Return the storage at a URL. No object is created, and no request is sent. Errors name the field."""
     # A URL with credentials must not appear in an error message.
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise InvalidRequest(
-            "journal: expected a URL without user, password, query or fragment;"
+            f"{field}: expected a URL without user, password, query or fragment;"
             " pass credentials in environment variables such as AWS_ACCESS_KEY_ID"
         )
     if parts.scheme not in SCHEMES:
         expected = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise InvalidRequest(f"journal: expected a path or a URL that starts with one of {expected}, got {url!r}")
+        raise InvalidRequest(f"{field}: expected a path or a URL that starts with one of {expected}, got {url!r}")
     prefix = parts.path.strip("/")
     if parts.scheme == "file":
         if parts.netloc or not prefix:
-            raise InvalidRequest(f"journal: expected the absolute path of a folder, as in file:///data/run, got {url!r}")
+            raise InvalidRequest(f"{field}: expected the absolute path of a folder, as in file:///data/run, got {url!r}")
         return FolderObjects(Path(unquote(parts.path)))
     if not parts.netloc or not (prefix or parts.scheme == "memory"):
-        raise InvalidRequest(f"journal: expected a bucket and a prefix, as in s3://bucket/run, got {url!r}")
-    return StoredObjects(*open_store(f"{parts.scheme}://{parts.netloc}/{prefix}", "journal"))
+        raise InvalidRequest(f"{field}: expected a bucket and a prefix, as in s3://bucket/run, got {url!r}")
+    return StoredObjects(*open_store(f"{parts.scheme}://{parts.netloc}/{prefix}", field))
 
 
 def import_obstore(scheme: str, field: str) -> Any:
@@ -90,9 +90,9 @@ def import_obstore(scheme: str, field: str) -> Any:
     return obstore
 
 
-def list_folders(url: str) -> list[str]:
+def list_folders(url: str, field: str = "journal") -> list[str]:
     """Return the sorted names of the folders under a URL. In a folder of journals, they are the names of the journals."""
-    return sorted(open_objects(url).folders())
+    return sorted(open_objects(url, field).folders())
 
 
 @cache
@@ -157,6 +157,18 @@ class StoredObjects:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         raise OSError(f"{name} cannot be read: {problem}")
 
+    def delete(self, name: str) -> None:
+        """Delete an object, if it exists."""
+        try:
+            self._obstore.delete(self._store, self._prefix + name)
+        except FileNotFoundError:
+            return
+        except Exception as error:  # noqa: BLE001 - see `describe_problem`
+            problem = describe_problem(error)
+        else:
+            return
+        raise OSError(f"{name} cannot be deleted: {problem}")
+
     def names(self) -> Iterator[str]:
         """Iterate over the names of all objects. An object that a console creates to show the prefix as a folder is skipped."""
         problem = None
@@ -205,6 +217,10 @@ class FolderObjects:
     def read(self, name: str) -> bytes:
         """Return the content of an object; see `Objects`."""
         return (self._folder / name).read_bytes()
+
+    def delete(self, name: str) -> None:
+        """Delete an object, if it exists."""
+        (self._folder / name).unlink(missing_ok=True)
 
     def names(self) -> Iterator[str]:
         """Iterate over the names of all objects. Temporary files, which a killed process may leave behind, are skipped."""

@@ -28,6 +28,7 @@ is the service's status (`added`, `skipped`, `overwriten` as spelled on the wire
     rejected     the row itself is invalid, according to a local check or the service; `error` contains the reason
     not_applied  the contact was not created or changed: the row was never sent, or was refused for a reason outside the row
     unknown      the last attempt failed after the request may have taken effect
+    unchanged    the row was not sent, because the run's ledger shows that the contact already has its values
 
 Among HTTP statuses, only a 4xx other than 408, 425 and 499 proves that a request had no effect. A request whose response was lost
 is retried. The retry cannot create a second contact, but it may report `skipped` for the contact that the lost attempt created.
@@ -65,10 +66,10 @@ continues: every remaining row gets exactly one outcome. A row that may have bee
 earlier attempt into account. Address, workspace, options and rows must be the same, or the call is refused. If the journal
 does not exist, `resume=True` starts a new run. Rows with an outcome are compared as JSON: `date(2026, 1, 1)` equals "2026-01-01".
 
-A journal belongs to one input, so name it after the input. Once its run is finished, a call with the same rows returns the
-recorded report without a request; other or additional rows are refused. This comparison reads the rows again, unless both calls
-pass a fingerprint of the input (`Journal(path, fingerprint=...)`). If the rows can be read only once, pass `spool=True`: the
-journal first stores all rows, and a resumed run needs none (`rows=[]`). If you do pass rows, they must be the stored ones.
+A journal belongs to one input, so name it after the input. (For the same contacts every night, see `outreach_async.bulk.ledger`.)
+Once its run is finished, a call with the same rows returns the recorded report without a request; other rows are refused. This
+comparison reads the rows again, unless both calls pass a fingerprint (`Journal(path, fingerprint=...)`). If the rows can be read
+only once, pass `spool=True`: the journal first stores all rows. A resumed run needs none (`rows=[]`), or the stored ones.
 
 ```python
 import anyio
@@ -152,10 +153,11 @@ window when you receive its outcome. A slow consumer slows the run down, and a m
 
 from outreach_async.bulk._bulk_run import BulkRun, Outcomes
 from outreach_async.bulk._frames import ArrowStream, Numbers
-from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order
+from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, Order
 from outreach_async.bulk._progress import BulkProgress
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import Journal, ObjectJournal
+from outreach_async.bulk.ledger import Ledger
 
 __all__ = [
     "ArrowStream",
@@ -164,6 +166,8 @@ __all__ = [
     "BulkRun",
     "ContactOutcome",
     "Journal",
+    "Ledger",
+    "LedgerCounts",
     "Numbers",
     "ObjectJournal",
     "Order",

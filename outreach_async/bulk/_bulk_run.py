@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Generator, Iterable, Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, NoReturn, Self, get_args
 
@@ -13,7 +15,7 @@ import attrs
 from outreach_async._engine.call import CallOptions
 from outreach_async._engine.engine import Engine
 from outreach_async._service.operations import ContactRequests
-from outreach_async._service.validation import require_choice, require_number, require_seconds, type_name
+from outreach_async._service.validation import masked_repr, require_choice, require_number, require_seconds, type_name
 from outreach_async.bulk._frames import ArrowStream, Numbers
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order, RejectStreak
 from outreach_async.bulk._pipeline import Pipeline, Plan
@@ -21,6 +23,7 @@ from outreach_async.bulk._progress import BulkProgress
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser, Source
 from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, journal_at, open_journal
 from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.bulk.ledger import Changed, Ledger, LedgerOptions, open_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.transport._urls import service_address
 
@@ -34,6 +37,9 @@ class BulkOptions:
     repeats: Repeats
     numbers: Numbers
     journal: str | os.PathLike[str] | JournalStore | None
+    ledger: str | os.PathLike[str] | Ledger | None
+    max_age: float | timedelta | None
+    changed: Changed
     resume: bool
     earlier: Earlier
     spool: bool
@@ -56,7 +62,9 @@ def create_run(
     require_choice("order", options.order, get_args(Order))
     require_choice("repeats", options.repeats, get_args(Repeats))
     require_choice("earlier", options.earlier, get_args(Earlier))
-    journal_options = _create_journal_options(options, identity, service_address(engine.transport))
+    address = service_address(engine.transport)
+    ledger_options = _create_ledger_options(options, identity, address)
+    journal_options = None if ledger_options else _create_journal_options(options, identity, address)
     source = Source(rows, options.numbers)
     plan = Plan(
         engine=engine,
@@ -70,7 +78,7 @@ def create_run(
         max_outage=require_seconds("max_outage", options.max_outage),
         total=source.total if options.total is None else _number_or_none("total", options.total, least=0),
     )
-    return BulkRun(plan, journal_options)
+    return BulkRun(plan, journal_options, ledger_options)
 
 
 def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
@@ -89,6 +97,43 @@ def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any], a
     recorded = {**identity["options"], "repeats": options.repeats, "spool": options.spool}
     known = Identity(identity["workspace"], recorded, journal.source, journal.fingerprint, journal.mapping, address)
     return JournalOptions(journal, known, options.resume, options.spool, options.repeats, options.earlier)
+
+
+def _create_ledger_options(options: BulkOptions, identity: Mapping[str, Any], address: str | None) -> LedgerOptions | None:
+    require_choice("changed", options.changed, get_args(Changed))
+    ledger, request = options.ledger, identity["options"]
+    if ledger is None:
+        for name, given in ("max_age", options.max_age is not None), ("changed", options.changed == "ignore"):
+            if given:
+                raise InvalidRequest(f'{name}: needs a ledger, got None; pass ledger="contacts.ledger"')
+        return None
+    if isinstance(ledger, str | os.PathLike):
+        ledger = Ledger(ledger)
+    elif not isinstance(ledger, Ledger):
+        raise InvalidRequest(f"ledger: expected a path, URL or Ledger, got {type_name(ledger)}; pass the path of a file")
+    _require_ledger_options(options, request["duplicates"])
+    age: Any = options.max_age.total_seconds() if isinstance(options.max_age, timedelta) else options.max_age
+    if age is not None and not (isinstance(age, int | float) and 0 <= age < math.inf):
+        raise InvalidRequest(f"max_age: expected at least 0 seconds, got {masked_repr(age)}; pass 0 to send every row again")
+    known = Identity(identity["workspace"], {**request, "repeats": options.repeats}, address=address)
+    fields = {name: value for name, value in request.items() if name != "campaign"}
+    target = (identity["workspace"], request["campaign"])
+    return LedgerOptions(ledger, known, options.repeats, target, fields, age, ignore_changes=options.changed == "ignore")
+
+
+def _require_ledger_options(options: BulkOptions, duplicates: str) -> None:
+    if duplicates == "skip" and options.changed == "send":
+        raise InvalidRequest(
+            'duplicates: with a ledger and "skip", the service would ignore each changed row; pass duplicates="overwrite" or'
+            ' "update_missing_fields", or changed="ignore" to send only new contacts'
+        )
+    for name in "journal", "resume", "spool":
+        if getattr(options, name):
+            raise InvalidRequest(f"{name}: conflicts with ledger, which has a journal of its own; omit {name}")
+    if options.earlier == "unknown":
+        raise InvalidRequest("earlier: conflicts with ledger; to send every row again, pass max_age=0")
+    if options.repeats in WHOLE_INPUT:
+        raise InvalidRequest(f'repeats: {options.repeats!r} conflicts with ledger; pass "serial" or "error"')
 
 
 def _require_journal(options: BulkOptions) -> None:
@@ -167,10 +212,11 @@ class BulkRun:
         ```
     """
 
-    def __init__(self, plan: Plan, journal_options: JournalOptions | None) -> None:
+    def __init__(self, plan: Plan, journal_options: JournalOptions | None, ledger_options: LedgerOptions | None) -> None:
         self.findings = plan.source.findings
         self._plan = plan
         self._journal_options = journal_options
+        self._ledger_options = ledger_options
         self._started = False
 
     def __await__(self) -> Generator[Any, Any, BulkReport]:
@@ -190,7 +236,9 @@ class BulkRun:
         self._plan.engine.require_open()
         self._started = True
         self._pipeline = Pipeline(self._plan)
-        if self._journal_options is not None:
+        if self._ledger_options is not None:
+            self._pipeline.record_in(await open_ledger(self._ledger_options))
+        elif self._journal_options is not None:
             self._pipeline.record_in(await open_journal(self._journal_options))
         self._group = await anyio.create_task_group().__aenter__()
         self._pipeline.start(self._group)

@@ -17,13 +17,15 @@ from anyio.abc import TaskGroup
 from outreach_async._engine.call import Call, CallOptions, Slots
 from outreach_async._engine.engine import Engine
 from outreach_async.bulk import _outcomes as outcomes
+from outreach_async.bulk._comparing import LedgerFeed
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
-from outreach_async.bulk._recording import JournalledThrottle, JournalRecorder, NullRecorder
+from outreach_async.bulk._recording import JournalledThrottle, JournalRecorder, LedgerRecorder, NullRecorder
 from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, RowParser, Source, approximate_size
-from outreach_async.bulk._windows import MAX_WINDOW_SIZE
+from outreach_async.bulk._windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import JournalState
+from outreach_async.bulk.ledger import OpenLedger
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
 
 
@@ -218,10 +220,16 @@ class Pipeline:
         self._started_at = self._measured_at = 0.0
         self._delivered_count = 0
 
-    def record_in(self, journal: OpenJournal) -> None:
-        """Record the run in a journal. Call this method before `start`."""
-        plan = self._plan
-        self._recorder = recorder = JournalRecorder(journal, plan.source, plan.parser, self._deliver, self._next_window_size)
+    def record_in(self, journal: OpenJournal | OpenLedger) -> None:
+        """Record the run in a journal or a ledger. Call this method before `start`."""
+        plan, recorder = self._plan, self._recorder
+        if isinstance(journal, OpenLedger):
+            rows = LedgerFeed(journal, plan.source, plan.parser, self._next_window_size)
+            recorder = LedgerRecorder(journal, rows, self._deliver)
+        else:
+            feed = WindowedFeed(journal, plan.source, plan.parser, self._next_window_size)
+            recorder = JournalRecorder(journal, feed, self._deliver)
+        self._recorder = recorder
         # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave the
         # workers without rows.
         self._window_slots = Slots(max(plan.workers, recorder.backlog))
@@ -242,7 +250,9 @@ class Pipeline:
     @property
     def report(self) -> outcomes.BulkReport:
         # `_measured_at` moves only when the consumer waits for an outcome, so the duration of a finished run no longer grows.
-        return self._recorder.counts.report(self._measured_at - self._started_at)
+        report = self._recorder.counts.report(self._measured_at - self._started_at)
+        counts = self._recorder.ledger
+        return report if counts is None else attrs.evolve(report, ledger=attrs.evolve(counts))
 
     @property
     def progress(self) -> BulkProgress:
@@ -346,6 +356,9 @@ class Pipeline:
                 self._input_exhausted |= not self._pulling_ended
                 self._pulling_ended = True
                 return None
+            if isinstance(row, outcomes.UnsentRows):
+                self._deliver_unsent(row.outcomes)
+                continue
             self._large_rows.add(row)
             self._buffer.expect(row.index)
             if isinstance(row, ContactOutcome):
@@ -358,6 +371,16 @@ class Pipeline:
             else:
                 self._waiting_by_key[row.key] = deque([row])
         return None
+
+    def _deliver_unsent(self, group: Sequence[ContactOutcome]) -> None:
+        """Deliver outcomes of rows that are not sent. Their worker has taken one slot for them."""
+        self._window_slots.take(len(group) - 1)
+        for outcome in group:
+            self._buffer.expect(outcome.index)
+        for outcome in group:
+            if outcome.error is not None:
+                self._check_rejects(outcome)
+        self._deliver(group)
 
     def _next_row_of_key(self, key: str) -> ParsedRow | None:
         """Return the row that has waited longest for the key. If no row waits for the key, release the key and return `None`."""
@@ -409,6 +432,9 @@ class Pipeline:
 
     def _record_outcome(self, outcome: ContactOutcome) -> None:
         self._recorder.record_outcome(outcome)
+        self._check_rejects(outcome)
+
+    def _check_rejects(self, outcome: ContactOutcome) -> None:
         if (error := self._plan.reject_streak.check(outcome)) is not None:
             self._throttle.halt(error)
             self._stop_run(error)

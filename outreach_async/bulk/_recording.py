@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import anyio
+import attrs
 
 from outreach_async._engine.run_throttle import RunThrottle
-from outreach_async.bulk._outcomes import ContactOutcome, OutcomeBuffer, OutcomeCounts, Revision, revise
+from outreach_async.bulk._comparing import LedgerFeed
+from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeBuffer, OutcomeCounts, Revision, revise
 from outreach_async.bulk._rows import DirectFeed, PossiblySent, RowParser, Source
 from outreach_async.bulk._windows import WindowedFeed
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import JournalState
+from outreach_async.bulk.ledger import OpenLedger
 from outreach_async.errors import JournalError
 
 _BATCH_SIZE: Final = 512
@@ -25,6 +28,7 @@ class NullRecorder:
     """Recorder for a run without a journal: delivers each outcome at once. Its attributes are those of `JournalRecorder`."""
 
     resumable = False
+    ledger: LedgerCounts | None = None
 
     def __init__(self, source: Source, parser: RowParser, deliver: Deliver, buffer: OutcomeBuffer) -> None:
         self.feed = DirectFeed(source, parser)
@@ -57,12 +61,11 @@ class JournalRecorder:
     """Recorder for a run with a journal: marks rows before they are sent, and commits outcomes before they are delivered."""
 
     resumable = True
+    ledger: LedgerCounts | None = None
 
-    def __init__(
-        self, journal: OpenJournal, source: Source, parser: RowParser, deliver: Deliver, window_size: Callable[[], int]
-    ) -> None:
+    def __init__(self, journal: OpenJournal, feed: WindowedFeed, deliver: Deliver) -> None:
         store = journal.options.journal
-        self.feed = WindowedFeed(journal, source, parser, window_size)
+        self.feed = feed
         self.backlog = store.backlog
         self._linger = store.linger
         self.counts: OutcomeCounts = journal.writer.create_counts()
@@ -144,12 +147,49 @@ class JournalRecorder:
         try:
             if not self._write_failed:
                 await self._flush()
-                await self._thread.run(self._writer.end, state, possibly_sent)
+                await self._thread.run(self._end, state, possibly_sent)
         finally:
             try:
-                await self._thread.run(self._writer.close)
+                await self._thread.run(self._release)
             finally:
-                self._writer.close()  # usually a no-op, but an event loop that is shutting down may not have run the call above
+                self._release()  # usually a no-op, but an event loop that is shutting down may not have run the call above
+
+    def _end(self, state: JournalState, possibly_sent: PossiblySent) -> None:
+        self._writer.end(state, possibly_sent)
+
+    def _release(self) -> None:
+        self._writer.close()
+
+
+class LedgerRecorder(JournalRecorder):
+    """Recorder for a run with a ledger: only sent rows are in its journal, with their own numbers."""
+
+    feed: LedgerFeed
+
+    def __init__(self, ledger: OpenLedger, feed: LedgerFeed, deliver: Deliver) -> None:
+        super().__init__(ledger.journal, feed, deliver)
+        self._run = ledger.run
+        self.ledger = feed.comparer.counts
+
+    def _commit(self) -> None:
+        numbers = self.feed.numbers
+        self._writer.record([attrs.evolve(outcome, index=numbers[outcome.index]) for outcome in self._batch])
+        for outcome in self._batch:
+            del numbers[outcome.index]
+        self._batch = []
+
+    def _end(self, state: JournalState, possibly_sent: PossiblySent) -> None:
+        indexes = (index for first, end in possibly_sent.ranges for index in range(first, end))
+        numbers = PossiblySent.of(self.feed.numbers[index] for index in indexes)
+        super()._end(state, numbers)
+        comparer = self.feed.comparer
+        counts = {name: count for name, count in attrs.asdict(comparer.counts).items() if count}
+        # Only a run that has read its whole input shows which contacts are gone from it.
+        comparer.counts.gone = self._run.fold(numbers, counts, comparer.seen if state == "finished" else None)
+
+    def _release(self) -> None:
+        self.feed.comparer.seen.close()
+        self._run.close()
 
 
 class JournalledThrottle(RunThrottle):

@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._outcomes import ContactOutcome, UnsentRows
 from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source, approximate_size
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import OTHER_JOURNAL, MarkedWindow
@@ -109,7 +109,7 @@ class WindowedFeed:
         self._window_size = window_size
         self._marked_before = writer.hwm
         self._possibly_sent = writer.possibly_sent
-        self._rows: deque[ParsedRow | ContactOutcome] = deque()
+        self._rows: deque[ParsedRow | ContactOutcome | UnsentRows] = deque()
         self._first = 0
         self._last_size = 0
         self._ended = False
@@ -122,7 +122,7 @@ class WindowedFeed:
         if isinstance(self._source, Prefetch):
             group.start_soon(self._source.run)
 
-    async def next(self) -> ParsedRow | ContactOutcome | None:
+    async def next(self) -> ParsedRow | ContactOutcome | UnsentRows | None:
         """Return the next row of a marked window; `None` after the last row. If the row must not be sent, return its outcome."""
         while not self._rows:
             if self._ended:

@@ -15,7 +15,7 @@ from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.validation import require_choice, require_id, require_number, require_seconds
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.bulk import Outcomes
-from outreach_async.bulk._outcomes import BulkReport
+from outreach_async.bulk._outcomes import BulkReport, LedgerCounts  # noqa: F401 - part of an inherited annotation
 from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.journal._identity import Earlier
 from outreach_async.client import OutreachClient
@@ -169,7 +169,7 @@ class PartReport(BulkReport):
         part: Id of the part.
         fingerprint: Digest of the part; see `Part.fingerprint`.
         rows: Number of rows.
-        outcomes: Number of rows by outcome. All seven outcomes are present; the number is 0 if an outcome did not occur.
+        outcomes: Number of rows by outcome. All outcomes are present; the number is 0 if an outcome did not occur.
         uncertain: Number of rows with more than one possible outcome.
         repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
             `not_applied`.
@@ -217,7 +217,7 @@ class SpreadReport(BulkReport):
     Attributes:
         parts: The ids of the parts, sorted.
         rows: Number of rows.
-        outcomes: Number of rows by outcome. All seven outcomes are present; the number is 0 if an outcome did not occur.
+        outcomes: Number of rows by outcome. All outcomes are present; the number is 0 if an outcome did not occur.
         uncertain: Number of rows with more than one possible outcome.
         repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
             `not_applied`.

@@ -122,6 +122,7 @@ async def test_awaiting_a_run_returns_its_report() -> None:
             "rejected": 0,
             "not_applied": 0,
             "unknown": 0,
+            "unchanged": 0,
         },
         "uncertain": 0,
         "repeats": 0,

@@ -413,6 +413,7 @@ class TestReport:
                 "rejected": 0,
                 "not_applied": 0,
                 "unknown": 0,
+                "unchanged": 0,
                 "archived": 1,
             },
             "uncertain": 1,

@@ -106,6 +106,7 @@ def test_import_reports_the_outcome_of_every_row(
         "rejected": 3,
         "not_applied": 0,
         "unknown": 0,
+        "unchanged": 0,
     }
     assert sorted(line.split(":")[1] for line in ended.err.splitlines()) == [" line 5", " line 6", " line 7"]
     ann = service.contact("space_1", "ann@a.example")

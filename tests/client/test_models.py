@@ -214,7 +214,10 @@ def test_the_repr_of_an_undecodable_item_does_not_show_its_members() -> None:
         (StepStatus, ["live"]),
         (StepType, ["auto_email"]),
         (TemplateStatus, ["live"]),
-        (Outcome, ["added", "skipped", "overwriten", "updated_missing_fields", "rejected", "not_applied", "unknown"]),
+        (
+            Outcome,
+            ["added", "skipped", "overwriten", "updated_missing_fields", "rejected", "not_applied", "unknown", "unchanged"],
+        ),
     ],
 )
 def test_an_enumeration_has_the_words_of_the_interface(kind: type[OpenEnum], seen: list[str]) -> None:

@@ -33,6 +33,7 @@ NAMES = [
     "InvalidRequest",
     "Journal",
     "JournalError",
+    "Ledger",
     "Mailbox",
     "NewContact",
     "NotFound",

@@ -14,6 +14,7 @@ from outreach_async.bulk import Journal, ObjectJournal, Repeats
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk.journal import JournalReport, journal_at
 from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.bulk.ledger import Changed
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File
 from outreach_async.importer._checks import CheckPolicy
@@ -34,6 +35,9 @@ class ImportJob:
     concurrency: int = MAX_IN_FLIGHT
     repeats: Repeats = "serial"
     journal: files.JournalLocation | None = None
+    ledger: files.JournalLocation | None = None
+    max_age: float | None = None
+    changed: Changed = "send"
     resume: bool = False
     earlier: Earlier = "known"
     rejects: Path | None = None

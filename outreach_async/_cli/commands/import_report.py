@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
+import attrs
+
 from outreach_async._cli.messages import count_noun, format_seconds
 from outreach_async._cli.output import Screen, format_duration
 from outreach_async.bulk import BulkReport, ContactOutcome
-from outreach_async.bulk._outcomes import affects_every_row
+from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row
 from outreach_async.errors import BulkStopped, OutreachError, StatusError
 from outreach_async.importer import Columns, Row, is_reject
 from outreach_async.importer._preflight import DurationEstimate, Preflight
@@ -112,6 +114,13 @@ def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstim
         screen.print_line(f"estimated time: {format_duration(estimate.seconds)} for {pace}")
 
 
+def print_ledger(screen: Screen, counts: LedgerCounts | None) -> None:
+    """Print what the ledger knew about the rows, if the import has a ledger."""
+    if counts is not None:
+        found = ", ".join(f"{count:,} {name}" for name, count in attrs.asdict(counts).items() if count)
+        screen.print_line(f"ledger: {found or 'no rows'}")
+
+
 def print_report(
     screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None, source: Path | None = None
 ) -> None:
@@ -122,11 +131,16 @@ def print_report(
     screen.print_line(f"{report.rows:,}{of} rows in {format_seconds(report.seconds)}{rate}")
     if report.repeats:
         screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail was sent")
-    if report.uncertain:
+    print_ledger(screen, report.ledger)
+    if report.uncertain and report.ledger is not None:
+        screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
+    elif report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
         command = f"outreach-async report {journal} --uncertain" + (f" --input {source}" if source else "")
         screen.print_line(f"list these rows with: {command}" if journal else "to list them, import with --journal", wrap=False)
-    if total is not None and report.rows < total and journal:
+    if total is not None and report.rows < total and report.ledger is not None:
+        screen.print_line("Some rows remain. Run the same command again: it sends what the ledger does not know.")
+    elif total is not None and report.rows < total and journal:
         screen.print_line(f"Some rows remain. Resume with the same command and --journal {journal} --resume.")
     elif total is not None and report.rows < total:
         hint = "Importing the file again is safe: the service detects duplicates."

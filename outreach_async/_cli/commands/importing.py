@@ -18,10 +18,10 @@ from outreach_async._cli import files
 from outreach_async._cli.app import create_completer
 from outreach_async._cli.commands.import_end import end_run, open_rejects
 from outreach_async._cli.commands.import_job import ImportJob
-from outreach_async._cli.commands.import_report import FailedRows, max_listed_rows, print_columns, print_findings
-from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
+from outreach_async._cli.commands.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_ledger
+from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, require_credentials, workspaces_of
 from outreach_async._cli.messages import count_noun
-from outreach_async._cli.options import WRITING, Options, shared_options
+from outreach_async._cli.options import WRITING, AgeType, Options, shared_options
 from outreach_async._cli.output import Screen, follow_progress, format_progress, show_progress
 from outreach_async._cli.process import (
     DRAIN_TIMEOUT,
@@ -38,10 +38,12 @@ from outreach_async._files.atomic import atomic_write
 from outreach_async._service.validation import require_id
 from outreach_async._vocabulary import DUPLICATE_POLICIES, Outcome
 from outreach_async.bulk import BulkReport, BulkRun, Outcomes, Repeats
-from outreach_async.bulk._outcomes import unsent_outcome
+from outreach_async.bulk._comparing import count_changes
+from outreach_async.bulk._outcomes import LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
-from outreach_async.bulk.journal import JournalReport, journal_at
+from outreach_async.bulk.journal import Identity, JournalReport, journal_at
 from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.bulk.ledger import Changed, Ledger, LedgerOptions
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Columns, Row, columns_for, open_file, parse_overrides
@@ -112,6 +114,9 @@ async def check_file(options: Options, job: ImportJob) -> int:
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
+    if job.ledger is not None:
+        report = attrs.evolve(report, ledger=_compare(job, options, columns))
+        print_ledger(screen, report.ledger)
     details = {
         "dry_run": True,
         "warnings": preflight.counts(),
@@ -120,6 +125,29 @@ async def check_file(options: Options, job: ImportJob) -> int:
     }
     screen.print_result({**report.to_dict(), **details})
     return INCOMPLETE if refused else OK
+
+
+def _compare(job: ImportJob, options: Options, columns: Columns) -> LedgerCounts:
+    """Compare the rows with the ledger, without changing it."""
+    workspace = workspaces_of(options)[0]
+    request = {"duplicates": job.duplicates, "strict_validation": job.strict}
+    return count_changes(
+        _guard(job, columns),
+        LedgerOptions(
+            Ledger(str(job.ledger)),
+            Identity(workspace, {}),
+            job.repeats,
+            (workspace, job.campaign),
+            request,
+            job.max_age,
+            ignore_changes=job.changed == "ignore",
+        ),
+    )
+
+
+def _guard(job: ImportJob, columns: Columns) -> Iterable[Row]:
+    rows = job.file.rows(columns)
+    return rows if job.checks is None else Checks(columns, job.checks).guarded(rows)
 
 
 def _mapping_of(columns: Columns) -> dict[str, str]:
@@ -170,9 +198,7 @@ async def _prepare_rows(
     if earlier is not None and job.is_settled(earlier):
         return Preflight(rows=earlier.rows), (), None
     columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen, unit=job.unit)
-    rows = job.file.rows(columns)
-    guarded = rows if job.checks is None else Checks(columns, job.checks).guarded(rows)
-    return preflight, guarded, None if job.spooled else _mapping_of(columns)
+    return preflight, _guard(job, columns), None if job.spooled else _mapping_of(columns)
 
 
 def _exit_code(interrupts: InterruptHandler, outcomes: Outcomes, screen: Screen) -> int:
@@ -196,6 +222,9 @@ def _create_run(
         concurrency=job.concurrency,
         repeats=job.repeats,
         journal=job.create_journal(mapping),
+        ledger=job.ledger,
+        max_age=job.max_age,
+        changed=job.changed,
         order="completion" if job.rejects is None else "input",
         resume=job.resume,
         earlier=job.earlier,
@@ -229,6 +258,25 @@ _LEVELS: Final = get_args(Level)
     metavar="PATH|URL",
     type=files.JournalType(),
     help="Record the run in this file, or at this URL of an object store (s3://bucket/prefix), so that it can be resumed.",
+)
+@click.option(
+    "--ledger",
+    metavar="PATH|URL",
+    type=files.JournalType(),
+    help="Send only new, changed and uncertain rows, according to this file or object store, which remembers every run. Needs "
+    "--duplicates overwrite or update_missing_fields, or --changed ignore.",
+)
+@click.option(
+    "--max-age",
+    metavar="AGE",
+    type=AgeType(),
+    help="With --ledger, also send rows that were last sent this long ago, such as 30d.",
+)
+@click.option(
+    "--changed",
+    type=click.Choice(get_args(Changed)),
+    default="send",
+    help="With --ledger: send changed rows, or ignore them and send only new ones.",
 )
 @click.option("--resume", is_flag=True, help="Resume the run in --journal. If the journal does not exist, start a new run.")
 @click.option(
@@ -301,6 +349,9 @@ def import_(
     flight, or one second if the run is paused. The second Ctrl-C cancels these requests. Use one journal per file: resuming with
     a file that has other rows is an error. If the run in the journal is finished, --resume prints its results again.
 
+    With --ledger, only new, changed and uncertain rows are sent. The ledger remembers every run, so run the same command every
+    night, and after a crash. With --dry-run, the command only counts what it would send.
+
     With --dask, the input is divided into parts, and the workers of a Dask cluster import them. Set OUTREACH_OWNER_KEY in the
     environment of the workers. To resume after a crash, run the same command again. Without --rate, the total rate of all workers
     starts at 10 requests per second, and adapts to the service's limit.
@@ -317,6 +368,7 @@ def import_(
         raise click.UsageError("FILE: a URL requires --dask; pass --dask local, or download the file first.")
     if settings["campaign"] is not None:
         require_id("--campaign", settings["campaign"], "campaign", "pass the id of a campaign, or omit the option")
+    _require_fitting_ledger(settings)
     if settings["earlier"] == "unknown" and settings["journal"] is None:
         raise click.UsageError("--earlier unknown: needs --journal; pass the path of the damaged or lost journal.")
     if settings["resume"] and settings["journal"] is None:
@@ -326,6 +378,7 @@ def import_(
         files.FileUse.for_reading("FILE", file),
         files.FileUse.for_reading("--mapping", settings["mapping"]),
         files.FileUse.for_journal("--journal", settings["journal"], written=True),
+        files.FileUse.for_journal("--ledger", settings["ledger"], written=not dry_run),
         files.FileUse.for_writing("--rejects", settings["rejects"], is_rejects_file),
         files.FileUse.for_writing("--save-mapping", settings["save_mapping"], is_mapping),
         force=force,
@@ -335,6 +388,26 @@ def import_(
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])
     job = _create_job(open_input, file, rate=options.rate, **settings)
     return run_async(partial(check_file if dry_run else _import_file, options, job))
+
+
+def _require_fitting_ledger(settings: Mapping[str, Any]) -> None:
+    if settings["ledger"] is None:
+        for flag, given in ("--max-age", settings["max_age"] is not None), ("--changed", settings["changed"] != "send"):
+            if given:
+                raise click.UsageError(f"{flag}: needs a ledger; pass --ledger PATH.")
+        return
+    if settings["duplicates"] == "skip" and settings["changed"] == "send":
+        raise click.UsageError(
+            "--duplicates skip: with --ledger, the service would ignore each changed row; pass --duplicates overwrite or"
+            " --duplicates update_missing_fields, or --changed ignore to send only new contacts."
+        )
+    for flag in "journal", "resume":
+        if settings[flag]:
+            raise click.UsageError(f"--{flag}: conflicts with --ledger, which has a journal of its own; omit --{flag}.")
+    if settings["earlier"] == "unknown":
+        raise click.UsageError("--earlier unknown: conflicts with --ledger; to send every row again, pass --max-age 0.")
+    if settings["repeats"] in WHOLE_INPUT:
+        raise click.UsageError(f"--repeats {settings['repeats']}: conflicts with --ledger; pass --repeats serial or error.")
 
 
 def _require_fitting_journal(journal: files.JournalLocation | None, repeats: Repeats, *, resume: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,12 +19,13 @@ from outreach_async._cli.commands.import_report import find_email
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.output import Screen
-from outreach_async._cli.process import SUSPENDED, exit_code_of_rows
+from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
 from outreach_async._files.atomic import atomic_file
 from outreach_async._files.objects import is_url
 from outreach_async._files.spreadsheets import escape_formula
 from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk.journal import JournalReader, JournalReport, journal_at, journals_in
+from outreach_async.bulk.ledger import Ledger, is_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File
 from outreach_async.importer._rejects import export_rejects, is_rejects_file, number_record, write_rejects
@@ -68,7 +70,7 @@ def report(
 
     JOURNAL is the path of a file, or the URL of an object journal, such as s3://bucket/prefix. For an import in parts, pass the
     folder of the journals: the report adds up all parts that have started. --uncertain, --rejects and --results then read the
-    files of the plan.
+    files of the plan. JOURNAL may also be a ledger: the report then shows its contacts and its last runs.
 
     Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
     resumed.
@@ -77,6 +79,10 @@ def report(
     outputs = _Outputs(uncertain, rejects, results, force)
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
+    with _name_argument():
+        found = is_ledger(journal)
+    if found:
+        return _report_ledger(screen, journal, outputs)
     if journals := _find_parts(journal):
         if input_ is not None:
             raise click.UsageError("--input: JOURNAL is a folder of journals, which record their files; omit --input.")
@@ -102,6 +108,23 @@ def report(
     _print_report(screen, figures, source)
     screen.print_result({**figures.to_dict(), **details})
     return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
+
+
+def _report_ledger(screen: Screen, location: files.JournalLocation, outputs: _Outputs) -> int:
+    if outputs.wanted:
+        raise click.UsageError(
+            f"{outputs.flag or '--uncertain'}: a ledger has no e-mails; import the file with --dry-run --ledger."
+        )
+    found = Ledger(location).report()
+    screen.print_table(("workspace", "campaign", "contacts"), [(*target, count) for target, count in found.targets.items()])
+    screen.print_line(f"{found.contacts:,} contacts, {found.uncertain:,} uncertain, {found.gone:,} gone from the last input")
+    for number, at, counts in found.runs[:_LISTED_RUNS]:
+        sums = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        screen.print_line(f"run {number} on {at:%Y-%m-%d %H:%M} UTC: {sums or 'no rows'}")
+    if found.pending:
+        screen.print_line("A run is not included: it is under way, or its process was killed. The next run includes it.")
+    screen.print_result(found.to_dict())
+    return OK
 
 
 @attrs.frozen
@@ -149,7 +172,7 @@ def _name_argument() -> Iterator[None]:
     try:
         yield
     except InvalidRequest as error:
-        raise InvalidRequest(str(error).replace("journal: ", "JOURNAL: ", 1)) from error
+        raise InvalidRequest(re.sub(r"\A(journal|ledger): ", "JOURNAL: ", str(error))) from error
 
 
 def _read_run(location: files.JournalLocation) -> _Run:
@@ -283,6 +306,7 @@ def _is_results_file(path: Path) -> bool:
         return file.read(len(header)) == header
 
 
+_LISTED_RUNS: Final = 10
 _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_sent", "windows")
 
 

@@ -33,6 +33,11 @@ def import_in_parts(
     """Import files on a Dask cluster in parts, print the results, and return the exit code."""
     require_module("distributed", "outreach_async[dask]")
     connection = _create_connection(options, settings)
+    for flag in "ledger", "max_age":
+        if settings[flag] is not None:
+            raise click.UsageError(
+                f"--{flag.replace('_', '-')}: conflicts with --dask; one process compares millions of rows, so omit --dask."
+            )
     journal = settings["journal"]
     if not is_url(journal):
         raise click.UsageError(

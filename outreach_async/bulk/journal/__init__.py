@@ -229,15 +229,5 @@ async def open_journal(options: JournalOptions) -> OpenJournal:
         JournalError: The journal is damaged, or cannot be read or written.
     """
     thread = options.journal.writer_thread()
-    writers: list[JournalWriter] = []
-
-    def open_writer() -> None:
-        writers.append(options.journal.writer(options.identity, resume=options.resume, earlier=options.earlier))
-
-    try:
-        await thread.run(open_writer)
-    except BaseException:
-        for writer in writers:  # asyncio's own Task.cancel may arrive although the journal was opened
-            writer.close()
-        raise
-    return OpenJournal(options, writers[0], thread)
+    opened = partial(options.journal.writer, options.identity, resume=options.resume, earlier=options.earlier)
+    return OpenJournal(options, await thread.run_opening(opened), thread)

@@ -72,7 +72,7 @@ class JournalReport(BulkReport):
     Attributes:
         state: State in which the run ended; `running` if the run has not ended, or if its process was killed.
         rows: Number of rows with an outcome.
-        outcomes: Number of rows by outcome; all seven outcomes are present, with 0 for those that did not occur.
+        outcomes: Number of rows by outcome; all outcomes are present, with 0 for those that did not occur.
         uncertain: Number of rows with more than one possible outcome.
         repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count
             as `not_applied`.

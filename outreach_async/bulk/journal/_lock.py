@@ -131,8 +131,12 @@ def require_same_file(path: str, descriptor: int) -> None:
         raise _in_use_error(path)
 
 
-def _in_use_error(path: str) -> InvalidRequest:
-    return InvalidRequest(f"journal: another run is writing {path}; wait until that run ends, or {OTHER_JOURNAL}")
+class JournalInUseError(InvalidRequest):
+    """Another run is writing the journal."""
+
+
+def _in_use_error(path: str) -> JournalInUseError:
+    return JournalInUseError(f"journal: another run is writing {path}; wait until that run ends, or {OTHER_JOURNAL}")
 
 
 @contextmanager

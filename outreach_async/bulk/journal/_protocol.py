@@ -17,6 +17,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+Opened = TypeVar("Opened", bound=_Closable)
+
+
 class JournalWriter(Protocol):
     """A journal that is open for writing. Its methods are synchronous, and may be called from any thread, one at a time.
 
@@ -177,6 +184,17 @@ class WriterThread:
                         abandoned = True
                     raise
         return result
+
+    async def run_opening(self, call: Callable[[], Opened]) -> Opened:
+        """Run a call that opens something. Close what it has opened if its caller is cancelled meanwhile."""
+        opened: list[Opened] = []
+        try:
+            await self.run(lambda: opened.append(call()))
+        except BaseException:
+            for each in opened:  # asyncio's own Task.cancel may arrive although the call has succeeded
+                each.close()
+            raise
+        return opened[0]
 
     async def _execute(self, job: Callable[[], Any]) -> Any:
         return job() if self._inline else await to_thread.run_sync(job, limiter=self._limiter)

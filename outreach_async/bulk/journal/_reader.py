@@ -50,7 +50,7 @@ _FROM_PAGE: Final = (
 )
 _COLUMNS: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats"
 _PAGE: Final = f"json_group_array(json_array({_COLUMNS})), json_group_array(page.crc)"
-_SELECT_CHECKSUMS: Final = f"SELECT {_PAGE} FROM outcome AS page WHERE seq >= ? AND seq < ?"  # noqa: S608 - names of this module
+SELECT_CHECKSUMS: Final = f"SELECT {_PAGE} FROM outcome AS page WHERE seq >= ? AND seq < ?"  # noqa: S608 - names of this module
 _SELECT_OUTCOMES: Final = f"SELECT {_PAGE}, json_group_array(error.text), '[]' {_FROM_PAGE}"
 _SELECT_SPOOLED: Final = f"""
     SELECT {_PAGE}, json_group_array(error.text), json_group_array(json_array(spool.key, spool.payload, spool.crc)) {_FROM_PAGE}
@@ -150,7 +150,7 @@ def _verify_outcomes(db: sqlite3.Connection, hwm: int) -> None:
     (last,) = db.execute("SELECT coalesce(max(seq), -1) FROM outcome").fetchone()
     require(last < hwm, f"row {last} has an outcome, but was not marked as about to be sent")
     for first in range(0, last + 1, _PAGE_SIZE):
-        records.require_checksums(*db.execute(_SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
+        records.require_checksums(*db.execute(SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
 
 
 def _verify_spool(db: sqlite3.Connection) -> int:
@@ -292,6 +292,11 @@ class JournalReader(ABC):
             ```
         """
         atomic_write(path, msgspec.json.format(records.to_json(self.report().to_dict()), indent=2) + "\n")
+
+
+def open_snapshot(journal: JournalReader) -> AbstractContextManager[RunQuery]:
+    """Provide a function that runs queries on a journal."""
+    return journal._snapshot()  # noqa: SLF001 - not a method for users, who hold journals
 
 
 class DamagedJournalError(JournalError):

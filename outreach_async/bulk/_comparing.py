@@ -1,0 +1,208 @@
+"""Compare the rows of an input with a ledger, and supply only the new, the changed and the uncertain ones to the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from hashlib import blake2b
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from outreach_async._service.contacts import NewContact
+from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
+from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome
+from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, order_key
+from outreach_async.bulk._windows import MAX_WINDOW_SIZE, WindowedFeed
+from outreach_async.bulk.journal._identity import MarkedWindow
+from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries
+from outreach_async.bulk.ledger._entries import Entry, Generation, SeenKeys, Standing, decode_id, judge
+from outreach_async.bulk.ledger._folding import encode_row
+
+_MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
+"""Number of rows that are compared before those to be sent are marked, although they do not fill a window."""
+_BATCH_SIZE: Final = 250
+"""Number of rows that are encoded before other tasks may run."""
+
+Prepared: TypeAlias = tuple[int, int, ParsedRow | None]
+"""The key and the digest of a row, and the parsed row if parsing was necessary."""
+
+
+class Comparer:
+    """Compares rows with the entries of a ledger. It remembers which entries the run's own rows have made out of date."""
+
+    def __init__(self, options: LedgerOptions, entries: Generation, target: int, parser: RowParser) -> None:
+        self.counts = LedgerCounts()
+        self.seen = SeenKeys()
+        self.marked: list[tuple[ParsedRow, bytes]] = []
+        """The rows to be sent that are not marked yet, each with its encoding for the journal."""
+        self.find = entries.find
+        self._parser = parser
+        self._target = target
+        self._oldest = options.oldest
+        self._unchanged = {Standing.UNCHANGED} | ({Standing.CHANGED} if options.ignore_changes else set())
+        self._key_start = blake2b(msgspec.json.encode(options.target) + b"\n", key=entries.secret, digest_size=8)
+        # The options are part of the digest: with other options, the same row is another request.
+        self._digest_start = blake2b(msgspec.json.encode(options.request, order="deterministic") + b"\n", digest_size=6)
+        self._sent: set[int] = set()
+
+    def prepare(self, first: int, originals: Sequence[object]) -> list[Prepared | ContactOutcome]:
+        """Compute the key and digest of each row. Return the outcome of a row that cannot be sent."""
+        contents = self._parser.try_encode(originals)
+        if contents is None:
+            return [self._prepare_row(first + position, original) for position, original in enumerate(originals)]
+        keys = [self._key(order_key(_email_of(original))) for original in originals]
+        self.seen.add(keys)
+        return [(key, self._digest(content), None) for key, content in zip(keys, contents, strict=True)]
+
+    def _prepare_row(self, index: int, original: object) -> Prepared | ContactOutcome:
+        row = self._parser.parse(index, original)
+        if isinstance(row, ContactOutcome):
+            if isinstance(email := _email_of(original), str):
+                self.seen.add([self._key(order_key(email))])  # the row is wrong, but it is not gone
+            return row
+        self.seen.add([key := self._key(row.key)])
+        return key, self._digest(self._parser.identifying_bytes(row)), row
+
+    def _key(self, order: str) -> int:
+        hasher = self._key_start.copy()
+        hasher.update(order.encode(errors="surrogatepass"))
+        return int.from_bytes(hasher.digest(), signed=True)
+
+    def _digest(self, content: bytes) -> int:
+        hasher = self._digest_start.copy()
+        hasher.update(content)
+        return int.from_bytes(hasher.digest())
+
+    def settle(
+        self, first: int, originals: Sequence[object], prepared: Sequence[Prepared | ContactOutcome], found: Mapping[int, Entry]
+    ) -> Iterator[ParsedRow | ContactOutcome]:
+        """Decide which rows are sent. Yield each row, or its outcome if it is not sent."""
+        for index, item in enumerate(prepared, first):
+            if isinstance(item, ContactOutcome):
+                yield item
+                continue
+            key, digest, row = item
+            standing = Standing.NEW if (entry := found.get(key)) is None else judge(key, digest, entry, self._oldest)
+            if standing in self._unchanged:
+                if entry is not None and key not in self._sent:
+                    self.counts.unchanged += 1
+                    yield unchanged_outcome(index, originals[index - first], decode_id(entry[3]))
+                    continue
+                standing = Standing.CHANGED  # an earlier row of this run has changed the contact
+            parsed = row or self._parser.parse(index, originals[index - first])
+            if isinstance(parsed, ParsedRow):
+                parsed.maybe_sent = standing is Standing.UNCERTAIN
+                setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
+                self.marked.append((parsed, encode_row(key, digest, self._target)))
+                if entry is not None:
+                    self._sent.add(key)
+            yield parsed
+
+
+def count_changes(rows: Iterable[Any], options: LedgerOptions) -> LedgerCounts:
+    """Compare rows with a ledger, which is only read, and return what a run with these rows would find."""
+    workspace, campaign = options.target
+    requests = ContactRequests.from_options(
+        "key_unused",
+        workspace,
+        RequestDefaults.from_headers({}),
+        **options.request,
+        campaign=campaign,
+        copy_detector=CopyDetector(),
+    )
+    remaining, first = iter(rows), 0
+    with open_entries(options.ledger) as entries:
+        comparer = Comparer(options, entries, 0, RowParser(requests))
+        while batch := [*islice(remaining, _BATCH_SIZE)]:
+            prepared = comparer.prepare(first, batch)
+            found = entries.find([item[0] for item in prepared if isinstance(item, tuple)])
+            for _ in comparer.settle(first, batch, prepared, found):
+                pass
+            comparer.marked.clear()
+            first += len(batch)
+        with closing(comparer.seen) as seen:
+            comparer.counts.gone = entries.count_gone(seen, options.target)
+    return comparer.counts
+
+
+def _email_of(original: Any) -> Any:
+    if isinstance(original, NewContact):
+        return original.email
+    return original.get("email") if type(original) is dict or isinstance(original, Mapping) else None
+
+
+class LedgerFeed(WindowedFeed):
+    """Supplies the rows of a run with a ledger: those to be sent, which are marked in the run's journal, and all outcomes."""
+
+    def __init__(self, ledger: OpenLedger, source: Source, parser: RowParser, window_size: Callable[[], int]) -> None:
+        super().__init__(ledger.journal, source, parser, window_size)
+        self.numbers: dict[int, int] = {}
+        """Numbers in the journal of the rows that are marked and have no outcome, by their index in the input."""
+        run = ledger.run
+        self.comparer = Comparer(ledger.options, run.entries, run.target, parser)
+        self._marked_count = 0
+        self._share = 1.0
+
+    def remaining_possibly_sent(self) -> PossiblySent:
+        """Return no rows: the ledger itself knows which rows an earlier run may have sent."""
+        return NO_ROWS
+
+    async def _fill_window(self) -> bool:
+        """Compare rows until those to be sent fill a window. Mark these rows, and supply all rows."""
+        size, is_last = self._window_size(), False
+        rows: list[ParsedRow | ContactOutcome] = []
+        marked = self.comparer.marked
+        while not rows or (len(marked) < size and len(rows) < _MAX_COMPARED and self._source.ready):
+            # Enough rows for a window, if as many of them are sent as of the previous rows.
+            wanted = min(int((size - len(marked)) / self._share) + 1, MAX_WINDOW_SIZE)
+            originals = await self._read_rows(wanted, whole=False)
+            is_last = not originals
+            if is_last:
+                break
+            rows += await self._compare(originals)
+            if len(originals) < wanted:  # the rows are large, or the next ones have not arrived
+                break
+        if rows:
+            self._share = max(len(marked), 1) / len(rows)
+        if marked:
+            await self._mark()
+        self._rows.extend(_group(rows))
+        self._last_size = len(self._rows)
+        if rows:
+            self._notify()
+        return not is_last
+
+    async def _compare(self, originals: Sequence[object]) -> list[ParsedRow | ContactOutcome]:
+        first, prepared = self._first, list[Prepared | ContactOutcome]()
+        for start in range(0, len(originals), _BATCH_SIZE):
+            prepared += self.comparer.prepare(first + start, originals[start : start + _BATCH_SIZE])
+            await checkpoint()
+        found = await self._thread.run(self.comparer.find, [item[0] for item in prepared if isinstance(item, tuple)])
+        self._first += len(originals)
+        return [*self.comparer.settle(first, originals, prepared, found)]
+
+    async def _mark(self) -> None:
+        rows = [*self.comparer.marked]
+        self.comparer.marked.clear()
+        window = MarkedWindow(self._marked_count, len(rows), b"".join(content for _, content in rows))
+        self.numbers.update((row.index, number) for number, (row, _) in enumerate(rows, self._marked_count))
+        await self._thread.run(self._writer.mark, window)
+        self._marked_count += len(rows)
+
+
+def _group(rows: Iterable[ParsedRow | ContactOutcome]) -> Iterator[ParsedRow | UnsentRows]:
+    """Join consecutive outcomes."""
+    unsent: list[ContactOutcome] = []
+    for row in rows:
+        if isinstance(row, ContactOutcome):
+            unsent.append(row)
+            continue
+        if unsent:
+            yield UnsentRows(unsent)
+            unsent = []
+        yield row
+    if unsent:
+        yield UnsentRows(unsent)

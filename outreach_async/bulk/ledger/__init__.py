@@ -1,0 +1,279 @@
+"""Send only what changed: a ledger remembers the last certain outcome of each contact, over any number of runs.
+
+A job that moves the same contacts every night needs to send only the new and the changed ones. With `ledger="contacts.ledger"`,
+a run compares each row with the last row that was sent for its contact. A row without a difference is not sent: its outcome is
+`unchanged`, with the contact's id. The call is the same every night, with any input, and after any crash.
+
+```python
+import anyio
+from outreach_async import OutreachClient
+
+
+async def night(rows: list[dict[str, str]]) -> None:
+    async with OutreachClient() as client:
+        report = await client.contacts.create_many(rows, ledger="contacts.ledger", duplicates="overwrite")
+    print(report.ledger.new, "new,", report.ledger.changed, "changed,", report.ledger.unchanged, "unchanged")
+
+
+rows = [{"email": f"user{number}@company.example", "city": "Lyon"} for number in range(200)]
+anyio.run(night, rows)  # -> 200 new, 0 changed, 0 unchanged
+rows[7]["city"] = "Bern"
+anyio.run(night, [*rows, {"email": "new@company.example"}])  # -> 1 new, 1 changed, 199 unchanged
+```
+
+What is sent
+------------
+    new        the ledger does not know the contact
+    changed    the row differs from the last row of its contact, or the options differ; `duplicates` decides what the service does
+    uncertain  an earlier attempt was not answered; `possible` has every status that this attempt leaves open. The row is sent in
+               each run until the service answers the only attempt of one
+    expired    the entry is older than `max_age`: others may have edited the contact. `max_age=0` sends every row
+    unchanged  not sent. The other counts of `BulkReport.ledger` are rows that are sent
+
+Rows that the service rejects leave the ledger as it is, so they are sent again. `gone` counts the contacts of the ledger that a
+whole input did not have. The service cannot delete contacts, so nothing is done about them. With `duplicates="skip"`, the service
+would ignore a changed row. Pass `"overwrite"` or `"update_missing_fields"`, or `changed="ignore"` to send only new contacts.
+
+If a contact has several rows in one input, and one of them changes it, the later ones are sent too, and the entry is that of the
+last one. Contacts in different campaigns or workspaces have different entries. A row is compared as JSON.
+
+The file
+--------
+A ledger takes about 48 bytes for each contact, and comparing a row takes a few microseconds. It contains no e-mails, names or
+keys: entries are keyed hashes. Each run writes a journal beside the ledger, `contacts.ledger.run-000007`, and adds it to the
+ledger when it ends. If its process is killed at any moment, the next run adds the journal first. The journal of the last run
+stays, and shows if an older copy of the ledger is restored. Copy or move a ledger together with its journals, and only when no
+run uses it. If an older copy is restored without the journals, run once with `max_age=0`.
+
+Two runs cannot use one ledger at the same time: the second is refused. A ledger belongs to the address of one service. Keep the
+file on a local disk; journals in files, and so ledgers in files, are not supported on Windows.
+
+`ledger="s3://bucket/contacts"` (also `file:///folder`; see `outreach_async.bulk.journal`) keeps the ledger in an object store.
+Each run then reads the whole ledger when it starts, and writes it when it ends. There is no lock. A run that starts takes over
+from a run that has not ended, which stops with JournalError before it sends anything more. Journals are kept below
+`run-000007/`; a lifecycle rule may delete those that are older than a week. The last two generations of the ledger are kept below
+`entries/`.
+
+`Ledger("contacts.ledger").report()` counts contacts and lists the runs. On the command line: `outreach-async import contacts.csv
+--ledger contacts.ledger --duplicates overwrite`; with `--dry-run`, it only counts; `outreach-async report contacts.ledger`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import token_bytes
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import attrs
+
+from outreach_async._files.objects import is_url
+from outreach_async.bulk._rows import Repeats
+from outreach_async.bulk.journal import Identity, JournalOptions, OpenJournal
+from outreach_async.bulk.journal._protocol import WriterThread
+from outreach_async.bulk.ledger._entries import Generation, Target, create, is_ledger_file, minutes
+from outreach_async.bulk.ledger._folding import LedgerRun, read_report, start
+from outreach_async.bulk.ledger._stores import FileStore, LedgerStore, ObjectStore
+
+__all__ = ["Changed", "Ledger", "LedgerReport"]
+
+Changed = Literal["send", "ignore"]
+"""What a run with a ledger does with a row that differs from the last row of its contact: `send` sends the row. `ignore` sends
+only rows of contacts that the ledger does not know.
+
+Example:
+    ```python
+    await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
+    changed_rows = [{"email": "ann@company.example", "city": "Lyon"}]
+    report = await client.contacts.create_many(changed_rows, ledger="contacts.ledger", changed="ignore")
+    print(report.outcomes["unchanged"])  # -> 1
+    ```
+"""
+
+
+@attrs.frozen
+class LedgerReport:
+    """What a ledger holds.
+
+    Attributes:
+        contacts: Number of contacts whose last outcome is known or uncertain.
+        uncertain: Number of contacts that may have been changed by an attempt without an answer. Their rows are sent again.
+        gone: Number of contacts that the last whole input did not have.
+        runs: The runs, the last one first: each with its number, the time of its start, and its counts.
+        address: Address of the service.
+        targets: Number of contacts for each (workspace, campaign).
+        pending: Whether a run has not been added yet, because it is running or its process was killed. The next run adds it.
+
+    Example:
+        ```python
+        rows = [{"email": "ann@company.example"}, {"email": "bo@acme.example"}]
+        await client.contacts.create_many(rows, ledger="contacts.ledger", duplicates="overwrite")
+        report = Ledger("contacts.ledger").report()
+        print(report.contacts, report.uncertain, report.gone, len(report.runs))  # -> 2 0 0 1
+        ```
+    """
+
+    contacts: int
+    uncertain: int
+    gone: int
+    runs: tuple[tuple[int, datetime, Mapping[str, int]], ...]
+    address: str | None
+    targets: Mapping[Target, int]
+    pending: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values.
+
+        Example:
+            ```python
+            rows = [{"email": "ann@company.example"}]
+            await client.contacts.create_many(rows, ledger="contacts.ledger", duplicates="overwrite")
+            print(Ledger("contacts.ledger").report().to_dict()["contacts"])  # -> 1
+            ```
+        """
+        return {
+            "contacts": self.contacts,
+            "uncertain": self.uncertain,
+            "gone": self.gone,
+            "runs": [{"run": number, "at": at.isoformat(), "counts": dict(counts)} for number, at, counts in self.runs],
+            "address": self.address,
+            "targets": [
+                {"workspace": workspace, "campaign": campaign, "contacts": count}
+                for (workspace, campaign), count in self.targets.items()
+            ],
+            "pending": self.pending,
+        }
+
+
+@attrs.frozen
+class Ledger:
+    """A record of the last certain outcome of each contact, over any number of runs; see `create_many`.
+
+    Args:
+        location: Path of the ledger's file, or the URL of an object store or a folder.
+        inline: Whether to read and write in the thread of the event loop. With a virtual clock, which does not wait for threads,
+            this must be true.
+        wall: Function that returns the Unix time in seconds. The time of an entry is the start of its run.
+
+    Example:
+        ```python
+        rows = [{"email": "ann@company.example", "city": "Lyon"}]
+        ledger = Ledger("contacts.ledger")
+        await client.contacts.create_many(rows, ledger=ledger, duplicates="overwrite")
+        again = await client.contacts.create_many(rows, ledger=ledger, duplicates="overwrite")
+        print(again.outcomes["unchanged"])  # -> 1
+        ```
+    """
+
+    location: str | os.PathLike[str]
+    inline: bool = attrs.field(default=False, kw_only=True)
+    wall: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
+
+    def _open_store(self) -> LedgerStore:
+        location = os.fspath(self.location)
+        return ObjectStore(location, inline=self.inline) if is_url(location) else FileStore(Path(location), inline=self.inline)
+
+    def exists(self) -> bool:
+        """Return whether the ledger exists.
+
+        Raises:
+            JournalError: The store cannot be read.
+
+        Example:
+            ```python
+            print(Ledger("contacts.ledger").exists())  # -> False
+            ```
+        """
+        with closing(self._open_store()) as store:
+            return store.load() is not None
+
+    def report(self) -> LedgerReport:
+        """Return what the ledger holds. A run that is under way, or that was killed, is not included.
+
+        Raises:
+            InvalidRequest: The ledger does not exist, or the file is not a ledger.
+            JournalError: The ledger is damaged or cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many(
+                [{"email": "ann@company.example"}], ledger="contacts.ledger", duplicates="overwrite"
+            )
+            print(Ledger("contacts.ledger").report().contacts)  # -> 1
+            ```
+        """
+        with closing(self._open_store()) as store:
+            (contacts, uncertain, gone), runs, address, targets, pending = read_report(store)
+        times = tuple((number, datetime.fromtimestamp(at, UTC), sums) for number, at, sums in runs)
+        return LedgerReport(contacts, uncertain, gone, times, address, targets, pending)
+
+
+@attrs.frozen
+class LedgerOptions:
+    """The validated ledger options of a run."""
+
+    ledger: Ledger
+    identity: Identity
+    repeats: Repeats
+    target: Target
+    request: Mapping[str, Any]
+    """The options that are part of a request, without its target."""
+    max_age: float | None
+    ignore_changes: bool
+
+    @property
+    def oldest(self) -> int:
+        """The time in minutes since the ledger's epoch before which an entry is too old."""
+        return 0 if self.max_age is None else minutes(self.ledger.wall() - self.max_age) + 1
+
+
+@contextmanager
+def open_entries(ledger: Ledger) -> Iterator[Generation]:
+    """Open a ledger for reading; a ledger that does not exist is empty."""
+    with closing(ledger._open_store()) as store, TemporaryDirectory() as folder:  # noqa: SLF001 - not a method for users
+        path = store.load()
+        if path is None:
+            create(path := Path(folder) / "empty", None, token_bytes(32))
+        with closing(Generation.open(path)) as opened:
+            yield opened
+
+
+def is_ledger(location: str | os.PathLike[str]) -> bool:
+    """Return whether a location contains a ledger, rather than a journal or nothing."""
+    if is_url(location):
+        return Ledger(location).exists()
+    try:
+        return is_ledger_file(Path(location))
+    except OSError:
+        return False
+
+
+@attrs.frozen
+class OpenLedger:
+    """A ledger that has been opened by a run, and the journal of this run."""
+
+    options: LedgerOptions
+    run: LedgerRun
+    journal: OpenJournal
+
+
+async def open_ledger(options: LedgerOptions) -> OpenLedger:
+    """Open the ledger of a run, in a thread. An earlier run that was not added to the ledger is added first."""
+
+    def open_run() -> LedgerRun:
+        store = options.ledger._open_store()  # noqa: SLF001 - not a method for users, who hold ledgers
+        try:
+            return start(store, options.identity, options.target, options.ledger.wall)
+        except BaseException:
+            store.close()
+            raise
+
+    thread = WriterThread(inline=options.ledger.inline)
+    run = await thread.run_opening(open_run)
+    journal = JournalOptions(run.journal, options.identity, resume=False, spool=False, repeats=options.repeats, earlier="known")
+    return OpenLedger(options, run, OpenJournal(journal, run.writer, thread))

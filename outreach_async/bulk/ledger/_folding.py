@@ -1,0 +1,230 @@
+"""Start a run with a ledger, and fold the journal of a run into the next generation of the ledger. Synchronous."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from secrets import token_bytes
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from outreach_async._vocabulary import SERVICE_OUTCOMES, Outcome
+from outreach_async.bulk._rows import PossiblySent
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter, ObjectJournal
+from outreach_async.bulk.journal import _records as records
+from outreach_async.bulk.journal._lock import JournalInUseError
+from outreach_async.bulk.journal._reader import (
+    SELECT_CHECKSUMS,
+    DamagedJournalError,
+    RunQuery,
+    open_snapshot,
+    read_events,
+    read_metadata,
+)
+from outreach_async.bulk.ledger import _entries as entries
+from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, SeenKeys, SentRow, Target
+from outreach_async.bulk.ledger._stores import LedgerStore
+from outreach_async.errors import InvalidRequest, JournalError
+
+_ROW: Final = struct.Struct("<q6sI")
+"""A row in a marked window of a run with a ledger: its key, digest and target. They take the place of the window's digest."""
+_PAGE: Final = 8
+"""Number of windows that are read from a journal at a time."""
+_MAX_ATTEMPTS: Final = 20
+SEND_ALL: Final = "max_age=0, which sends every row again"
+
+
+def encode_row(key: int, digest: int, target: int) -> bytes:
+    return _ROW.pack(key, digest.to_bytes(6), target)
+
+
+@attrs.define
+class LedgerRun:
+    """A run that has the ledger for itself until `close` is called: its entries, and the writer of its journal."""
+
+    store: LedgerStore
+    entries: Generation
+    journal: Journal | ObjectJournal
+    writer: JournalWriter
+    target: int
+
+    def fold(self, possibly_sent: PossiblySent, counts: Mapping[str, int], seen: SeenKeys | None) -> int | None:
+        """Fold the run, which has recorded how it ended. Return the number of entries that are gone."""
+        with _translate_errors(self.store.name):
+            return _Fold(self.store, self.entries, self.journal, possibly_sent).publish(counts, seen)
+
+    def close(self) -> None:
+        self.writer.close()
+        self.entries.close()
+        self.store.close()
+
+
+def start(store: LedgerStore, identity: Identity, target: Target, wall: Callable[[], float]) -> LedgerRun:
+    """Fold the journal of a run that was not folded, if there is one. Then start a new run."""
+    for _ in range(_MAX_ATTEMPTS):
+        with ExitStack() as stack, _translate_errors(store.name):
+            opened = _open_or_create(store, identity.address)
+            stack.callback(opened.close)
+            _require_address(store.name, opened, identity.address)
+            _require_newest(store, opened)
+            journal = store.journal(opened.generation + 1)
+            if journal.exists():
+                _fold_earlier(store, opened, journal)
+                continue
+            writer = journal.writer(identity, resume=False)
+            stack.callback(writer.close)
+            if not store.is_current():  # another process has folded its run since the generation was loaded
+                continue
+            number = opened.targets.get(target, max(opened.targets.values(), default=0) + 1)
+            writer.record_event("target", {"number": number, "workspace": target[0], "campaign": target[1], "at": wall()})
+            store.clean(opened.generation)
+            stack.pop_all()
+            return LedgerRun(store, opened, journal, writer, number)
+    raise JournalError(f"ledger {store.name}: other runs change the ledger all the time; run again when they have ended")
+
+
+def _open_or_create(store: LedgerStore, address: str | None) -> Generation:
+    while (path := store.load()) is None:
+        store.create(address, token_bytes(32))
+    return Generation.open(path)
+
+
+def _require_address(name: str, opened: Generation, address: str | None) -> None:
+    if opened.address != address:
+        raise InvalidRequest(
+            f"ledger: {name} belongs to the service at {opened.address}, and base_url is {address};"
+            " pass a ledger of its own for each service"
+        )
+
+
+def _require_newest(store: LedgerStore, opened: Generation) -> None:
+    last = store.last_journal()
+    if last is not None and last > opened.generation + 1:
+        raise InvalidRequest(
+            f"ledger: {store.name} is older than its last run, which has the journal {last}; restore the newest ledger, or delete"
+            f" the journals of its runs and run once with {SEND_ALL}"
+        )
+
+
+def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | ObjectJournal) -> None:
+    """Fold the run in a journal, unless its process is still running. A run in an object store is taken over."""
+    with open_snapshot(journal) as run_query:
+        recorded = run_query(read_metadata)["identity"]
+    writer = journal.writer(Identity(**recorded), resume=True)
+    try:
+        if store.is_current():
+            _Fold(store, opened, journal, writer.possibly_sent).publish({}, None)
+    finally:
+        writer.close()
+
+
+@attrs.frozen
+class _Fold:
+    """The fold of a run into the next generation of a ledger."""
+
+    store: LedgerStore
+    opened: Generation
+    journal: Journal | ObjectJournal
+    possibly_sent: PossiblySent
+
+    def publish(self, counts: Mapping[str, int], seen: SeenKeys | None) -> int | None:
+        """Write and publish the next generation. Return the number of entries that are gone."""
+        with open_snapshot(self.journal) as run_query:
+            metadata, events = run_query(_read_run)
+            sent = {name: count for name, count in metadata["totals"]["outcomes"].items() if count}
+            recorded = [data for _, kind, data in events if kind == "target"]
+            targets = {data["number"]: (data["workspace"], data["campaign"]) for data in recorded}
+            run = FoldedRun(recorded[0]["at"] if recorded else 0.0, {**sent, **counts}, targets, seen)
+            try:
+                gone = entries.fold(self.opened.path, self.store.draft, run, _sent_rows(run_query, self.possibly_sent))
+            except BaseException:
+                self.store.draft.unlink(missing_ok=True)
+                raise
+        # If another machine has taken over the journal and has folded it meanwhile, its generation has the rows of this run.
+        self.store.publish(self.opened.generation + 1)
+        return gone
+
+
+def _read_run(db: sqlite3.Connection) -> tuple[dict[str, Any], list[tuple[float, str, dict[str, Any]]]]:
+    metadata = read_metadata(db)
+    return metadata, read_events(db, metadata["events"])
+
+
+def read_report(store: LedgerStore) -> tuple[Any, ...]:
+    """Return the counts, runs, address and targets of a ledger, and whether a run was not folded."""
+    with _translate_errors(store.name):
+        if (path := store.load()) is None:
+            raise InvalidRequest(f"ledger: {store.name} does not exist; pass the path or URL of a ledger")
+        with closing(Generation.open(path)) as opened:
+            last = store.last_journal()
+            return (*opened.read_report(), last is not None and last > opened.generation)
+
+
+def _sent_rows(run_query: RunQuery, possibly_sent: PossiblySent) -> Iterator[SentRow]:
+    """Yield the rows that a run sent or may have sent, in the order in which it marked them."""
+    first = 0
+    while page := run_query(partial(_read_page, first=first)):
+        for start, content, outcomes in page:
+            for position, (key, digest, target) in enumerate(_ROW.iter_unpack(content)):
+                effect, id_ = _effect_of(outcomes.get(start + position), possibly_sent, start + position)
+                yield key, int.from_bytes(digest), target, effect, id_
+            first = start + len(content) // _ROW.size
+
+
+def _read_page(db: sqlite3.Connection, first: int) -> list[tuple[int, bytes, dict[int, list[Any]]]]:
+    """Return some windows from row `first` on, each with its first row, its encoded rows and its outcomes."""
+    page = []
+    query = "SELECT first, rows, digest, crc FROM window WHERE first >= ? ORDER BY first LIMIT ?"
+    for start, rows, content, crc in db.execute(query, (first, _PAGE)).fetchall():
+        records.require(records.checksum([start, rows, content]) == crc, f"checksum mismatch in the window of row {start}")
+        records.require(start == first and len(content) == rows * _ROW.size, f"the window of row {first} is missing")
+        text, checksums = db.execute(SELECT_CHECKSUMS, (start, start + rows)).fetchone()
+        records.require_checksums(text, checksums)
+        page.append((start, content, {row[0]: row for row in msgspec.json.decode(text)}))
+        first = start + rows
+    return page
+
+
+def _effect_of(row: list[Any] | None, possibly_sent: PossiblySent, index: int) -> tuple[Effect, str | None]:
+    """Return the effect of a row from its stored outcome, and the id in its answer."""
+    if row is None:
+        return (Effect.POSSIBLE if index in possibly_sent else Effect.NONE), None
+    outcome = records.decode_outcome([*row[:5], None, None], None, None)
+    if outcome.status in {Outcome.REJECTED, Outcome.NOT_APPLIED}:
+        return (Effect.NONE if outcome.certain else Effect.POSSIBLE), None
+    # If `not_applied` is possible, the answer itself cannot be trusted. An answer to the only attempt shows that the contact has
+    # the values of the row, even if an earlier run leaves open whether the contact was new.
+    is_answered = outcome.status in SERVICE_OUTCOMES and Outcome.NOT_APPLIED not in outcome.possible
+    if not is_answered or not (outcome.certain or outcome.attempts == 1):
+        return Effect.POSSIBLE, outcome.id
+    return (Effect.APPLIED if outcome.attempts == 1 else Effect.RETRIED), outcome.id
+
+
+@contextmanager
+def _translate_errors(name: str) -> Iterator[None]:
+    """Convert errors of the journal and of SQLite into errors about the ledger."""
+    try:
+        yield
+    except JournalInUseError:
+        raise InvalidRequest(f"ledger: another run is using {name}; wait until that run ends") from None
+    except DamagedJournalError as error:
+        reason = str(error).partition(";")[0]
+        raise JournalError(
+            f"ledger {name}: the journal of its last run is damaged ({reason}); restore it, or delete it and run once"
+            f" with {SEND_ALL}"
+        ) from error
+    except sqlite3.Error as error:
+        raise _database_error(name, error) from error
+    except OSError as error:
+        raise JournalError(f"ledger {name}: {error.strerror or error}; fix the cause and run again") from error
+
+
+def _database_error(name: str, error: sqlite3.Error) -> JournalError:
+    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return entries.damaged_error(name, str(error))
+    return JournalError(f"ledger {name} cannot be written: {error}; fix the cause (e.g. disk full) and run again")

@@ -1,0 +1,545 @@
+"""Runs with a ledger: only new, changed and uncertain rows are sent."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+from support.scenarios import KEY, SPACE
+from support.time import virtual_time
+from support.transport import Script, added, lost, status
+
+from outreach_async import (
+    BulkReport,
+    ContactOutcome,
+    InvalidRequest,
+    JournalError,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+)
+from outreach_async.bulk.ledger import Ledger
+from outreach_async.bulk.ledger._entries import Effect, FoldedRun, fold
+from outreach_async.fake import FakeService, FakeTransport
+
+pytestmark = virtual_time
+
+ANN, BO = {"email": "ann@a.example", "city": "Lyon"}, {"email": "bo@a.example", "city": "Bern"}
+
+
+@attrs.define
+class Clock:
+    """A wall clock that the test moves."""
+
+    now: float = 1_790_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Slow:
+    """A transport to a service whose responses take a tenth of a second."""
+
+    def __init__(self, fake: FakeService) -> None:
+        self._inner = FakeTransport(fake)
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        response = await self._inner.send(request, progress)
+        await anyio.sleep(0.1)
+        return response
+
+    async def aclose(self) -> None: ...
+
+
+class LosesAnswers(Slow):
+    """A transport that loses each answer for a contact."""
+
+    def __init__(self, fake: FakeService, email: str, most: int = 99) -> None:
+        super().__init__(fake)
+        self._email = email
+        self._left = most
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        response = await super().send(request, progress)
+        if json.loads(request.body)["email"] == self._email and self._left > 0:
+            self._left -= 1
+            raise lost()
+        return response
+
+
+@pytest.fixture(params=["file", "folder"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
+    path = tmp_path / "contacts.ledger"
+    return Ledger(path.as_uri() if request.param == "folder" else path, inline=True, wall=Clock())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "contacts.ledger", inline=True, wall=Clock())
+
+
+@pytest.fixture
+def fake() -> FakeService:
+    fake = FakeService()
+    fake.add_workspace(SPACE, custom_fields=["Plan"])
+    fake.add_owner_key(SPACE, key=KEY)
+    return fake
+
+
+def client(transport: Any) -> OutreachClient:
+    transport = FakeTransport(transport) if isinstance(transport, FakeService) else transport
+    return OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=RetryPolicy(attempts=2, jitter=lambda: 1.0))
+
+
+async def run(transport: Any, ledger: Any, rows: Any, **options: Any) -> tuple[list[ContactOutcome], BulkReport]:
+    """Send rows, and return the outcomes in the order of the rows, and the report."""
+    options = {"duplicates": "overwrite", "order": "input", "stop_after_rejects": None, **options}
+    async with client(transport).contacts.create_many(rows, ledger=ledger, **options) as outcomes:
+        return [outcome async for outcome in outcomes], outcomes.report
+
+
+def statuses(found: tuple[list[ContactOutcome], BulkReport]) -> list[str]:
+    return [outcome.status.value for outcome in found[0]]
+
+
+def counts(found: tuple[list[ContactOutcome], BulkReport]) -> dict[str, int]:
+    """Return the counts of the ledger that are not zero."""
+    assert found[1].ledger is not None
+    return {name: count for name, count in attrs.asdict(found[1].ledger).items() if count}
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Replace a file with another one."""
+    path.with_name("new").write_bytes(content)
+    path.with_name("new").replace(path)
+
+
+def block(path: Path) -> None:
+    """Create a folder where a file would be written."""
+    path.mkdir()
+
+
+def unblock(path: Path) -> None:
+    path.rmdir()
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+async def test_a_second_run_sends_new_and_changed_rows_and_knows_the_other_ids(fake: FakeService, ledger: Ledger) -> None:
+    first = await run(fake, ledger, [ANN, BO, {"email": "cy@a.example"}])
+    assert (statuses(first), counts(first)) == (["added"] * 3, {"new": 3})
+    second = await run(fake, ledger, [BO, {**ANN, "city": "Rome"}, {"email": "di@a.example"}])
+    assert (statuses(second), counts(second)) == (
+        ["unchanged", "overwriten", "added"],
+        {"unchanged": 1, "changed": 1, "new": 1, "gone": 1},
+    )
+    bo = second[0][0]
+    assert (bo.id, bo.certain, bo.attempts, bo.contact) == (first[0][1].id, True, 0, BO)
+    assert statuses(await run(fake, ledger, [{**ANN, "city": "Rome"}, {"email": "cy@a.example"}])) == ["unchanged"] * 2
+
+
+async def test_the_same_values_in_another_form_are_unchanged(fake: FakeService, file: Ledger) -> None:
+    rows = [{**ANN, "custom_1": "pro"}, BO]
+    await run(fake, file, rows)
+    forms = [NewContact("ann@a.example", city="Lyon", custom={"custom_1": "pro"}), {"city": "Bern", "email": "bo@a.example"}]
+    assert statuses(await run(fake, file, forms)) == ["unchanged"] * 2
+    assert statuses(await run(fake, file, [NewContact("bo@a.example", city="Bern")])) == ["unchanged"]
+    assert statuses(await run(fake, file, rows, repeats="error")) == ["unchanged"] * 2
+    assert statuses(await run(fake, file, rows, strict_validation=False)) == ["overwriten"] * 2
+
+
+async def test_rejected_rows_are_reported_each_time_and_are_not_gone(file: Ledger) -> None:
+    rows = [ANN, {"email": " "}, 7, {"email": "no@a.example", "town": "x"}, {"email": "bad@a.example"}]
+    script = Script(added(), status(422))
+    for expected in (["added", *["rejected"] * 4], ["unchanged", *["rejected"] * 4]):
+        assert statuses(await run(script, file, rows, concurrency=1)) == expected
+    await run(Script(added("contact_2")), file, [{"email": "no@a.example"}])
+    last = await run(Script(), file, [{"email": "no@a.example", "town": "x"}])
+    assert (statuses(last), counts(last)) == (["rejected"], {"gone": 1})
+
+
+async def test_an_uncertain_row_is_sent_until_its_only_attempt_is_answered(fake: FakeService, ledger: Ledger) -> None:
+    rows = [*({"email": f"user{number}@a.example"} for number in range(30)), ANN]
+    first = await run(LosesAnswers(fake, ANN["email"]), ledger, rows, concurrency=2)
+    assert (first[0][-1].status, ledger.report().uncertain) == ("unknown", 1)
+    second = await run(LosesAnswers(fake, ANN["email"], 1), ledger, rows)
+    assert (counts(second), ledger.report().uncertain) == ({"uncertain": 1, "unchanged": 30}, 1)
+    third = await run(fake, ledger, [ANN])
+    assert third[0][0].possible == {Outcome.ADDED, Outcome.OVERWRITTEN}
+    assert ledger.report().uncertain == 0
+    assert statuses(await run(Script(), ledger, [ANN])) == ["unchanged"]
+
+
+async def test_after_a_retry_a_later_row_of_the_contact_is_sent_again(fake: FakeService, file: Ledger) -> None:
+    rows = [ANN, {**ANN, "city": "Rome"}]
+    await run(LosesAnswers(fake, ANN["email"], 1), file, rows, concurrency=1)
+    assert counts(await run(fake, file, rows[1:])) == {"uncertain": 1}
+
+
+async def test_a_repeated_contact_is_sent_again_after_an_earlier_row_has_changed_it(fake: FakeService, file: Ledger) -> None:
+    rows = [{**ANN, "city": "Rome"}, ANN]
+    await run(fake, file, rows)
+    assert counts(await run(fake, file, rows)) == {"changed": 2}
+    assert fake.contacts(SPACE)[0]["fields"]["city"] == "Lyon"
+    assert counts(await run(fake, file, [ANN, ANN])) == {"unchanged": 2}
+
+
+async def test_old_entries_are_sent_again(fake: FakeService, file: Ledger) -> None:
+    clock: Any = file.wall
+    await run(fake, file, [ANN, BO])
+    clock.now += 3600
+    await run(fake, file, [{**BO, "city": "Oslo"}])
+    clock.now += 60
+    assert counts(await run(fake, file, [ANN, {**BO, "city": "Oslo"}], max_age=timedelta(hours=1))) == {
+        "expired": 1,
+        "unchanged": 1,
+    }
+    assert counts(await run(fake, file, [ANN, BO], max_age=0)) == {"expired": 1, "changed": 1}
+
+
+async def test_changes_can_be_ignored(fake: FakeService, file: Ledger) -> None:
+    await run(fake, file, [ANN], duplicates="skip", changed="ignore")
+    found = await run(fake, file, [{**ANN, "city": "Rome"}, BO], duplicates="skip", changed="ignore")
+    assert (statuses(found), counts(found)) == (["unchanged", "added"], {"unchanged": 1, "new": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"duplicates": "skip"}, 'duplicates: with a ledger and "skip", the service would ignore each changed row'),
+        ({"journal": "run.db"}, "journal: conflicts with ledger"),
+        ({"resume": True}, "resume: conflicts with ledger"),
+        ({"spool": True}, "spool: conflicts with ledger"),
+        ({"earlier": "unknown"}, "earlier: conflicts with ledger; to send every row again, pass max_age=0"),
+        ({"repeats": "last"}, 'repeats: \'last\' conflicts with ledger; pass "serial" or "error"'),
+        ({"changed": "maybe"}, "changed: "),
+        ({"max_age": -1}, "max_age: "),
+        ({"ledger": 7}, "ledger: expected a path, URL or Ledger, got int"),
+        ({"ledger": None, "max_age": 1}, "max_age: needs a ledger"),
+        ({"ledger": None, "changed": "ignore"}, "changed: needs a ledger"),
+    ],
+)
+async def test_options_that_contradict_a_ledger_are_refused_at_once(options: dict[str, Any], message: str, file: Ledger) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        client(Script()).contacts.create_many([ANN], **{"ledger": file, "duplicates": "overwrite", **options})
+    assert str(caught.value).startswith(message)
+    assert not file.exists()
+
+
+async def test_a_second_run_at_the_same_time_is_refused_and_loses_nothing(file: Ledger) -> None:
+    async with client(Script(added())).contacts.create_many([ANN], ledger=file, duplicates="overwrite") as outcomes:
+        with pytest.raises(InvalidRequest, match=r"^ledger: another run is using .*contacts.ledger; wait until that run ends"):
+            await run(Script(), file, [ANN])
+        assert file.report().pending
+        assert [outcome.status async for outcome in outcomes] == ["added"]
+    assert (statuses(await run(Script(), file, [ANN])), file.report().pending) == (["unchanged"], False)
+
+
+async def test_a_run_in_a_shared_folder_takes_over_from_an_earlier_one(fake: FakeService, tmp_path: Path) -> None:
+    ledger = Ledger((tmp_path / "contacts").as_uri(), inline=True)
+    rows = [{"email": f"user{number}@a.example"} for number in range(20)]
+    earlier: list[ContactOutcome] = []
+    later: list[dict[str, int]] = []
+
+    async def run_twice() -> None:
+        slow = client(Slow(fake)).contacts.create_many(rows, ledger=ledger, duplicates="overwrite", concurrency=1)
+        async with slow as outcomes:
+            async for outcome in outcomes:
+                earlier.append(outcome)
+                if len(earlier) == 9:
+                    later.append(counts(await run(fake, ledger, rows)))
+
+    with pytest.raises(JournalError, match="another run has taken over"):
+        await run_twice()
+    assert (later[0]["unchanged"], sum(later[0].values())) == (len(earlier), 20)
+    assert statuses(await run(Script(), ledger, rows)) == ["unchanged"] * 20
+
+
+async def test_leaving_a_run_early_keeps_its_outcomes_and_marks_no_contact_as_gone(fake: FakeService, ledger: Ledger) -> None:
+    await run(fake, ledger, [BO])
+    rows = [BO if number % 2 else {"email": f"user{number}@a.example"} for number in range(300)]
+    async with client(Slow(fake)).contacts.create_many(rows, ledger=ledger, duplicates="overwrite", concurrency=1) as outcomes:
+        async for _ in outcomes:
+            outcomes.drain()
+    assert outcomes.report.ledger is not None
+    assert outcomes.report.ledger.gone is None
+    done = outcomes.report.outcomes[Outcome.ADDED]
+    assert 0 < done < 150
+    assert counts(await run(fake, ledger, rows)) == {"unchanged": 150 + done, "new": 150 - done}
+
+
+async def test_a_report_states_contacts_runs_and_targets(fake: FakeService, ledger: Ledger) -> None:
+    await run(fake, ledger, [ANN, BO])
+    await run(fake, ledger, [ANN])
+    report = ledger.report()
+    assert (report.contacts, report.uncertain, report.gone, report.pending) == (2, 0, 1, False)
+    assert [(number, dict(sums)) for number, _, sums in report.runs] == [
+        (2, {"unchanged": 1, "gone": 1}),
+        (1, {"added": 2, "new": 2, "gone": 0}),
+    ]
+    assert report.to_dict()["targets"] == [{"workspace": SPACE, "campaign": None, "contacts": 2}]
+    assert report.to_dict()["runs"][0]["at"] == "2026-09-21T14:13:20+00:00"
+
+
+async def test_a_contact_in_a_campaign_is_another_entry(fake: FakeService, file: Ledger) -> None:
+    campaign = fake.add_campaign(SPACE)
+    await run(fake, file, [ANN])
+    assert counts(await run(fake, file, [ANN, BO], campaign=campaign)) == {"new": 2}
+    assert counts(await run(fake, file, [ANN])) == {"unchanged": 1}
+    assert file.report().targets == {(SPACE, None): 1, (SPACE, campaign): 2}
+
+
+async def test_rows_keep_their_order_and_unchanged_rows_do_not_count_as_accepted(fake: FakeService, file: Ledger) -> None:
+    rows = [{"email": f"user{number}@a.example"} for number in range(3000)]
+    await run(fake, file, rows)
+    changed = [{**row, "city": "Lyon"} if number % 100 == 7 else row for number, row in enumerate(rows)]
+    found, report = await run(fake, file, changed)
+    assert [outcome.index for outcome in found] == list(range(3000))
+    assert (report.outcomes[Outcome.UNCHANGED], report.outcomes[Outcome.OVERWRITTEN]) == (2970, 30)
+    bad = [*rows[:10], *({"email": "x", "town": "y"} for _ in range(3))]
+    with pytest.raises(Exception, match="the first 3 rows were all rejected"):
+        await run(fake, file, bad, stop_after_rejects=3)
+
+
+async def test_rows_of_a_slow_stream_do_not_wait_for_a_window(fake: FakeService, file: Ledger) -> None:
+    async def stream() -> Any:
+        for row in (ANN, BO):
+            yield row
+            await anyio.sleep(1)
+
+    assert statuses(await run(fake, file, stream())) == ["added"] * 2
+
+
+# What changes under a ledger
+
+
+async def test_an_older_copy_is_brought_up_to_date_or_refused_with_a_remedy(fake: FakeService, file: Ledger) -> None:
+    path = Path(file.location)
+    for number in range(3):
+        await run(fake, file, [{**ANN, "city": f"city {number}"}])
+        shutil.copy(path, f"{path}.{number}")
+    shutil.copy(f"{path}.1", path)
+    assert counts(await run(fake, file, [{**ANN, "city": "city 2"}])) == {"unchanged": 1}
+    shutil.copy(f"{path}.0", path)
+    with pytest.raises(InvalidRequest, match=r"contacts.ledger is older than its last run, .* with max_age=0"):
+        await run(fake, file, [{**ANN, "city": "city 0"}])
+    for journal in path.parent.glob("contacts.ledger.run-*"):
+        journal.unlink()
+    assert counts(await run(fake, file, [{**ANN, "city": "city 0"}], max_age=0)) == {"expired": 1}
+    assert fake.contacts(SPACE)[0]["fields"]["city"] == "city 0"
+
+
+async def test_a_fold_that_fails_is_repeated_by_the_next_run(fake: FakeService, file: Ledger) -> None:
+    await run(fake, file, [ANN])
+    draft = Path(f"{file.location}.draft")
+    block(draft)
+    with pytest.raises(JournalError, match=r"^ledger .*contacts.ledger: Is a directory; fix the cause and run again"):
+        await run(fake, file, [BO])
+    unblock(draft)
+    assert counts(await run(fake, file, [ANN, BO])) == {"unchanged": 2}
+
+
+async def test_a_ledger_that_is_replaced_during_a_run_is_not_overwritten(fake: FakeService, file: Ledger) -> None:
+    path = Path(file.location)
+    await run(fake, file, [ANN])
+
+    async def replace_during_a_run() -> None:
+        async with client(fake).contacts.create_many([BO], ledger=file, duplicates="overwrite") as outcomes:
+            replace(path, read(path))
+            async for _ in outcomes:
+                pass
+
+    with pytest.raises(JournalError, match="the file was replaced during the run"):
+        await replace_during_a_run()
+    assert counts(await run(fake, file, [BO])) == {"unchanged": 1, "gone": 1}
+
+
+async def test_a_damaged_journal_is_named_with_a_remedy_that_works(fake: FakeService, file: Ledger) -> None:
+    path = Path(file.location)
+    await run(fake, file, [ANN])
+    older = read(path)
+    await run(fake, file, [BO])
+    replace(path, older)
+    journal = path.with_name("contacts.ledger.run-000002")
+    replace(journal, read(journal)[:5000])
+    with pytest.raises(
+        JournalError, match=r"the journal of its last run is damaged \(.*restore it, or delete it and run once with max_age=0"
+    ):
+        await run(fake, file, [BO])
+    journal.unlink()
+    assert counts(await run(fake, file, [ANN, BO], max_age=0)) == {"expired": 1, "new": 1}
+
+
+async def test_an_entry_that_does_not_match_its_checksum_is_sent_again(fake: FakeService, file: Ledger) -> None:
+    await run(fake, file, [ANN, BO])
+    with closing(sqlite3.connect(file.location)) as db, db:
+        db.execute("UPDATE entry SET digest = digest + 1 WHERE key = (SELECT min(key) FROM entry)")
+    assert counts(await run(fake, file, [ANN, BO])) == {"uncertain": 1, "unchanged": 1}
+    assert counts(await run(fake, file, [ANN, BO])) == {"unchanged": 2}
+
+
+@pytest.mark.parametrize("size", [100, 5000, 9000])
+async def test_a_torn_file_is_never_used(fake: FakeService, file: Ledger, size: int) -> None:
+    path = Path(file.location)
+    await run(fake, file, [{"email": f"user{number}@a.example"} for number in range(300)])
+    replace(path, read(path)[:size])
+    with pytest.raises(JournalError, match=r"is damaged: .*; move it away and restore a copy, or start a new ledger"):
+        await run(fake, file, [ANN])
+    with pytest.raises(JournalError, match="is damaged"):
+        file.report()
+
+
+async def test_damaged_pages_are_found(fake: FakeService, file: Ledger) -> None:
+    path = Path(file.location)
+    rows = [{"email": f"user{number}@a.example"} for number in range(3000)]
+    await run(fake, file, rows)
+    content = read(path)
+    replace(path, content[: 8 * 4096] + b"\xff" * (len(content) - 8 * 4096))
+    with pytest.raises(JournalError, match="is damaged: database disk image is malformed"):
+        await run(fake, file, rows)
+    with pytest.raises(JournalError, match="is damaged: database disk image is malformed"):
+        file.report()
+
+
+async def test_a_full_disk_loses_no_outcome(fake: FakeService, file: Ledger) -> None:
+    path = Path(file.location)
+    rows = [{"email": f"user{number}@a.example"} for number in range(500)]
+    await run(fake, file, rows[:1])
+    others = [(number << 40, 1, 9, Effect.APPLIED, None) for number in range(20_000)]
+    fold(path, path.with_name("new"), FoldedRun(0.0, {}, {9: ("space_9", None)}, None), others)
+    replace(path, read(path.with_name("new")))
+    with pytest.raises(
+        JournalError, match=r"contacts.ledger cannot be written: .*; fix the cause \(e.g. disk full\) and run again"
+    ):
+        await run_with_a_limit(len(read(path)), lambda: run(fake, file, rows))
+    assert counts(await run(fake, file, rows)) == {"unchanged": 500}
+
+
+async def run_with_a_limit(size: int, call: Callable[[], Awaitable[Any]]) -> None:
+    """Run with a maximum size of files in bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        await call()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@attrs.frozen
+class Disturbed(Ledger):
+    """A ledger whose file another process replaces whenever the ledger has been loaded, a number of times."""
+
+    times: list[None] = attrs.field(factory=list, kw_only=True)
+
+    def _open_store(self) -> Any:
+        store: Any = super()._open_store()
+        find = store.last_journal
+
+        def disturb() -> int | None:
+            if self.times:
+                self.times.pop()
+                replace(Path(self.location), read(Path(self.location)))
+            number: int | None = find()
+            return number
+
+        store.last_journal = disturb
+        return store
+
+
+@pytest.mark.parametrize("is_pending", [False, True])
+async def test_a_run_starts_with_the_newest_generation(fake: FakeService, file: Ledger, is_pending: bool) -> None:
+    await run(fake, file, [ANN])
+    older = read(Path(file.location))
+    await run(fake, file, [BO])
+    if is_pending:
+        replace(Path(file.location), older)
+    disturbed = Disturbed(file.location, inline=True, times=[None] * 3)
+    assert counts(await run(fake, disturbed, [ANN, BO])) == {"unchanged": 2}
+    disturbed.times.extend([None] * 30)
+    with pytest.raises(JournalError, match="other runs change the ledger all the time; run again when they have ended"):
+        await run(fake, disturbed, [ANN])
+
+
+@pytest.mark.parametrize("damage", ["content", "missing part", "manifest"])
+async def test_a_damaged_object_is_named(fake: FakeService, tmp_path: Path, damage: str) -> None:
+    ledger = Ledger((tmp_path / "contacts").as_uri(), inline=True)
+    await run(fake, ledger, [ANN])
+    (part,) = (tmp_path / "contacts" / "entries").glob("000001-*")
+    manifest = tmp_path / "contacts" / "entries" / "000001"
+    if damage == "content":
+        part.write_bytes(b"x" + part.read_bytes()[1:])
+    elif damage == "missing part":
+        part.unlink()
+    else:
+        manifest.write_bytes(b"{}")
+    with pytest.raises(JournalError, match="is damaged"):
+        await run(fake, ledger, [ANN])
+
+
+async def test_other_files_are_refused_and_unchanged(fake: FakeService, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no ledger", encoding="utf-8")
+    (tmp_path / "link").symlink_to(tmp_path / "text")
+    for name, message in {
+        "text": "is not a ledger; pass the path of a ledger, or of a file that does not exist",
+        "link": "is not a regular file",
+        "no/folder": "cannot be opened: No such file or directory",
+    }.items():
+        with pytest.raises(InvalidRequest, match=message):
+            await run(fake, Ledger(tmp_path / name, inline=True), [ANN])
+    assert (tmp_path / "text").read_text(encoding="utf-8") == "no ledger"
+    with pytest.raises(JournalError, match="File name too long; fix the cause and run again"):
+        Ledger(tmp_path / ("x" * 300)).exists()
+    with pytest.raises(InvalidRequest, match="does not exist; pass the path or URL of a ledger"):
+        Ledger(tmp_path / "none").report()
+
+
+async def test_a_ledger_of_a_newer_version_or_another_service_is_refused(fake: FakeService, file: Ledger) -> None:
+    await run(fake, file, [ANN])
+    elsewhere: Any = Script()
+    elsewhere.base_url = "https://api.example/v1"
+    with pytest.raises(InvalidRequest, match=r"belongs to the service at None, and base_url is https://api.example"):
+        await run(elsewhere, file, [ANN])
+    with closing(sqlite3.connect(file.location)) as db:
+        db.execute("PRAGMA user_version = 2")
+    with pytest.raises(InvalidRequest, match="was written by a newer version of this library"):
+        await run(fake, file, [ANN])
+
+
+async def test_a_ledger_has_no_secret_and_no_email_and_only_its_owner_can_read_it(fake: FakeService, file: Ledger) -> None:
+    for row in (ANN, {**ANN, "city": "Rome"}):
+        await run(fake, file, [row])
+        assert not any(text in read(Path(file.location)) for text in (KEY.encode(), b"ann@", b"Lyon", b"Rome"))
+        assert mode_of(Path(file.location)) == 0o600
+
+
+async def test_only_the_last_journals_and_generations_are_kept(fake: FakeService, ledger: Ledger, tmp_path: Path) -> None:
+    for number in range(4):
+        await run(fake, ledger, [{**ANN, "city": str(number)}])
+    if isinstance(ledger.location, str):
+        assert {name[:6] for name in names(tmp_path / "contacts.ledger" / "entries")} == {"000002", "000003", "000004"}
+    else:
+        assert names(tmp_path) == ["contacts.ledger", "contacts.ledger.run-000003", "contacts.ledger.run-000004"]
