@@ -23,6 +23,7 @@ from benchmarks.groups.bulk import bulk
 from benchmarks.groups.codec import decode, encode
 from benchmarks.groups.fake import fake
 from benchmarks.groups.journal import journal
+from benchmarks.groups.ledger import ledger
 from benchmarks.groups.lists import pages, walks
 from benchmarks.groups.memory import memory
 from benchmarks.groups.own import linear, own
@@ -60,6 +61,7 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "clients": clients,
     "memory": memory,
     "journal": journal,
+    "ledger": ledger,
     "rates": rates,
     "audit": audit,
     "spread": spread,
