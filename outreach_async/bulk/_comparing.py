@@ -129,9 +129,12 @@ def count_changes(rows: Iterable[Any], options: LedgerOptions) -> LedgerCounts:
 
 
 def _email_of(original: Any) -> Any:
+    if type(original) is dict:  # nearly every row
+        return original.get("email")
     if isinstance(original, NewContact):
         return original.email
-    return original.get("email") if type(original) is dict or isinstance(original, Mapping) else None
+    members = getattr(original, "members", original)  # a row of a file that cannot be sent has no items, only members
+    return members.get("email") if isinstance(members, Mapping) else None
 
 
 class LedgerFeed(WindowedFeed):

@@ -290,15 +290,16 @@ def test_the_embedded_service_shows_every_kind_of_problem(shell: Shell) -> None:
 
 @pytest.mark.covers
 @pytest.mark.thorough
-def test_demo_as_json_contains_its_three_parts_and_exits_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_as_json_contains_its_parts_and_exits_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTREACH_BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
     ended = shell("demo", "--json")
     assert (ended.code, ended.err) == (0, "")
     value = json.loads(ended.out)
-    assert list(value) == ["import", "audit", "brief"]
+    assert list(value) == ["import", "second_import", "audit", "brief"]
     assert value["import"]["rows"] == sum(value["import"]["outcomes"].values()) == 3044
     assert value["import"]["outcomes"]["rejected"] == 86
-    assert value["import"]["outcomes"]["skipped"] >= 150
+    assert value["import"]["outcomes"]["overwriten"] >= 150
+    assert value["second_import"]["outcomes"]["unchanged"] > 2500
     assert value["audit"]["mailboxes"] == value["brief"]["mailboxes"] == 340
     assert value["audit"]["findings"]

@@ -42,6 +42,13 @@ def test_a_second_import_sends_what_changed_and_says_so(
     }
 
 
+def test_a_row_with_a_fault_is_not_gone(shell: Shell, server_options: tuple[str, ...], tmp_path: Path, ledger: str) -> None:
+    options = (*server_options, "--ledger", ledger, *OVERWRITE, "--check", "error")
+    shell("import", save_contacts(tmp_path, "email,work_phone\nann@x.example,+4915112345\nbo@x.example,\n"), *options)
+    done = shell("import", save_contacts(tmp_path, "email,work_phone\nann@x.example,4.92E+11\nbo@x.example,\n"), *options)
+    assert (done.code, done.out.splitlines()[-1]) == (3, "ledger: 1 unchanged")
+
+
 def test_a_dry_run_compares_with_an_empty_ledger_and_creates_none(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path, ledger: str
 ) -> None:

@@ -60,6 +60,7 @@ def test_demo_in_a_pipe_is_plain_text_that_ends_with_the_next_commands(
     assert "\nadded\t2799\n" in done.out
     assert done.out.count("\nline ") == 8
     assert "... and 78 more" in done.out
+    assert "\nledger: 66 new, 327 changed, 2,631 unchanged\n" in done.out
     assert "Mailbox audit: 340 mailboxes" in done.out
     brief = done.out[done.out.index("\nTwo days later\n") :]
     assert "\nOutreach brief: 340 mailboxes, 7 campaigns, 2 workspaces. " in brief
@@ -189,7 +190,7 @@ def test_ctrl_c_during_the_import_of_the_demo_ends_the_demo(capsys: pytest.Captu
         LOGGER.setLevel(before)
     assert (done.code, done.err.splitlines()[-1]) == (130, "outreach-async: interrupted")
     shown = json.loads(done.out)
-    assert (list(shown), 0 < shown["import"]["rows"] < 3044) == (["import"], True)
+    assert (list(shown), shown["import"]["rows"] < 3044) == (["import"], True)
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""The command `demo`: an import, an audit and a brief on the embedded service, in a few seconds."""
+"""The command `demo`: two imports, an audit and a brief on the embedded service, in a few seconds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import attrs
 import click
 
-from outreach_async._cli._demo_contacts import demo_contacts
+from outreach_async._cli._demo_contacts import change_contacts, demo_contacts
 from outreach_async._cli._demo_world import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async._cli.commands.auditing import show_audit, show_brief
 from outreach_async._cli.commands.import_job import ImportJob
@@ -53,7 +54,8 @@ Try next:
   {command} brief --base-url fake:
     show the brief alone; to run it every morning, add --since last.json
   {command} import your.csv --base-url fake:
-    import a file of your own; --dry-run only checks it
+    import a file of your own; --dry-run only checks it, and with --ledger,
+    the same command sends only what changed since its last run
   {command} serve
     serve the embedded service over HTTP, for your own code or curl
 
@@ -65,16 +67,18 @@ OUTREACH_OWNER_KEY, or pass --base-url https://...
 @click.command()
 @shared_options("as_json")
 def demo(options: Options) -> int:
-    """Run an import, an audit and a brief against an embedded service. The demo needs no network and no setup."""
+    """Run two imports, an audit and a brief against an embedded service. The demo needs no network and no setup."""
     with TemporaryDirectory() as folder:
-        path = Path(folder, "contacts.csv")
-        path.write_text(demo_contacts(), encoding="utf-8")
-        return run_async(partial(_run_demo, options, path))
+        paths = Path(folder, "contacts.csv"), Path(folder, "next night.csv")
+        paths[0].write_text(text := demo_contacts(), encoding="utf-8")
+        paths[1].write_text(change_contacts(text), encoding="utf-8")
+        return run_async(partial(_run_demo, options, *paths))
 
 
-async def _run_demo(options: Options, path: Path) -> int:
+async def _run_demo(options: Options, path: Path, next_path: Path) -> int:
     screen = Screen.of(as_json=options.as_json)
-    job = ImportJob(file=CsvFile.open(path), campaign=CAMPAIGN)
+    ledger = path.with_name("contacts.ledger")
+    job = ImportJob(file=CsvFile.open(path), campaign=CAMPAIGN, duplicates="overwrite", ledger=ledger)
     # The demo never contacts a real service, regardless of the environment.
     world = create_demo_world()
     async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
@@ -82,9 +86,12 @@ async def _run_demo(options: Options, path: Path) -> int:
         reports: list[BulkReport] = []
         code = await run_import(client, job, screen, _MAX_LISTED, lambda report, _failures: reports.append(report))
         if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
-            screen.print_result({"import": reports[-1].to_dict()})
+            screen.print_result({"import": reports[0].to_dict()})
             return code
-        _announce(screen, f"Auditing the mailboxes of {' and '.join(WORKSPACES)}")  # pragma: no cover - as above
+        _announce(screen, "The next night: the same list, with a few changes")  # pragma: no cover - as above
+        second = attrs.evolve(job, file=CsvFile.open(next_path))
+        await run_import(client, second, screen, 0, lambda report, _failures: reports.append(report))
+        _announce(screen, f"Auditing the mailboxes of {' and '.join(WORKSPACES)}")
         audited = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)
         show_audit(screen, audited)
         _announce(screen, "Two days later")
@@ -94,7 +101,8 @@ async def _run_demo(options: Options, path: Path) -> int:
     briefed = build_brief(later, audited)
     show_brief(screen, briefed)
     screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0]), campaign=CAMPAIGN))
-    screen.print_result({"import": reports[-1].to_dict(), "audit": audited.to_dict(), "brief": briefed.to_dict()})
+    imports = {"import": reports[0].to_dict(), "second_import": reports[1].to_dict()}
+    screen.print_result({**imports, "audit": audited.to_dict(), "brief": briefed.to_dict()})
     return OK
 
 

@@ -66,7 +66,8 @@ class FailedRows:
         for text in self._lines:
             self._screen.print_line(text)
         if self._unlisted:
-            self._screen.print_line(f"... and {self._unlisted:,} more", "dim")
+            text = f"... and {self._unlisted:,} more" if self._lines else f"failed rows: {self._unlisted:,}"
+            self._screen.print_line(text, "dim")
 
 
 def find_email(outcome: ContactOutcome) -> str:
