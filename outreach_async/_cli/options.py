@@ -61,8 +61,6 @@ class AgeType(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the age in seconds."""
-        if isinstance(value, float):
-            return value
         if (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", str(value))) is None:
             self.fail(f"expected a number and a unit (s, m, h, d or w), such as 30d, got {value!r}.", param, ctx)
         return float(found[1]) * _UNITS[found[2]]

@@ -161,8 +161,6 @@ class StoredObjects:
         """Delete an object, if it exists."""
         try:
             self._obstore.delete(self._store, self._prefix + name)
-        except FileNotFoundError:
-            return
         except Exception as error:  # noqa: BLE001 - see `describe_problem`
             problem = describe_problem(error)
         else:

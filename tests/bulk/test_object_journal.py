@@ -26,7 +26,7 @@ from support.takeovers import DictObjects
 from support.time import jump, virtual_time
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
-from outreach_async import Journal, ObjectJournal, OutreachClient, RetryPolicy
+from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, RetryPolicy
 from outreach_async._engine.limiter import RateLimiter
 from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
 from outreach_async.bulk._recording import JournalledThrottle
@@ -576,6 +576,31 @@ class TestS3:
         proxy.forbids_reads = True
         with pytest.raises(OSError, match="a cannot be read: 403 Forbidden, AccessDenied"):
             objects.read("a")
+
+    def test_an_object_is_deleted_or_the_error_names_it(self, proxy: Proxy) -> None:
+        objects = open_objects("s3://journals/deleted")
+        objects.create("a", b"")
+        for _ in range(2):
+            objects.delete("a")
+        assert list(objects.names()) == []
+        proxy.forbids_reads = True
+        with pytest.raises(OSError, match="a cannot be deleted: 403 Forbidden, AccessDenied"):
+            objects.delete("a")
+
+    async def test_a_ledger_in_a_store_sends_what_changed(self, proxy: Proxy, tmp_path: Path) -> None:
+        assert proxy.port
+        url = f"s3://journals/{tmp_path.name}"
+        fake = FakeService()
+        fake.add_workspace(SPACE)
+        fake.add_owner_key(SPACE, key=KEY)
+        unchanged = []
+        async with OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE) as client:
+            for number in range(4):
+                rows = [{"email": f"user{each}@a.example"} for each in range(number + 1)]
+                report = await client.contacts.create_many(rows, ledger=url, duplicates="overwrite")
+                unchanged.append(report.outcomes[Outcome.UNCHANGED])
+        assert unchanged == [0, 1, 2, 3]
+        assert Ledger(url).report().contacts == 4
 
     @pytest.mark.thorough
     def test_a_missing_bucket_is_named(self, proxy: Proxy) -> None:

@@ -42,6 +42,15 @@ def test_a_second_import_sends_what_changed_and_says_so(
     }
 
 
+def test_a_stopped_import_names_the_command_that_continues_it(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, ledger: str
+) -> None:
+    options = (*server_options, "--ledger", ledger, *OVERWRITE)
+    done = shell("import", save_contacts(tmp_path, FIRST), *options, "--campaign", "camp_unknown")
+    assert done.out.splitlines()[-1] == "Some rows remain. Run the same command again: it sends what the ledger does not know."
+    assert shell("import", save_contacts(tmp_path, FIRST), *options).out.splitlines()[-1] == "ledger: 2 new"
+
+
 def test_a_row_with_a_fault_is_not_gone(shell: Shell, server_options: tuple[str, ...], tmp_path: Path, ledger: str) -> None:
     options = (*server_options, "--ledger", ledger, *OVERWRITE, "--check", "error")
     shell("import", save_contacts(tmp_path, "email,work_phone\nann@x.example,+4915112345\nbo@x.example,\n"), *options)
