@@ -245,7 +245,13 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         ("mcp", "since"),
         ("serve", "world"),
     ]
-    writes = [("import", "rejects"), ("import", "save_mapping"), ("report", "rejects"), ("report", "results")]
+    writes = [
+        ("import", "rejects"),
+        ("import", "results"),
+        ("import", "save_mapping"),
+        ("report", "rejects"),
+        ("report", "results"),
+    ]
     writes += [("audit", "outputs"), ("audit", "prometheus"), ("brief", "outputs"), ("brief", "since")]
     journals = [("import", "journal"), ("import", "ledger"), ("report", "journal")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)

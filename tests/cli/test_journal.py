@@ -135,9 +135,9 @@ def test_the_report_adds_lines_and_emails_from_the_input(
     results = tmp_path / "results.csv"
     assert "2 rows written to" in shell("report", journal, "--results", str(results), "--input", str(moved)).out
     header, first, last = results.read_text(encoding="utf-8").splitlines()
-    assert header == "file,line,record,email,status,possible,attempts,id,error"
-    assert first.startswith(f"{moved},2,,a@a.example,rejected,rejected,1,,")
-    assert last == f'{moved},5,,b@b.example,skipped,"added, skipped",2,,'
+    assert header == "file,line,record,email,status,certain,possible,attempts,id,error"
+    assert first.startswith(f"{moved},2,,a@a.example,rejected,yes,rejected,1,,")
+    assert last == f'{moved},5,,b@b.example,skipped,no,"added, skipped",2,,'
     moved.write_text("Mail\nc@c.example\n", encoding="utf-8")
     changed = shell("report", journal, "--uncertain", "--input", str(moved))
     assert (changed.code, "--input: " in changed.err, "has changed since the run began" in changed.err) == (2, True, True)

@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 from outreach_async._cli import files
 from outreach_async._cli.commands.import_job import ImportJob
 from outreach_async._cli.commands.import_report import print_report
+from outreach_async._cli.commands.results import write_journal
 from outreach_async._cli.output import Screen
 from outreach_async.bulk import BulkReport, ContactOutcome, Journal, ObjectJournal, Outcomes
 from outreach_async.importer import File, RejectsFile, Row, is_reject, reject
@@ -117,6 +118,10 @@ def _read_final_report(
     if job.stores_rows and job.rejects is not None:
         with files.explain_write_errors("--rejects", job.rejects):
             export_rejects(job.rejects, None if job.spooled or change else job.file, journal, job.unit)
+    if job.results is not None:
+        with files.explain_write_errors("--results", job.results):
+            known = None if job.spools or change else job.file
+            write_journal(job.results, journal, known, journal.report().mapping or {})
     recorded = journal.report()
     return BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats), total
 

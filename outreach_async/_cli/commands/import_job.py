@@ -41,6 +41,7 @@ class ImportJob:
     resume: bool = False
     earlier: Earlier = "known"
     rejects: Path | None = None
+    results: Path | None = None
     checks: CheckPolicy | None = None
     save_mapping: Path | None = None
     rate: float | None = None

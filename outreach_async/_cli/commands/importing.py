@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -18,7 +18,15 @@ from outreach_async._cli import files
 from outreach_async._cli.app import create_completer
 from outreach_async._cli.commands.import_end import end_run, open_rejects
 from outreach_async._cli.commands.import_job import ImportJob
-from outreach_async._cli.commands.import_report import FailedRows, max_listed_rows, print_columns, print_findings, print_ledger
+from outreach_async._cli.commands.import_report import (
+    FailedRows,
+    find_email,
+    max_listed_rows,
+    print_columns,
+    print_findings,
+    print_ledger,
+)
+from outreach_async._cli.commands.results import RESULTS_HELP, describe_outcome, is_results_file, open_results
 from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, require_credentials, workspaces_of
 from outreach_async._cli.messages import count_noun
 from outreach_async._cli.options import WRITING, AgeType, Options, shared_options
@@ -37,7 +45,7 @@ from outreach_async._cli.process import (
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.validation import require_id
 from outreach_async._vocabulary import DUPLICATE_POLICIES, Outcome
-from outreach_async.bulk import BulkReport, BulkRun, Outcomes, Repeats
+from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Outcomes, Repeats
 from outreach_async.bulk._comparing import count_changes
 from outreach_async.bulk._outcomes import LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
@@ -170,7 +178,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         heading=if_finished,
         closing=lambda report: closing(report, failed.failures),
     )
-    with end as on_start:
+    with end as on_start, _open_results(job) as write_result:
         async with handle_interrupts(screen) as interrupts, _create_run(client, job, rows, total, mapping) as outcomes:
             write_reject = on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
@@ -179,8 +187,25 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
                 async for outcome in outcomes:
                     failed.add(outcome)
                     write_reject(outcome)
+                    write_result(outcome)
                 show(outcomes.report.rows, format_progress(outcomes.progress))
     return _exit_code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses track after a cancelled group
+
+
+@contextmanager
+def _open_results(job: ImportJob) -> Iterator[Callable[[ContactOutcome], None]]:
+    """Yield a function that writes an outcome to the results file. With a journal, the file is written at the end instead."""
+    if job.results is None or job.journal is not None:
+        yield lambda _outcome: None
+        return
+    file = {"file": str(job.file.path)} if job.file.path else {}
+    with files.explain_write_errors("--results", job.results), open_results(job.results) as write:
+
+        def write_result(outcome: ContactOutcome) -> None:
+            row = cast("Row", outcome.contact)
+            write({**file, "line": row.line, "email": find_email(outcome), **describe_outcome(outcome)})
+
+        yield write_result
 
 
 def drain_run(outcomes: Outcomes) -> float:
@@ -225,7 +250,7 @@ def _create_run(
         ledger=job.ledger,
         max_age=job.max_age,
         changed=job.changed,
-        order="completion" if job.rejects is None else "input",
+        order="completion" if job.rejects is None and job.results is None else "input",
         resume=job.resume,
         earlier=job.earlier,
         spool=job.spools,
@@ -287,6 +312,7 @@ _LEVELS: Final = get_args(Level)
     "possibly sent.",
 )
 @files.rejects_option
+@click.option("--results", metavar="PATH", type=files.OutputPath(), help=RESULTS_HELP)
 @click.option(
     "--dry-run",
     is_flag=True,
@@ -380,9 +406,12 @@ def import_(
         files.FileUse.for_journal("--journal", settings["journal"], written=True),
         files.FileUse.for_journal("--ledger", settings["ledger"], written=not dry_run),
         files.FileUse.for_writing("--rejects", settings["rejects"], is_rejects_file),
+        files.FileUse.for_writing("--results", settings["results"], is_results_file),
         files.FileUse.for_writing("--save-mapping", settings["save_mapping"], is_mapping),
         force=force,
     )
+    if dry_run and settings["results"] is not None:
+        raise click.UsageError("--results: conflicts with --dry-run, which creates nothing; omit --results.")
     if not dry_run:  # a dry run creates and records nothing
         require_credentials(options)
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,21 +13,26 @@ import attrs
 import click
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.import_report import find_email
+from outreach_async._cli.commands.results import (
+    OUTCOME_COLUMNS,
+    RESULTS_HELP,
+    describe_outcome,
+    describe_outcomes,
+    format_cell,
+    is_results_file,
+    open_results,
+)
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
-from outreach_async._files.atomic import atomic_file
 from outreach_async._files.objects import is_url
-from outreach_async._files.spreadsheets import escape_formula
 from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk.journal import JournalReader, JournalReport, journal_at, journals_in
 from outreach_async.bulk.ledger import Ledger, is_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File
-from outreach_async.importer._rejects import export_rejects, is_rejects_file, number_record, write_rejects
-from outreach_async.importer._table import RowNumber
+from outreach_async.importer._rejects import export_rejects, is_rejects_file, write_rejects
 from outreach_async.spread._folder import locate, read_part, rejects_of_parts
 from outreach_async.spread._planning import Part
 
@@ -50,7 +53,7 @@ from outreach_async.spread._planning import Part
     "--results",
     metavar="PATH",
     type=files.OutputPath(),
-    help="CSV file with the outcome of every row: its line, e-mail, status, possible outcomes, attempts, contact id and error.",
+    help=RESULTS_HELP,
 )
 @files.force_option
 @files.file_options
@@ -112,9 +115,7 @@ def report(
 
 def _report_ledger(screen: Screen, location: files.JournalLocation, outputs: _Outputs) -> int:
     if outputs.wanted:
-        raise click.UsageError(
-            f"{outputs.flag or '--uncertain'}: a ledger has no e-mails; import the file with --dry-run --ledger."
-        )
+        raise click.UsageError(f"{outputs.flag or '--uncertain'}: a ledger has no e-mails; pass --results to the import.")
     found = Ledger(location).report()
     screen.print_table(("workspace", "campaign", "contacts"), [(*target, count) for target, count in found.targets.items()])
     screen.print_line(f"{found.contacts:,} contacts, {found.uncertain:,} uncertain, {found.gone:,} gone from the last input")
@@ -146,24 +147,14 @@ class _Run:
     def describe(self, wanted: Callable[[ContactOutcome], bool]) -> Iterator[dict[str, Any]]:
         """Yield a JSON object for each wanted outcome, with the line and the e-mail of its row if the file is known."""
         outcomes = filter(wanted, self.journal.outcomes())
-        return self._locate(self.part, outcomes) if self.part else self._describe(outcomes)
+        if self.part:
+            return self._locate(self.part, outcomes)
+        return describe_outcomes(outcomes, self.file, self.figures.mapping or {})
 
     def _locate(self, part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[dict[str, Any]]:
         for found in locate(part, outcomes):
             place = {"file": found.file.location, "line": found.row.line, "email": found.email}
-            yield {**place, **_describe_outcome(found.outcome), "error": found.message or None}
-
-    def _describe(self, outcomes: Iterable[ContactOutcome]) -> Iterator[dict[str, Any]]:
-        file = self.file
-        records = enumerate(file.records() if file else ())
-        email = _find_email_column(file, self.figures.mapping or {}) if file else None
-        for outcome in outcomes:
-            number, address = number_record(outcome.index), find_email(outcome)
-            if file is not None:
-                line, cells, _ = next(record for index, record in records if index == outcome.index)
-                number = RowNumber("line", line)
-                address = cells[email].strip() if email is not None and email < len(cells) else ""
-            yield {number.unit: number.value, "email": address, **_describe_outcome(outcome)}
+            yield {**place, **describe_outcome(found.outcome), "error": found.message or None}
 
 
 @contextmanager
@@ -251,7 +242,7 @@ class _Outputs:
         files.require_writable(
             *uses,
             files.FileUse.for_writing("--rejects", self.rejects, is_rejects_file),
-            files.FileUse.for_writing("--results", self.results, _is_results_file),
+            files.FileUse.for_writing("--results", self.results, is_results_file),
             force=self.force,
         )
 
@@ -283,27 +274,15 @@ def _write_rejects(path: Path, runs: Sequence[_Run]) -> int:
 
 
 def _write_results(path: Path, runs: Iterable[_Run]) -> int:
-    """Write the outcome of every row of the runs to a CSV file, and return the number of rows."""
+    """Write the outcome of every row of the runs, and return the number of rows."""
     count = 0
-    with atomic_file(path, private=True) as draft:
-        # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
-        text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
-        writer = csv.writer(text)
-        writer.writerow(_RESULT_COLUMNS)
+    with open_results(path) as write:
         for run in runs:
-            file = {"file": run.file.path} if run.file else {}
+            file = {"file": str(run.file.path)} if run.file else {}
             for row in run.describe(lambda _: True):
-                cells = {**file, **row}
-                writer.writerow(escape_formula(str(_format_cell(cells.get(column)))) for column in _RESULT_COLUMNS)
+                write({**file, **row})
                 count += 1
-        text.detach()
     return count
-
-
-def _is_results_file(path: Path) -> bool:
-    header = ",".join(_RESULT_COLUMNS)
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        return file.read(len(header)) == header
 
 
 _LISTED_RUNS: Final = 10
@@ -327,35 +306,16 @@ def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
     )
 
 
-_OUTCOME_COLUMNS: Final = ("status", "possible", "attempts", "id", "error")
-_RESULT_COLUMNS: Final = ("file", "line", "record", "email", *_OUTCOME_COLUMNS)
-"""Columns of a results file. A row from standard input has a record number instead of a file and a line."""
-
-
-def _describe_outcome(outcome: ContactOutcome) -> dict[str, Any]:
-    error = str(outcome.error) if outcome.error else None
-    values = (outcome.status.value, sorted(outcome.possible), outcome.attempts, outcome.id, error)
-    return dict(zip(_OUTCOME_COLUMNS, values, strict=True))
-
-
-def _find_email_column(file: File, mapping: Mapping[str, str]) -> int | None:
-    return next((at for at, header in enumerate(file.headers) if mapping.get(header.strip()) == "email"), None)
-
-
 def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Print the rows as a table, and return the rows. If there are no rows and the output is a terminal, print a message."""
     if screen.console and not rows:
         screen.print_line("No outcome is uncertain.")
         return rows
-    columns = list(dict.fromkeys(column for row in rows for column in row)) or ["record", "email", *_OUTCOME_COLUMNS]
+    columns = list(dict.fromkeys(column for row in rows for column in row)) or ["record", "email", *OUTCOME_COLUMNS]
     if not any(row["email"] for row in rows):
         columns.remove("email")
-    screen.print_table(columns, ([_format_cell(row.get(column)) for column in columns] for row in rows))
+    screen.print_table(columns, ([format_cell(row.get(column)) for column in columns] for row in rows))
     return rows
-
-
-def _format_cell(value: object) -> object:
-    return ", ".join(value) if isinstance(value, list) else "" if value is None else value
 
 
 def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalReport, flag: str) -> File:

@@ -31,6 +31,10 @@ def import_in_parts(
     options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> int:
     """Import files on a Dask cluster in parts, print the results, and return the exit code."""
+    if settings["results"] is not None:
+        raise click.UsageError(
+            "--results: conflicts with --dask; when the import has ended, run outreach-async report JOURNAL --results PATH."
+        )
     require_module("distributed", "outreach_async[dask]")
     connection = _create_connection(options, settings)
     for flag in "ledger", "max_age":

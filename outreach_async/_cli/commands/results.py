@@ -1,0 +1,147 @@
+"""Write the outcome of every row to a results file: CSV, JSON Lines or Parquet, according to the suffix of its name."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeAlias
+
+from outreach_async._cli.commands.import_report import find_email
+from outreach_async._files.atomic import atomic_file
+from outreach_async._files.optional import require_module
+from outreach_async._files.spreadsheets import escape_formula
+from outreach_async.bulk import ContactOutcome
+from outreach_async.bulk.journal import JournalReader
+from outreach_async.importer import File
+from outreach_async.importer._rejects import number_record
+from outreach_async.importer._table import RowNumber
+
+WriteRow: TypeAlias = Callable[[Mapping[str, Any]], None]
+"""A function that writes a row, from its values by column."""
+
+OUTCOME_COLUMNS: Final = ("status", "possible", "attempts", "id", "error")
+_COLUMNS: Final = ("file", "line", "record", "email", "status", "certain", *OUTCOME_COLUMNS[1:])
+"""Columns of a results file. A row from standard input has a record number instead of a file and a line."""
+RESULTS_HELP: Final = (
+    "File with the outcome of every row: its line, e-mail, status, certainty, possible outcomes, attempts, contact id and error."
+    " CSV, or JSON Lines or Parquet if the name ends in .jsonl or .parquet."
+)
+_BATCH_SIZE: Final = 10_000
+"""Number of rows of a row group in a Parquet file."""
+
+
+@contextmanager
+def open_results(path: Path) -> Iterator[WriteRow]:
+    """Yield a function that writes a row. The file appears at its path when the `with` block ends."""
+    formats = {".jsonl": _write_json_lines, ".parquet": _write_parquet}
+    with atomic_file(path, private=True) as draft, formats.get(path.suffix.lower(), _write_csv)(draft) as write:
+        yield lambda row: write({**row, "certain": len(row["possible"]) == 1})
+
+
+@contextmanager
+def _write_csv(draft: BinaryIO) -> Iterator[WriteRow]:
+    # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
+    text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
+    writer = csv.writer(text)
+    writer.writerow(_COLUMNS)
+    yield lambda row: writer.writerow(escape_formula(str(format_cell(row.get(column)))) for column in _COLUMNS)
+    text.detach()
+
+
+@contextmanager
+def _write_json_lines(draft: BinaryIO) -> Iterator[WriteRow]:
+    yield lambda row: _ignore(draft.write(json.dumps({name: row.get(name) for name in _COLUMNS}).encode() + b"\n"))
+
+
+@contextmanager
+def _write_parquet(draft: BinaryIO) -> Iterator[WriteRow]:
+    require_module("pyarrow", "outreach_async[parquet]")
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    kinds: dict[str, Any] = {
+        "line": pa.int64(),
+        "record": pa.int64(),
+        "attempts": pa.int64(),
+        "certain": pa.bool_(),
+        "possible": pa.list_(pa.string()),
+    }
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _COLUMNS])
+    rows: list[dict[str, Any]] = []
+    with parquet.ParquetWriter(draft, schema) as writer:
+
+        def write_rows() -> None:
+            writer.write_table(pa.Table.from_pylist(rows, schema))
+            rows.clear()
+
+        def write(row: Mapping[str, Any]) -> None:
+            rows.append({name: _to_arrow(row.get(name)) for name in _COLUMNS})
+            if len(rows) == _BATCH_SIZE:
+                write_rows()
+
+        yield write
+        write_rows()
+
+
+def _to_arrow(value: Any) -> Any:
+    """Return a value without lone surrogates, which Arrow cannot store."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _ignore(_result: object) -> None:
+    """Return nothing."""
+
+
+def is_results_file(path: Path) -> bool:
+    """Return whether a file looks like a results file, in any of the formats."""
+    begins = {".jsonl": b'{"file": ', ".parquet": b"PAR1"}
+    begin = begins.get(path.suffix.lower(), ",".join(_COLUMNS).encode())
+    with path.open("rb") as file:
+        return file.read(len(begin) + 3).removeprefix(b"\xef\xbb\xbf").startswith(begin)
+
+
+def describe_outcome(outcome: ContactOutcome) -> dict[str, Any]:
+    """Return the columns of an outcome."""
+    error = str(outcome.error) if outcome.error else None
+    values = (outcome.status.value, sorted(outcome.possible), outcome.attempts, outcome.id, error)
+    return dict(zip(OUTCOME_COLUMNS, values, strict=True))
+
+
+def describe_outcomes(
+    outcomes: Iterator[ContactOutcome], file: File | None, mapping: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the columns of each outcome of a journal, with the line and the e-mail of its row if the file is known."""
+    records = enumerate(file.records() if file else ())
+    email = _find_email_column(file, mapping) if file else None
+    for outcome in outcomes:
+        number, address = number_record(outcome.index), find_email(outcome)
+        if file is not None:
+            line, cells, _ = next(record for index, record in records if index == outcome.index)
+            number = RowNumber("line", line)
+            address = cells[email].strip() if email is not None and email < len(cells) else ""
+        yield {number.unit: number.value, "email": address, **describe_outcome(outcome)}
+
+
+def _find_email_column(file: File, mapping: Mapping[str, str]) -> int | None:
+    return next((at for at, header in enumerate(file.headers) if mapping.get(header.strip()) == "email"), None)
+
+
+def write_journal(path: Path, journal: JournalReader, file: File | None, mapping: Mapping[str, str]) -> int:
+    """Write the outcome of every row of a journal, and return the number of rows."""
+    count, place = 0, {"file": str(file.path)} if file and file.path else {}
+    with open_results(path) as write:
+        for row in describe_outcomes(journal.outcomes(), file, mapping):
+            write({**place, **row})
+            count += 1
+    return count
+
+
+def format_cell(value: object) -> object:
+    """Return the text of a value in a table."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(value) if isinstance(value, list) else "" if value is None else value

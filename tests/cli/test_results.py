@@ -1,0 +1,118 @@
+"""The option `--results` of `import` and `report`: the outcome of every row, in a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+from support.cli import Shell, save_contacts
+
+from outreach_async._cli.commands.results import open_results
+
+PEOPLE = "email,city\nann@x.example,Lyon\nbad,Bern\nbo@x.example,=1+1\n"
+EXPECTED = [(2, "ann@x.example", "added", True), (3, "bad", "rejected", True), (4, "bo@x.example", "added", True)]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        return parquet.read_table(path).to_pylist()
+    with path.open(encoding="utf-8", newline="") as file:
+        if path.suffix == ".jsonl":
+            return [json.loads(line) for line in file]
+        return [
+            {**row, "line": int(row["line"]), "certain": row["certain"] == "yes", "possible": row["possible"].split(", ")}
+            for row in csv.DictReader(file)
+        ]
+
+
+def facts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(row["line"], row["email"], row["status"], row["certain"]) for row in rows]
+
+
+@pytest.mark.parametrize("place", [(), ("--journal", "run.db"), ("--ledger", "c.ledger", "--duplicates", "overwrite")])
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_an_import_writes_the_outcome_of_every_row(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, place: tuple[str, ...], name: str
+) -> None:
+    place = tuple(str(tmp_path / each) if "." in each else each for each in place)
+    path, people = tmp_path / name, save_contacts(tmp_path, PEOPLE)
+    done = shell("import", people, *server_options, *place, "--results", str(path))
+    assert (done.code, done.err) == (3, "")
+    rows = read(path)
+    assert facts(rows) == EXPECTED
+    assert rows[0]["file"] == people
+    assert rows[0]["possible"] == ["added"]
+    assert rows[0]["id"].startswith("contact_")
+    assert "email must be an e-mail address" in rows[1]["error"]
+
+
+def test_a_resumed_import_writes_each_row_once(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+    people, path = save_contacts(tmp_path, PEOPLE), tmp_path / "out.jsonl"
+    options = (*server_options, "--journal", str(tmp_path / "run.db"), "--results", str(path))
+    for resume in ((), ("--resume",)):
+        shell("import", people, *options, *resume)
+        assert facts(read(path)) == EXPECTED
+
+
+def test_a_second_night_writes_the_ids_of_unchanged_rows(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+    people, path = save_contacts(tmp_path, PEOPLE), tmp_path / "out.csv"
+    options = (*server_options, "--ledger", str(tmp_path / "c.ledger"), "--duplicates", "overwrite", "--results", str(path))
+    shell("import", people, *options)
+    ids = [row["id"] for row in read(path)]
+    shell("import", people, *options)
+    assert [row["status"] for row in read(path)] == ["unchanged", "rejected", "unchanged"]
+    assert [row["id"] for row in read(path)] == ids
+
+
+def test_a_report_writes_the_same_file(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+    people, journal = save_contacts(tmp_path, PEOPLE), str(tmp_path / "run.db")
+    shell("import", people, *server_options, "--journal", journal, "--results", str(tmp_path / "a.parquet"))
+    shell("report", journal, "--results", str(tmp_path / "b.parquet"))
+    assert read(tmp_path / "a.parquet") == read(tmp_path / "b.parquet")
+
+
+def test_rows_from_a_pipe_have_record_numbers_or_lines(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+    shell.piped(PEOPLE, "import", "-", *server_options, "--results", str(tmp_path / "a.jsonl"))
+    assert facts(read(tmp_path / "a.jsonl")) == EXPECTED
+    journal = ("--journal", str(tmp_path / "run.db"))
+    shell.piped(PEOPLE, "import", "-", *server_options, *journal, "--results", str(tmp_path / "b.jsonl"))
+    rows = read(tmp_path / "b.jsonl")
+    assert [(row["record"], row["email"], row["file"]) for row in rows] == [
+        (1, "ann@x.example", None),
+        (2, "bad", None),
+        (3, "bo@x.example", None),
+    ]
+
+
+def test_a_parquet_file_has_any_number_of_rows(tmp_path: Path) -> None:
+    with open_results(tmp_path / "a.parquet") as write:
+        for number in range(10_001):
+            write({"record": number, "possible": ["added"], "error": "\ud800"})
+    assert [row["record"] for row in read(tmp_path / "a.parquet")] == [*range(10_001)]
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_only_a_results_file_is_replaced(shell: Shell, server_options: tuple[str, ...], tmp_path: Path, name: str) -> None:
+    people, path = save_contacts(tmp_path, PEOPLE), tmp_path / name
+    path.write_text("something else", encoding="utf-8")
+    assert shell("import", people, *server_options, "--results", str(path)).code == 2
+    for force in (("--force",), ()):
+        assert shell("import", people, *server_options, "--results", str(path), *force).code == 3
+    assert len(read(path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--dry-run", "--results: conflicts with --dry-run"),
+        ("--dask", "--results: conflicts with --dask; when the import has ended"),
+    ],
+)
+def test_results_need_an_import_in_one_process(shell: Shell, tmp_path: Path, flag: str, message: str) -> None:
+    flags = (flag, "local", "--journal", tmp_path.as_uri()) if flag == "--dask" else (flag,)
+    done = shell("import", save_contacts(tmp_path, PEOPLE), "--base-url", "fake:", "--results", str(tmp_path / "a.csv"), *flags)
+    assert (done.code, message in done.err) == (2, True), done.err
