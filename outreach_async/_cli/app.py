@@ -21,7 +21,7 @@ _COMMANDS: Final = {
     "campaigns": ("commands.lists", "campaigns", "List the campaigns of a workspace."),
     "completion": ("app", "completion", "Print the completion script for a shell."),
     "contacts": ("commands.creating", "contacts", "Create a contact."),
-    "demo": ("commands.demo", "demo", "Run two imports, an audit and a brief against an embedded service."),
+    "demo": ("commands.demo", "demo", "Run imports, an audit and a brief against an embedded service."),
     "fields": ("commands.lists", "fields", "List the contact fields of a workspace."),
     "import": ("commands.importing", "import_", "Create a contact for each row of a file."),
     "mailboxes": ("commands.lists", "mailboxes", "List the mailboxes of a workspace."),

@@ -67,7 +67,7 @@ OUTREACH_OWNER_KEY, or pass --base-url https://...
 @click.command()
 @shared_options("as_json")
 def demo(options: Options) -> int:
-    """Run two imports, an audit and a brief against an embedded service. The demo needs no network and no setup."""
+    """Run imports, an audit and a brief against an embedded service. The demo needs no network and no setup."""
     with TemporaryDirectory() as folder:
         paths = Path(folder, "contacts.csv"), Path(folder, "next night.csv")
         paths[0].write_text(text := demo_contacts(), encoding="utf-8")
