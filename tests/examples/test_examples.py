@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from anyio.from_thread import start_blocking_portal
 from django.test import Client as DjangoClient
@@ -157,3 +158,33 @@ def test_the_worker_empties_its_outbox_and_ends_on_sigterm(fake: FakeService, wo
         statuses = dict(outbox.execute("SELECT status, count(*) FROM outbox GROUP BY status"))
     assert statuses == {"added": 1500, "rejected": 1}
     assert len(emails(fake, workspace)) == 1500
+
+
+def test_a_nightly_job_sends_changes_and_writes_ids_back(fake: FakeService, workspace: str, tmp_path: Path) -> None:
+    database = str(tmp_path / "people.duckdb")
+    with duckdb.connect(database) as db:
+        db.execute("CREATE TABLE people (email VARCHAR, first_name VARCHAR, city VARCHAR)")
+        db.execute("INSERT INTO people SELECT 'user' || i || '@company.example', 'Ann', 'Lyon' FROM range(50) AS numbers (i)")
+    job = example("nightly")
+    assert job.send_changes(database).ledger.new == 50
+    with duckdb.connect(database) as db:
+        db.execute("UPDATE people SET city = 'Bern' WHERE email = 'user7@company.example'")
+        db.execute("INSERT INTO people VALUES ('new@company.example', 'Bo', NULL), (NULL, 'Nobody', NULL)")
+    report = job.send_changes(database)
+    assert (report.ledger.new, report.ledger.changed, report.ledger.unchanged, report.ledger.gone) == (1, 1, 49, 0)
+    with duckdb.connect(database) as db:
+        written = dict(db.execute("SELECT email, id FROM outreach_contacts").fetchall())
+    assert written == {contact["email"]: contact["id"] for contact in fake.contacts(workspace)}
+
+
+def test_a_nightly_job_that_loses_answers_sends_their_rows_again(fake: FakeService, workspace: str, tmp_path: Path) -> None:
+    database = str(tmp_path / "people.duckdb")
+    with duckdb.connect(database) as db:
+        db.execute("CREATE TABLE people (email VARCHAR, first_name VARCHAR, city VARCHAR)")
+        db.execute("INSERT INTO people SELECT 'user' || i || '@company.example', 'Ann', 'Lyon' FROM range(20) AS numbers (i)")
+    fake.faults.script("create_contact", faults.commit_then(faults.reset()))
+    job = example("nightly")
+    assert job.send_changes(database).uncertain == 1
+    assert job.send_changes(database).ledger.uncertain == 1
+    assert job.send_changes(database).ledger.unchanged == 20
+    assert len(fake.contacts(workspace)) == 20

@@ -54,6 +54,27 @@ from a run that has not ended, which stops with JournalError before it sends any
 `run-000007/`; a lifecycle rule may delete those that are older than a week. The last two generations of the ledger are kept below
 `entries/`.
 
+Schedulers
+----------
+The job needs one command, and no state but the ledger. It may be started again at any time: a second process is refused while the
+first one runs. `import` exits with 75 if the service was down for too long, with 3 if rows failed, and with 0 otherwise.
+
+    # cron: every night at two
+    0 2 * * *  cd /srv/crm && .venv/bin/outreach-async import people.csv --ledger crm.ledger --duplicates overwrite --results ids.csv
+
+    # systemd: a service that is started again after a failure, and a timer with OnCalendar=02:00
+    [Service]
+    Type=oneshot
+    WorkingDirectory=/srv/crm
+    EnvironmentFile=/etc/outreach.env
+    ExecStart=/srv/crm/.venv/bin/outreach-async import people.csv --ledger crm.ledger --duplicates overwrite --results ids.csv
+    SuccessExitStatus=3
+    Restart=on-failure
+    RestartSec=15min
+
+In Airflow and Dagster, a task or an asset calls a function like `send_changes` of the example `tests/examples/nightly.py`, which
+reads a DuckDB table and writes the ids back. Let only one run of the task be active at a time (`max_active_runs=1`).
+
 `Ledger("contacts.ledger").report()` counts contacts and lists the runs. On the command line: `outreach-async import contacts.csv
 --ledger contacts.ledger --duplicates overwrite`; with `--dry-run`, it only counts; `outreach-async report contacts.ledger`.
 """
