@@ -1,7 +1,8 @@
 """A nightly job: send the new and the changed people of a DuckDB table, and write their contact ids back.
 
 Run it with `python nightly.py people.duckdb`. The ledger beside the database knows what the service has. If the job is killed,
-run it again. A scheduler needs nothing else: cron runs this command; a task of Airflow or an asset of Dagster calls `send_changes`.
+run it again. A scheduler needs nothing else: cron runs this command; a task of Airflow or an asset of Dagster calls
+`send_changes`.
 """
 
 import csv

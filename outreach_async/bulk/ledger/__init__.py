@@ -60,14 +60,14 @@ The job needs one command, and no state but the ledger. It may be started again 
 first one runs. `import` exits with 75 if the service was down for too long, with 3 if rows failed, and with 0 otherwise.
 
     # cron: every night at two
-    0 2 * * *  cd /srv/crm && .venv/bin/outreach-async import people.csv --ledger crm.ledger --duplicates overwrite --results ids.csv
+    0 2 * * *  cd /srv/crm && .venv/bin/outreach-async import people.csv --ledger crm.db --duplicates overwrite --results ids.csv
 
     # systemd: a service that is started again after a failure, and a timer with OnCalendar=02:00
     [Service]
     Type=oneshot
     WorkingDirectory=/srv/crm
     EnvironmentFile=/etc/outreach.env
-    ExecStart=/srv/crm/.venv/bin/outreach-async import people.csv --ledger crm.ledger --duplicates overwrite --results ids.csv
+    ExecStart=/srv/crm/.venv/bin/outreach-async import people.csv --ledger crm.db --duplicates overwrite --results ids.csv
     SuccessExitStatus=3
     Restart=on-failure
     RestartSec=15min
