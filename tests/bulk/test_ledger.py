@@ -132,6 +132,10 @@ def replace(path: Path, content: bytes) -> None:
     path.with_name("new").replace(path)
 
 
+def remove(path: Path) -> None:
+    path.unlink()
+
+
 def block(path: Path) -> None:
     """Create a folder where a file would be written."""
     path.mkdir()
@@ -353,6 +357,16 @@ async def test_an_older_copy_is_brought_up_to_date_or_refused_with_a_remedy(fake
     assert fake.contacts(SPACE)[0]["fields"]["city"] == "city 0"
 
 
+async def test_a_new_ledger_does_not_take_over_the_journal_of_another(fake: FakeService, file: Ledger) -> None:
+    path = Path(file.location)
+    await run(fake, file, [ANN])
+    remove(path)
+    with pytest.raises(InvalidRequest, match=r"has the journal 1, or is another ledger; restore .* or move the journals"):
+        await run(fake, file, [ANN])
+    remove(path.with_name("contacts.ledger.run-000001"))
+    assert counts(await run(fake, file, [ANN], max_age=0)) == {"new": 1}
+
+
 async def test_a_fold_that_fails_is_repeated_by_the_next_run(fake: FakeService, file: Ledger) -> None:
     await run(fake, file, [ANN])
     draft = Path(f"{file.location}.draft")
@@ -387,7 +401,7 @@ async def test_a_damaged_journal_is_named_with_a_remedy_that_works(fake: FakeSer
     journal = path.with_name("contacts.ledger.run-000002")
     replace(journal, read(journal)[:5000])
     with pytest.raises(
-        JournalError, match=r"the journal of its last run is damaged \(.*restore it, or delete it and run once with max_age=0"
+        JournalError, match=r"the journal of its last run is damaged \(.*restore it, or move it away and run once with max_age=0"
     ):
         await run(fake, file, [BO])
     journal.unlink()

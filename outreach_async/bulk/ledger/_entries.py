@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from enum import Enum
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -159,6 +160,8 @@ class Generation:
         except (sqlite3.Error, LookupError, TypeError, ValueError) as error:
             self._db.close()
             raise damaged_error(path, str(error)) from error
+        self.name = blake2b(self.secret, digest_size=8).hexdigest()
+        """Identifies the ledger in the journals of its runs, without its secret."""
         if version > FORMAT_VERSION:
             self._db.close()
             raise InvalidRequest(f"ledger: {path} was written by a newer version of this library; use that version")

@@ -23,7 +23,6 @@ from outreach_async.bulk.journal._reader import (
     DamagedJournalError,
     RunQuery,
     open_snapshot,
-    read_events,
     read_metadata,
 )
 from outreach_async.bulk.ledger import _entries as entries
@@ -76,12 +75,12 @@ def start(store: LedgerStore, identity: Identity, target: Target, wall: Callable
             if journal.exists():
                 _fold_earlier(store, opened, journal)
                 continue
-            writer = journal.writer(identity, resume=False)
+            number = opened.targets.get(target, max(opened.targets.values(), default=0) + 1)
+            started = {"ledger": opened.name, "target": [number, *target], "at": wall()}
+            writer = journal.writer(attrs.evolve(identity, options={**identity.options, **started}), resume=False)
             stack.callback(writer.close)
             if not store.is_current():  # another process has folded its run since the generation was loaded
                 continue
-            number = opened.targets.get(target, max(opened.targets.values(), default=0) + 1)
-            writer.record_event("target", {"number": number, "workspace": target[0], "campaign": target[1], "at": wall()})
             store.clean(opened.generation)
             stack.pop_all()
             return LedgerRun(store, opened, journal, writer, number)
@@ -105,16 +104,22 @@ def _require_address(name: str, opened: Generation, address: str | None) -> None
 def _require_newest(store: LedgerStore, opened: Generation) -> None:
     last = store.last_journal()
     if last is not None and last > opened.generation + 1:
-        raise InvalidRequest(
-            f"ledger: {store.name} is older than its last run, which has the journal {last}; restore the newest ledger, or delete"
-            f" the journals of its runs and run once with {SEND_ALL}"
-        )
+        raise _not_newest_error(store.name, last)
+
+
+def _not_newest_error(name: str, number: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"ledger: {name} is older than its last run, which has the journal {number}, or is another ledger; restore the newest"
+        f" ledger, or move the journals of its runs away and run once with {SEND_ALL}"
+    )
 
 
 def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | ObjectJournal) -> None:
     """Fold the run in a journal, unless its process is still running. A run in an object store is taken over."""
     with open_snapshot(journal) as run_query:
         recorded = run_query(read_metadata)["identity"]
+    if recorded["options"]["ledger"] != opened.name:
+        raise _not_newest_error(store.name, opened.generation + 1)
     writer = journal.writer(Identity(**recorded), resume=True)
     try:
         if store.is_current():
@@ -135,11 +140,10 @@ class _Fold:
     def publish(self, counts: Mapping[str, int], seen: SeenKeys | None) -> int | None:
         """Write and publish the next generation. Return the number of entries that are gone."""
         with open_snapshot(self.journal) as run_query:
-            metadata, events = run_query(_read_run)
+            metadata = run_query(read_metadata)
             sent = {name: count for name, count in metadata["totals"]["outcomes"].items() if count}
-            recorded = [data for _, kind, data in events if kind == "target"]
-            targets = {data["number"]: (data["workspace"], data["campaign"]) for data in recorded}
-            run = FoldedRun(recorded[0]["at"] if recorded else 0.0, {**sent, **counts}, targets, seen)
+            number, workspace, campaign = metadata["identity"]["options"]["target"]
+            run = FoldedRun(metadata["identity"]["options"]["at"], {**sent, **counts}, {number: (workspace, campaign)}, seen)
             try:
                 gone = entries.fold(self.opened.path, self.store.draft, run, _sent_rows(run_query, self.possibly_sent))
             except BaseException:
@@ -148,11 +152,6 @@ class _Fold:
         # If another machine has taken over the journal and has folded it meanwhile, its generation has the rows of this run.
         self.store.publish(self.opened.generation + 1)
         return gone
-
-
-def _read_run(db: sqlite3.Connection) -> tuple[dict[str, Any], list[tuple[float, str, dict[str, Any]]]]:
-    metadata = read_metadata(db)
-    return metadata, read_events(db, metadata["events"])
 
 
 def read_report(store: LedgerStore) -> tuple[Any, ...]:
@@ -215,7 +214,7 @@ def _translate_errors(name: str) -> Iterator[None]:
     except DamagedJournalError as error:
         reason = str(error).partition(";")[0]
         raise JournalError(
-            f"ledger {name}: the journal of its last run is damaged ({reason}); restore it, or delete it and run once"
+            f"ledger {name}: the journal of its last run is damaged ({reason}); restore it, or move it away and run once"
             f" with {SEND_ALL}"
         ) from error
     except sqlite3.Error as error:
