@@ -74,13 +74,7 @@ def _escape(character: str) -> str:
 
 
 def clean_value(value: Any, limit: int = MAX_TEXT, mask: Callable[[str], str] = str) -> Any:
-    """Return a JSON value with clean strings. Numbers that some JSON parsers cannot read exactly become `None`.
-
-    Args:
-        value: The value.
-        limit: Maximum number of characters of a string.
-        mask: Function that masks secrets. Strings are masked before they are cut, because half a secret could not be recognized.
-    """
+    """Return a JSON value with clean strings. Numbers that some JSON parsers cannot read exactly become `None`."""
     match value:
         case str():
             # A cut through a secret would leave a part that nothing recognizes any more, so the secret is masked before the cut.
@@ -115,11 +109,7 @@ def cut_page(items: Sequence[Any], page: int) -> Sequence[Any]:
 
 @attrs.frozen
 class AnswerWriter:
-    """Writes the answers and errors of a server. Strings that must stay secret are masked.
-
-    Attributes:
-        secrets: Strings to mask: the owner key, and credentials in headers.
-    """
+    """Writes the answers and errors of a server. Strings that must stay secret are masked."""
 
     secrets: Secrets = attrs.field(repr=False)
 

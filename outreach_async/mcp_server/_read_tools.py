@@ -62,15 +62,7 @@ _MAX_PLACES: Final = 3
 
 
 class ReadTools:
-    """The read-only tools. All of them send their requests with the same client.
-
-    Args:
-        client: The client that sends the requests.
-        workspaces: Ids of the workspaces that the tools may read.
-        deadline: Time limit of an audit, in seconds.
-        clock: Function that returns the current time, in Unix seconds.
-        read_earlier: Function that returns an earlier report, or `None` if there is none. A brief shows the changes since it.
-    """
+    """The read-only tools. All of them send their requests with the same client."""
 
     def __init__(
         self,
@@ -184,27 +176,15 @@ class ReadTools:
         )
 
     def read_report(self) -> str:
-        """Return the full report of the last audit as JSON.
-
-        Raises:
-            InvalidRequest: No audit has completed yet.
-        """
+        """Return the full report of the last audit as JSON."""
         return self._answers.write(MAX_PROSE, report=self._require_report().to_dict())
 
     def read_markdown(self) -> str:
-        """Return the full report of the last audit as Markdown.
-
-        Raises:
-            InvalidRequest: No audit has completed yet.
-        """
+        """Return the full report of the last audit as Markdown."""
         return self._answers.write_document(write(self._require_report(), "markdown"))
 
     def read_brief(self) -> str:
-        """Return the last brief as Markdown.
-
-        Raises:
-            InvalidRequest: No brief exists yet.
-        """
+        """Return the last brief as Markdown."""
         if self._brief is None:
             raise InvalidRequest("brief: no brief exists yet; call the tool 'brief' first")
         return self._answers.write_document(write_brief(self._brief, "markdown"))
@@ -215,11 +195,7 @@ class ReadTools:
         return self._report
 
     def _choose_workspace(self, given: str | None) -> str:
-        """Return the given workspace, or by default the first workspace that the server may read.
-
-        Raises:
-            InvalidRequest: The server may not read the workspace.
-        """
+        """Return the given workspace, or by default the first workspace that the server may read."""
         if given is not None and given not in self._workspaces:
             raise InvalidRequest(f"workspace: expected one of {', '.join(self._workspaces)}, got another id; pass one of them")
         return given or self._workspaces[0]
@@ -280,11 +256,7 @@ def list_rules() -> str:
 
 
 def require_rule(rule: str) -> str:
-    """Return the id of a rule in upper case.
-
-    Raises:
-        InvalidRequest: No rule has this id. The message names the tool that lists the rules.
-    """
+    """Return the id of a rule in upper case."""
     name = rule.strip().upper()
     if name not in CATALOGUE:
         raise InvalidRequest(

@@ -41,13 +41,7 @@ class Confirmation(BaseModel):
 
 
 class WriteTool:
-    """Creates contacts after a person has confirmed them.
-
-    Args:
-        client: The client that sends the requests. It must have an owner key.
-        workspaces: Ids of the workspaces in which the tool may create contacts.
-        deadline: Time limit of a tool call, in seconds.
-    """
+    """Creates contacts after a person has confirmed them."""
 
     def __init__(self, client: OutreachClient, workspaces: Sequence[str], deadline: float) -> None:
         self._client = client
@@ -58,11 +52,7 @@ class WriteTool:
     def build_question(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
     ) -> Elicit[Confirmation]:
-        """Return the confirmation question, which lists every contact. Long values are cut, and followed by their full length.
-
-        Raises:
-            InvalidRequest: The tool may not create contacts in the workspace, or an argument is invalid.
-        """
+        """Return the confirmation question, which lists every contact. Long values are cut, and followed by their full length."""
         if workspace not in self._workspaces:
             raise InvalidRequest(
                 f"workspace: expected one of {', '.join(self._workspaces)}, got another id, so nothing was sent; "
@@ -154,11 +144,7 @@ async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], 
 
 
 def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> list[NewContact]:
-    """Validate and return all contacts before a person is asked to confirm them.
-
-    Raises:
-        InvalidRequest: At least one contact is invalid. The message names the first invalid contacts.
-    """
+    """Validate and return all contacts before a person is asked to confirm them."""
     checked, problems = [], []
     for number, row in enumerate(contacts, 1):
         try:

@@ -20,21 +20,7 @@ from outreach_async.models import Number
 
 @attrs.frozen(kw_only=True)
 class Action:
-    """Summary of all findings of one rule, with a recommended remedy.
-
-    Attributes:
-        rule: Id of the rule.
-        title: Title of the rule.
-        severity: Severity of the worst finding.
-        findings: Number of findings.
-        mailboxes: Number of affected mailboxes.
-        groups: Affected campaigns, domains, servers or workspaces, each with its number of findings, most findings first.
-        group_kind: Kind of the groups: campaign, domain, server or workspace.
-        example: The worst finding, as `name: message`. The name is that of a mailbox, campaign, domain, server or workspace.
-        remedy: What the user should do about the findings.
-        condition: Description of the rule's condition.
-        source: Source of the rule's thresholds.
-    """
+    """Summary of all findings of one rule, with a recommended remedy."""
 
     rule: str
     title: str
