@@ -6,9 +6,11 @@ were at that point. A fault is drawn for each request. A delayed request is carr
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -181,15 +183,20 @@ class Nights:
         self.delivered, self.report, self.world.sent = [], None, []
         self.world.answered.clear()
         before = {email: self.world.city(email) for email, _ in night.rows}
-        try:
-            anyio.run(self._run, night, options, backend=night.backend, backend_options=self._time.options(night.backend))
-        except (Killed, Left, BulkStopped):
-            pass
-        except BaseExceptionGroup as group:
-            if group.split((Killed, Left))[1] is not None:
-                raise
-        finally:
-            self._bury()
+        with warnings.catch_warnings():
+            if night.ending is not None:  # a process that is killed closes nothing
+                warnings.simplefilter("ignore", ResourceWarning)
+            try:
+                anyio.run(self._run, night, options, backend=night.backend, backend_options=self._time.options(night.backend))
+            except (Killed, Left, BulkStopped):
+                pass
+            except BaseExceptionGroup as group:
+                if group.split((Killed, Left))[1] is not None:
+                    raise
+            finally:
+                self._bury()
+            if self.process.dead:
+                gc.collect()
         self.broken += self._find_false_labels(night, before)
         self.world.carry_out_delayed()
         self._check_uncertain(night)

@@ -58,9 +58,10 @@ class LedgerRun:
             return _Fold(self.store, self.entries, self.journal, possibly_sent).publish(counts, seen)
 
     def close(self) -> None:
-        self.writer.close()
-        self.entries.close()
-        self.store.close()
+        with ExitStack() as stack:  # each is closed, even if another one fails
+            stack.callback(self.writer.close)
+            stack.callback(self.store.close)
+            stack.callback(self.entries.close)
 
 
 def start(store: LedgerStore, identity: Identity, target: Target, wall: Callable[[], float]) -> LedgerRun:
