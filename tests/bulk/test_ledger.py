@@ -318,12 +318,12 @@ async def test_a_contact_in_a_campaign_is_another_entry(fake: FakeService, file:
 
 
 async def test_rows_keep_their_order_and_unchanged_rows_do_not_count_as_accepted(fake: FakeService, file: Ledger) -> None:
-    rows = [{"email": f"user{number}@a.example"} for number in range(3000)]
+    rows = [{"email": f"user{number}@a.example"} for number in range(500)]
     await run(fake, file, rows)
-    changed = [{**row, "city": "Lyon"} if number % 100 == 7 else row for number, row in enumerate(rows)]
+    changed = [{**row, "city": "Lyon"} if number % 50 == 7 else row for number, row in enumerate(rows)]
     found, report = await run(fake, file, changed)
-    assert [outcome.index for outcome in found] == list(range(3000))
-    assert (report.outcomes[Outcome.UNCHANGED], report.outcomes[Outcome.OVERWRITTEN]) == (2970, 30)
+    assert [outcome.index for outcome in found] == list(range(500))
+    assert (report.outcomes[Outcome.UNCHANGED], report.outcomes[Outcome.OVERWRITTEN]) == (490, 10)
     bad = [*rows[:10], *({"email": "x", "town": "y"} for _ in range(3))]
     with pytest.raises(Exception, match="the first 3 rows were all rejected"):
         await run(fake, file, bad, stop_after_rejects=3)
@@ -429,7 +429,7 @@ async def test_a_torn_file_is_never_used(fake: FakeService, file: Ledger, size: 
 
 async def test_damaged_pages_are_found(fake: FakeService, file: Ledger) -> None:
     path = Path(file.location)
-    rows = [{"email": f"user{number}@a.example"} for number in range(3000)]
+    rows = [{"email": f"user{number}@a.example"} for number in range(800)]
     await run(fake, file, rows)
     content = read(path)
     replace(path, content[: 8 * 4096] + b"\xff" * (len(content) - 8 * 4096))
