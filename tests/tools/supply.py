@@ -73,7 +73,7 @@ def floors(project: Mapping[str, Any]) -> dict[str, str]:
 
 def locked_versions(text: str) -> dict[str, str]:
     """Return the versions of a list of pinned requirements, by name."""
-    return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE))
+    return dict(re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;]+)", text, re.MULTILINE))
 
 
 def update_hooks(text: str, versions: Mapping[str, str]) -> str:
@@ -226,7 +226,8 @@ def write_lock(directory: Path) -> None:
     """Update the list of locked versions, and the versions in the pre-commit hooks."""
     tools = programs(directory / "tools", INSTALLER)
     options = ("--quiet", "--universal", "--python-version=3.11", "--generate-hashes", "--upgrade")
-    bare = ("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links")
+    # pip looks for the newest version of a package with an extra if only the package itself is pinned, and then has no hash of it.
+    bare = ("--no-strip-extras", "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links")
     compiler = (tools / "uv", "pip", "compile", *options, *bare)
     run(*compiler, "--all-extras", "--output-file", LOCKED, "pyproject.toml")
     needed = directory / "needed.in"
