@@ -12,6 +12,7 @@ import json
 import random
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,8 +29,8 @@ from support.scenarios import KEY, SPACE, Scenario, World, creation, service, va
 from trio._core import _run
 
 from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk.journal import Journal, JournalWriter
-from outreach_async.errors import JournalError
+from outreach_async.bulk.journal import JournalReport, JournalWriter, journal_at
+from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeTransport, faults
 from outreach_async.fake._fault_plan import Exchange, Fault, inject
 from outreach_async.testing import VirtualTime
@@ -49,7 +50,7 @@ class MortalTransport:
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         world, progress.sent = self._world, False
-        row = world.scene.sent_for(json.loads(request.body))
+        row = world.row_of(request)
         self._process.at("send", row)
         world.sends[row] += 1
         fault, way, answer = world.weather(row, world.sends[row])
@@ -87,109 +88,48 @@ class _Meeting:
         return response
 
 
-class Simulation:
-    """A bulk run that is executed by one process after another until it is finished."""
+class Run(ABC):
+    """A bulk run that is executed by one process after another until it is finished, and the checks of its result."""
 
-    def __init__(
-        self, scene: Scenario, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
-    ) -> None:
-        self._time = VirtualTime()
-        self._harmed = harmed
-        self._folder = folder
-        self._backend = backend
+    location: Path | str
+
+    def __init__(self, scene: Scenario, folder: Path, clock: Callable[[], float]) -> None:
         self.scene = scene
-        self.world = World(scene, self._time)
-        self.processes: list[Process] = []
+        self.folder = folder
+        self.world = World(scene, clock)
         self.delivered: list[ContactOutcome] = []
         self.crashes: list[int] = []
+        """For each process that ended before the run was finished, the number of rows that count as possibly sent."""
         self.broken: list[str] = []
-        self.path = folder / "run0.db"
 
-    def live(self, ending: Ending | int | None = None, rows: Sequence[Any] | None = None) -> Process:
-        """Start or resume the run in a new process, and return that process when it has ended."""
-        scene = self.scene
-        process = Process(
-            Ending("kill", ending) if isinstance(ending, int) else ending,
-            seed=scene.seed,
-            journal_seconds=scene.journal_seconds,
-            caller_seconds=scene.caller_seconds,
-        )
-        self.processes.append(process)
-        self.world.delivered.clear()
-        _run._r.seed(self.scene.seed)  # trio randomises the order of tasks
-        options = self._time.options(self._backend)
+    @abstractmethod
+    def live(self, ending: Any = None) -> object:
+        """Start or resume the run in a new process, which ends in this way; by default, it runs to its end."""
+
+    def report(self) -> JournalReport | None:
+        """Return the report of the journal; `None` if the journal does not exist or is empty."""
         try:
-            anyio.run(
-                self._create, process, self.scene.rows if rows is None else rows, backend=self._backend, backend_options=options
-            )
-        except BaseException as error:
-            if not process.dead and not _expected(error, process):
-                raise
-        finally:
-            self.world.open = 0
-            self._close_books(process)
-        return process
-
-    async def _create(self, process: Process, rows: Sequence[Any]) -> None:
-        scene = self.scene
-        retry = RetryPolicy(attempts=scene.attempts, jitter=lambda: 0.5)
-        client = OutreachClient(transport=MortalTransport(self.world, process), owner_key=KEY, workspace=SPACE, retry=retry)
-        run = client.contacts.create_many(
-            process.rows(rows),
-            duplicates=scene.duplicates,
-            repeats=scene.repeats,
-            strict_validation=False,
-            concurrency=scene.concurrency,
-            journal=MortalJournal(self.path, process, self._harmed),
-            resume=True,
-            order=scene.order,
-            spool=scene.spool,
-        )
-
-        def take(outcome: ContactOutcome) -> None:
-            process.at("deliver", outcome.index)
-            self.delivered.append(outcome)
-
-        with anyio.CancelScope() as process.scope:
-            await consume(run, process, take)
-
-    def _close_books(self, process: Process) -> None:
-        if process.dead:
-            self._bury(process)
-        elif process.ended:
-            self._inspect(process)
-
-    def _bury(self, process: Process) -> None:
-        """Copy the journal's files as they were at the kill, then close the writers. Closing a connection changes its files."""
-        left, self.path = self.path, self._folder / f"run{len(self.processes)}.db"
-        for ending in ENDINGS:
-            if Path(f"{left}{ending}").exists():
-                shutil.copyfile(f"{left}{ending}", f"{self.path}{ending}")
-        for writer in process.writers:
-            writer.close()
-        self.crashes.append(Journal(self.path).report().possibly_sent if has_started(self.path) else 0)
-
-    def _inspect(self, process: Process) -> None:
-        """Check the journal of a process that ended early without being killed."""
-        report = Journal(self.path).report() if has_started(self.path) else None
-        self.crashes.append(report.possibly_sent if report else 0)
-        if process.way in ORDERLY and process.writers and not process.journal_fails and report and report.state == "running":
-            self.broken.append(f"I18: the journal does not record that the run ended in order ({process.way})")
+            return journal_at(self.location).report()
+        except InvalidRequest:
+            return None
 
     @property
     def finished(self) -> bool:
         """Return whether the journal's run is finished."""
-        return has_started(self.path) and Journal(self.path).report().state == "finished"
+        report = self.report()
+        return report is not None and report.state == "finished"
 
-    def finish(self, endings: Iterator[Ending | int]) -> None:
+    def finish(self, endings: Iterator[Any]) -> None:
         """Run processes until the run is finished. Each process gets the next ending; without one, it runs to its end."""
-        while not self.finished:
-            assert len(self.processes) < MOST, f"the run is not finished after {MOST} processes"
+        for _ in range(MOST):
+            if self.finished:
+                return
             self.live(next(endings, None))
+        raise AssertionError(f"the run is not finished after {MOST} processes")
 
     def violations(self) -> list[str]:
         """Return every violated invariant of the finished run."""
-        outcomes = list(Journal(self.path).outcomes())
+        outcomes = list(journal_at(self.location).outcomes())
         broken = [*self._conserved(outcomes), *self._labelled(outcomes), *self._stored(outcomes), *self._frugal(outcomes)]
         return [*self.broken, *broken]
 
@@ -197,19 +137,17 @@ class Simulation:
         """Check I1, I2 and I12: each row has one outcome, no outcome is delivered twice, and no file contains the key."""
         if [outcome.index for outcome in outcomes] != list(range(len(self.scene.rows))):
             yield "I1: the journal does not have exactly one outcome per row"
-        if sum(Journal(self.path).report().outcomes.values()) != len(self.scene.rows):
+        if (report := self.report()) is None or sum(report.outcomes.values()) != len(self.scene.rows):
             yield "I1: the counts of the report do not add up to the number of rows"
-        kept_outcomes, delivered_count = (
-            {outcome.index: _said(outcome) for outcome in outcomes},
-            Counter(each.index for each in self.delivered),
-        )
+        kept_outcomes = {outcome.index: _said(outcome) for outcome in outcomes}
+        delivered_count = Counter(each.index for each in self.delivered)
         if delivered_count and max(delivered_count.values()) > 1:
             yield "I2: an outcome was delivered twice"
         if any(kept_outcomes.get(each.index) != _said(each) for each in self.delivered):
             yield "I2: a delivered outcome differs from the journal"
         if not self.crashes and len(delivered_count) != len(kept_outcomes):
             yield "I2: an outcome was not delivered"
-        if KEY.encode() in b"".join(path.read_bytes() for path in self._folder.iterdir()):
+        if KEY.encode() in b"".join(path.read_bytes() for path in self.folder.rglob("*") if path.is_file()):
             yield "I12: a file contains the owner key"
 
     def _labelled(self, outcomes: list[ContactOutcome]) -> Iterator[str]:
@@ -257,10 +195,98 @@ class Simulation:
             yield "I14: too many requests"
         if self.world.most_open > self.scene.concurrency:
             yield "I8: too many concurrent requests"
-        delivered_count = len(self.delivered)
-        second_run = self.live()
-        if len(self.delivered) != delivered_count or any(name == "send" for name, _ in second_run.trace):
+        before = len(self.delivered), self.world.sends.total()
+        self.live()
+        if (len(self.delivered), self.world.sends.total()) != before:
             yield "I13: a finished run sent requests or delivered outcomes again"
+
+
+class Simulation(Run):
+    """A run whose processes are simulated."""
+
+    location: Path
+
+    def __init__(
+        self, scene: Scenario, folder: Path, backend: str, harmed: Callable[[JournalWriter], Any] = lambda writer: writer
+    ) -> None:
+        self._time = VirtualTime()
+        super().__init__(scene, folder, self._time)
+        self._harmed = harmed
+        self._backend = backend
+        self.processes: list[Process] = []
+        self.location = folder / "run0.db"
+
+    def live(self, ending: Ending | int | None = None, rows: Sequence[Any] | None = None) -> Process:
+        """Start or resume the run in a new process, and return that process when it has ended."""
+        scene = self.scene
+        process = Process(
+            Ending("kill", ending) if isinstance(ending, int) else ending,
+            seed=scene.seed,
+            journal_seconds=scene.journal_seconds,
+            caller_seconds=scene.caller_seconds,
+        )
+        self.processes.append(process)
+        self.world.delivered.clear()
+        _run._r.seed(self.scene.seed)  # trio randomises the order of tasks
+        options = self._time.options(self._backend)
+        try:
+            anyio.run(
+                self._create, process, self.scene.rows if rows is None else rows, backend=self._backend, backend_options=options
+            )
+        except BaseException as error:
+            if not process.dead and not _expected(error, process):
+                raise
+        finally:
+            self.world.open = 0
+            self._close_books(process)
+        return process
+
+    async def _create(self, process: Process, rows: Sequence[Any]) -> None:
+        scene = self.scene
+        retry = RetryPolicy(attempts=scene.attempts, jitter=lambda: 0.5)
+        client = OutreachClient(transport=MortalTransport(self.world, process), owner_key=KEY, workspace=SPACE, retry=retry)
+        run = client.contacts.create_many(
+            process.rows(rows),
+            duplicates=scene.duplicates,
+            repeats=scene.repeats,
+            strict_validation=False,
+            concurrency=scene.concurrency,
+            journal=MortalJournal(self.location, process, self._harmed),
+            resume=True,
+            order=scene.order,
+            spool=scene.spool,
+        )
+
+        def take(outcome: ContactOutcome) -> None:
+            process.at("deliver", outcome.index)
+            self.delivered.append(outcome)
+
+        with anyio.CancelScope() as process.scope:
+            await consume(run, process, take)
+
+    def _close_books(self, process: Process) -> None:
+        if process.dead:
+            self._bury(process)
+        elif process.ended:
+            self._inspect(process)
+
+    def _bury(self, process: Process) -> None:
+        """Copy the journal's files as they were at the kill, then close the writers. Closing a connection changes its files."""
+        left, self.location = self.location, self.folder / f"run{len(self.processes)}.db"
+        for ending in ENDINGS:
+            if Path(f"{left}{ending}").exists():
+                shutil.copyfile(f"{left}{ending}", f"{self.location}{ending}")
+        for writer in process.writers:
+            writer.close()
+        report = self.report()
+        self.crashes.append(report.possibly_sent if report else 0)
+
+    def _inspect(self, process: Process) -> None:
+        """Check the journal of a process that ended early without being killed."""
+        report = self.report()
+        self.crashes.append(report.possibly_sent if report else 0)
+        if process.way in ORDERLY and process.writers and not process.journal_fails and report and report.state == "running":
+            self.broken.append(f"I18: the journal does not record that the run ended in order ({process.way})")
 
 
 @contextmanager
@@ -314,11 +340,6 @@ def _expected(error: BaseException, process: Process) -> bool:
         **dict.fromkeys(INTERRUPTS, KeyboardInterrupt),
     }
     return isinstance(error, kinds.get(process.way, ()))
-
-
-def has_started(path: Path) -> bool:
-    """Return whether the journal exists and is not empty."""
-    return path.exists() and path.stat().st_size > 0
 
 
 def _plain(contact: dict[str, Any] | None) -> Any:

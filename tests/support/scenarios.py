@@ -104,6 +104,10 @@ class World:
         way, answer = chance.uniform(0.01, 0.2), chance.uniform(0.01, 0.2)
         return (chance.choice(self.scene.faults) if chance.random() < self.scene.trouble else faults.ok), way, answer
 
+    def row_of(self, request: Request) -> int:
+        """Return the index of the row that a request sends."""
+        return self.scene.sent_for(json.loads(request.body))
+
     def carry_out(self, row: int, request: Request) -> Response:
         """Let the service execute a request, and record a creation in the ledger."""
         response = self.fake.handle(request)

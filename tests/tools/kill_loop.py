@@ -1,14 +1,12 @@
-"""Kill processes at every point of runs with a journal, and check that no row is lost, duplicated or mislabelled.
+"""Kill processes that send rows with a journal or a ledger, and compare what they leave with what the service did.
 
-Run: python -m tools.kill_loop [--kills 500] [--seed 0] [--rows 80] [--journal file|folder|s3] [--without-mark]
+Run: python -m tools.kill_loop [--kills 500] [--seed 0] [--kinds file folder s3 ledger ledger-folder]
 
-The service, which injects faults, and every import run in separate processes. Each process resumes the run of the previous one,
-until the run is finished. Then the journal and the delivered outcomes are compared with the ledger of the service. Some processes
-leave the loop over the outcomes early instead, so that one journal sees both endings. Some runs have neither kills nor faults;
-every label in them must be certain.
-
-Prints the number of kills by point and duplicates option. Exits with 1 if there are violations or too few kills. `--without-mark`
-omits the window marks; the command must then report violations.
+Each process is killed with SIGKILL: by the service when it receives a request (before the service carries it out, after that, or
+before the service carries it out late), a few milliseconds after a write to the disk, or at a random time. With a journal, the
+next process resumes the run, until it is finished; then the invariants of `support.crashes` are checked. With a ledger, the input
+changes between processes; then a run must give every contact the values of its last row, and the next one must send nothing.
+Prints the kills by kind and place. Fails at the first violation.
 """
 
 from __future__ import annotations
@@ -19,262 +17,354 @@ import random
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, Literal, get_args
 
+import anyio
 import attrs
-from support.kill_points import RESUMABLE, Point
-from support.kills import Figures, Importers, Left, Service, Story, find_leaks, found, lines
+from anyio.lowlevel import checkpoint
+from support.cli import serve_in_thread
+from support.crashes import Run
 from support.s3 import environment, serve_s3
-from tools.kill_importer import Job, JournalKind, Run, Source
+from support.scenarios import KEY, SPACE, Scenario, seeded
 
+from outreach_async import ContactOutcome, OutreachClient, RetryPolicy
 from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import journal_at
-from outreach_async.errors import JournalError
+from outreach_async.fake import FakeService, faults
+from outreach_async.fake._fault_plan import Exchange, inject
+from outreach_async.transport._wire import Request
 
-_WORKERS: Final = 2
-_EACH: Final = 7
-"""Kills at each point with each duplicates option, in a full-length loop."""
-_MOST: Final = 16
-"""Maximum number of killed processes in one run."""
-
-_CREATING: Final = frozenset({Point.CREATING, Point.CREATED})
-_SPOOLING: Final = frozenset({Point.SPOOLING, Point.SPOOLED})
-_AGAIN: Final = frozenset({Point.REOPENING, Point.IN_OPENING, Point.OPENED})
-_LAST: Final = frozenset({Point.ENDING, Point.IN_END, Point.ENDED})
-_BY_WINDOW: Final = frozenset(
-    {Point.MARKING, Point.IN_MARK, Point.MOVING, Point.MARKED, Point.RECORDING, Point.IN_RECORD, Point.RECORDED}
+Kind = Literal["file", "folder", "s3", "ledger", "ledger-folder"]
+Place = Literal["before a request", "after a request", "before a late request", "after a write", "at a random time"]
+FAULTS: Final = (
+    faults.reset(),
+    faults.status(429),
+    faults.status(500),
+    faults.commit_then(faults.reset()),
+    faults.commit_then(faults.status(500)),
 )
-
-_UNFINISHED: Final = ("killed", str(RESUMABLE))
-
-Wanted = Counter[tuple[Point, str]]
-"""Kills by point and duplicates option."""
-
-Death = tuple[Point, int] | None
-"""The point at which a process ends, and how often it reaches the point until then; `None` to let the process finish."""
+_PATIENCE: Final = 60.0
+"""Seconds without a message after which a process counts as hung."""
+_ROWS: Final = 60
+_CITIES: Final = ("Lyon", "Bern", "Rome", "Oslo")
 
 
-def wanted_kills(kills: int, points: Sequence[Point], seed: int) -> Wanted:
-    """Return the number of kills for each point and duplicates option."""
-    # Every combination gets the same number of kills, and the remaining kills come at random instants. In addition, as many
-    # processes as are killed at one point leave their loop early.
-    exact: list[tuple[Point, str]] = [
-        (point, option) for point in points for option in DUPLICATE_POLICIES if point not in {Point.ANYWHERE, Point.LEFT}
-    ]
-    in_order = [(Point.LEFT, option) for option in DUPLICATE_POLICIES] * min(_EACH, kills // len(exact))
-    places = exact * min(_EACH, -(-kills // len(exact)))
-    if len(places) > kills:
-        places = random.Random(f"wanted {seed}").sample(places, kills)  # noqa: S311 - reproducible, not secret
-    return Counter(
-        in_order + places + [(Point.ANYWHERE, DUPLICATE_POLICIES[number % 3]) for number in range(kills - len(places))]
+def send_rows(sent: Connection, errors: Path, backend: str, env: Mapping[str, str], job: Mapping[str, Any]) -> None:
+    """Send rows in a process of its own. It sends "started", then each outcome that it receives, then the report."""
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
+    os.environ.update(env)
+    warnings.simplefilter("error")
+    anyio.run(partial(_send_rows, sent, **job), backend=backend)
+
+
+async def _send_rows(
+    sent: Connection, *, url: str, rows: Sequence[Any], streamed: bool, attempts: int, options: dict[str, Any]
+) -> None:
+    if (location := options.get("journal")) is not None:
+        options["journal"] = journal_at(location, **({"linger": 0.05} if isinstance(location, str) else {}))
+    retry = RetryPolicy(attempts=attempts, backoff=0.005)
+    async with OutreachClient(base_url=url, owner_key=KEY, workspace=SPACE, retry=retry) as client:
+        sent.send("started")
+        async with client.contacts.create_many(_stream(rows) if streamed else rows, **options) as outcomes:
+            async for outcome in outcomes:
+                sent.send(attrs.evolve(outcome, contact=None, error=None))
+        sent.send(outcomes.report.to_dict())
+
+
+async def _stream(rows: Iterable[Any]) -> AsyncIterator[Any]:
+    """Yield rows a few at a time, so that windows are small."""
+    for index, row in enumerate(rows):
+        for _ in range(9 * (index % 5 == 0)):
+            await checkpoint()
+        yield row
+
+
+class Killer:
+    """Starts processes, and kills them at chosen places."""
+
+    def __init__(self, folder: Path, chance: random.Random, places: Sequence[Place]) -> None:
+        self.folder = folder
+        self.kills: Counter[Place] = Counter()
+        self.aim: tuple[Place, int] | None = None
+        self._chance = chance
+        self._places = places
+        self._number = 0
+        self._longest = 0.5
+        self._process: Any = None
+
+    def run(self, *, kill: bool, **job: Any) -> list[Any]:
+        """Run a process until it ends or is killed, and return its messages after "started"."""
+        self._number += 1
+        place = self._chance.choice(self._places) if kill else None
+        self.aim = None if place is None else (place, self._chance.randint(1, _ROWS // 3))
+        context = get_context("forkserver")
+        ours, theirs = context.Pipe(duplex=False)
+        aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        arguments = theirs, self.folder / "errors", ("asyncio", "trio")[self._number % 2], aws, job
+        self._process = context.Process(target=send_rows, args=arguments)
+        self._process.start()
+        theirs.close()
+        messages: list[Any] = []
+        begun = time.monotonic()
+        with ours:
+            assert ours.recv() == "started", (self.folder / "errors").read_text()
+            is_due = self._plan(place)
+            while True:
+                if time.monotonic() - begun > _PATIENCE:
+                    self._process.kill()
+                    raise AssertionError("the process hangs")
+                if is_due():
+                    self._process.kill()
+                try:
+                    if ours.poll(0.0005):
+                        messages.append(ours.recv())
+                except EOFError:
+                    break
+        self._process.join()
+        if place is not None and self._process.exitcode < 0:
+            self.kills[place] += 1
+            time.sleep(0.02)  # the service may still read the last requests of the killed process
+        else:
+            assert self._process.exitcode == 0, (self.folder / "errors").read_text()
+            self._longest = time.monotonic() - begun
+        return messages
+
+    def strike(self, number: int) -> Place | None:
+        """Called by the service for request `number` of a process: kill the process if this is the place, and return it."""
+        place, aim = self.aim or (None, 0)
+        if place is None or not place.endswith("request") or number != aim:
+            return None
+        self._process.kill()
+        wait([self._process.sentinel])
+        return place
+
+    def _plan(self, place: Place | None) -> Callable[[], bool]:
+        """Return a function that tells whether the process must be killed now."""
+        if place == "at a random time":
+            due = time.monotonic() + self._chance.uniform(0, self._longest)
+            return lambda: time.monotonic() >= due
+        if place == "after a write":
+            return self._after_writes(self._chance.randint(1, 8), self._chance.uniform(0, 0.005))
+        return lambda: False
+
+    def _after_writes(self, writes: int, seconds: float) -> Callable[[], bool]:
+        state, seen, due = _files(self.folder), 0, float("inf")
+
+        def is_due() -> bool:
+            nonlocal state, seen, due
+            if (now := _files(self.folder)) != state:
+                state, seen = now, seen + 1
+                due = time.monotonic() + seconds if seen == writes else due
+            return time.monotonic() >= due
+
+        return is_due
+
+
+def _files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the size and the time of the last change of each file."""
+    found = {}
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                status = os.stat(f"{path}/{name}")  # noqa: PTH116 - called thousands of times
+            except FileNotFoundError:  # a temporary file
+                continue
+            found[f"{path}/{name}"] = status.st_size, status.st_mtime_ns
+    return found
+
+
+class KilledRun(Run):
+    """A run with a journal, whose processes are killed. It is also the service that the processes send their rows to."""
+
+    def __init__(self, scene: Scenario, folder: Path, location: Path | str, url: str, chance: random.Random) -> None:
+        super().__init__(scene, folder, time.time)
+        self.location = location
+        places = [place for place in get_args(Place) if place != "after a write" or not str(location).startswith("s3:")]
+        if scene.duplicates == "overwrite":  # a late request then overwrites later rows, which no client can prevent
+            places.remove("before a late request")
+        self.killer = Killer(folder, chance, places)
+        self._url = url
+        self._requests = 0
+        self._late: list[Callable[[], object]] = []
+
+    def exchange(self, request: Request, /) -> Exchange:
+        """Carry out a request of a process, unless it is the place at which the process is killed."""
+        row = self.world.row_of(request)
+        self.world.sends[row] += 1
+        self._requests += 1
+        carry_out = partial(self.world.carry_out, row, request)
+        if self._requests == 4 and self._late:  # requests of an earlier process that were under way when it was killed
+            self._late.pop()()
+        place = self.killer.strike(self._requests)
+        if place is None:
+            fault, *_ = self.world.weather(row, self.world.sends[row])
+            self.world.struck += fault is not faults.ok
+            return inject(fault, carry_out)
+        if place == "after a request":
+            carry_out()
+        elif place == "before a late request":
+            self._late.append(carry_out)
+        return Exchange(None, faults.reset())  # type: ignore[arg-type]  # a wire fault
+
+    def live(self, ending: bool | None = None) -> None:
+        """Start or resume the run in a process, and kill it if `ending` is true."""
+        self._requests = 0
+        scene = self.scene
+        options = {
+            "duplicates": scene.duplicates,
+            "repeats": scene.repeats,
+            "order": scene.order,
+            "spool": scene.spool,
+            "concurrency": scene.concurrency,
+            "strict_validation": False,
+            "journal": self.location,
+            "resume": True,
+        }
+        job = {"url": self._url, "rows": scene.rows, "streamed": scene.seed % 3 == 0, "attempts": scene.attempts}
+        *delivered, last = [None, *self.killer.run(kill=bool(ending), **job, options=options)]
+        self.delivered += [message for message in (*delivered, last) if isinstance(message, ContactOutcome)]
+        if not self.finished:
+            report = self.report()
+            self.crashes.append(report.possibly_sent if report else 0)
+
+    def violations(self) -> list[str]:
+        """Return every violated invariant, and what a process wrote to stderr."""
+        while self._late:
+            self._late.pop()()
+        return [*super().violations(), *(self.folder / "errors").read_text().splitlines()[-1:]]
+
+
+def draw_scenario(seed: int) -> Scenario:
+    chance = random.Random(f"kills {seed}")  # noqa: S311 - repeatable, not secret
+    return seeded(
+        seed,
+        _ROWS,
+        duplicates=DUPLICATE_POLICIES[seed % 3],
+        repeats=chance.choice(["serial", "serial", *get_args(Repeats)]),
+        order=chance.choice(["completion", "input"]),
+        spool=chance.random() < 0.3,
+        trouble=chance.choice([0.0, 0.1]),
+        faults=FAULTS,
+        attempts=4,
+        concurrency=8,
     )
 
 
-def run_of(seed: int, number: int, rows: int, journal: JournalKind = "file") -> Run:
-    """Return the run with a number. Nine consecutive runs combine each duplicates option with each source."""
-    option, rest = number % 3, number // 3
-    sources: tuple[Source, ...] = ("list", "spool", "stream")
-    source = sources[rest % 3]
-    return Run(
-        number=number,
-        seed=seed,
-        rows=rows,
-        duplicates=DUPLICATE_POLICIES[option],
-        source=source,
-        repeats=("serial", "first", "serial", "last")[rest // 3 % 4] if source == "spool" else "serial",
-        order="input" if rest % 4 == 3 else "completion",
-        journal=journal,
-    )
+class KilledNights:
+    """Runs of changing rows with one ledger, whose processes are killed."""
+
+    def __init__(self, folder: Path, location: str, fake: FakeService, url: str, chance: random.Random) -> None:
+        self.killer = Killer(folder, chance, ["after a write", "at a random time"])
+        self.rows: list[dict[str, str]] = []
+        self._location = location
+        self._fake = fake
+        self._url = url
+        self._chance = chance
+
+    def change(self) -> None:
+        """Change, add, remove, repeat and reorder rows."""
+        for row in self.rows:
+            if self._chance.random() < 0.1:
+                row["city"] = self._chance.choice(_CITIES)
+        while len(self.rows) < _ROWS:
+            email = f"user{self._chance.randrange(2 * _ROWS)}@a.example"
+            self.rows.append({"email": email, "city": self._chance.choice(_CITIES)})
+        self._chance.shuffle(self.rows)
+        del self.rows[_ROWS - 10 :]
+
+    def live(self, *, kill: bool = False) -> dict[str, Any]:
+        """Run a night. Return its report, which is empty if the process was killed."""
+        options = {"ledger": self._location, "duplicates": "overwrite", "concurrency": 16}
+        job = {"url": self._url, "rows": self.rows, "streamed": False, "attempts": 4, "options": options}
+        messages = self.killer.run(kill=kill, **job)
+        return messages[-1] if messages and isinstance(messages[-1], dict) else {}
+
+    def violations(self) -> list[str]:
+        """Run until nothing is uncertain, and return what is wrong then."""
+        report = [self.live() for _ in range(2)][-1]
+        cities = {row["email"]: row["city"] for row in self.rows}
+        stored = {contact["email"]: contact["fields"]["city"] for contact in self._fake.contacts(SPACE)}
+        wrong = [f"{email} has {stored.get(email)}, not {city}" for email, city in cities.items() if stored.get(email) != city]
+        repeated = sum(count for count in Counter(row["email"] for row in self.rows).values() if count > 1)
+        if report["rows"] - report["ledger"]["unchanged"] > repeated:
+            wrong.append(f"a second run sends more than repeated contacts: {report['ledger']}")
+        return wrong
 
 
-def doom(open_: Wanted, run: Run, process: int, left: Left, chance: random.Random) -> Death:
-    """Return where the next process of a run ends."""
-    points = {point for point, option in open_ if option == run.duplicates}
-    if run.source != "spool" or left.marked or process > 3:
-        points -= _SPOOLING
-    points -= _CREATING if process else _AGAIN
-    if process < _MOST // 2 and points - _LAST:
-        points -= _LAST
-    if not points or process >= _MOST:
-        return None
-    point = chance.choice(sorted(points & _CREATING or points & _SPOOLING or points))
-    return point, _passing(point, run.rows - len(left.recorded), chance)
+@attrs.define
+class _Served:
+    """The service of the run that is under way."""
+
+    exchange: Callable[[Request], Exchange] = lambda _request: Exchange(None, None)
 
 
-def _passing(point: Point, rows: int, chance: random.Random) -> int:
-    if point is Point.ANYWHERE:
-        return chance.randrange(1, 400)
-    if point in _SPOOLING:
-        return chance.randint(1, 2)
-    if point in _BY_WINDOW:
-        return chance.randint(1, 1 + (rows > 20))
-    return 1 if point in _AGAIN | _LAST | _CREATING else chance.randint(1, max(1, rows // 3))
+def kill_run(kind: Kind, seed: int, folder: Path, served: _Served, url: str) -> Counter[Place]:
+    """Kill the processes of one run with a journal, and check the result. Return the kills."""
+    chance = random.Random(f"places {seed}")  # noqa: S311 - repeatable, not secret
+    locations: dict[str, Path | str] = {"folder": f"file://{folder}/journal", "s3": f"s3://journals/{folder.name}"}
+    run = KilledRun(draw_scenario(seed), folder, locations.get(kind, folder / "run.db"), url, chance)
+    served.exchange = run.exchange
+    run.finish(iter([True] * chance.randint(1, 6)))
+    assert (wrong := run.violations()) == [], f"{kind}, seed {seed}: {wrong}"
+    return run.killer.kills
 
 
-@attrs.frozen
-class Worker:
-    """Carries out runs."""
-
-    service: Service
-    importers: Importers
-    folder: Path
-    seed: int
-    pretend: bool
-    figures: Figures = attrs.field(factory=Figures)
-
-    def carry_out_all(self, runs: Iterable[Run], kills: Wanted) -> None:
-        """Carry out runs until every wanted kill was made. Skip runs whose duplicates option needs no more kills."""
-        for run in runs:
-            chance = random.Random(f"kills {self.seed} {run.number}")  # noqa: S311 - reproducible, not secret
-            if any(option == run.duplicates for _, option in kills - self.figures.kills):
-                self.carry_out(run, partial(self._death, kills, run, chance))
-
-    def _death(self, kills: Wanted, run: Run, chance: random.Random, process: int, left: Left) -> Death:
-        return doom(kills - self.figures.kills, run, process, left, chance)
-
-    def carry_out(self, run: Run, death: Callable[[int, Left], Death]) -> None:
-        """Run processes, with their kills, until the run is finished."""
-        folder = self.folder / run.workspace
-        folder.mkdir()
-        self.service.begin(run)
-        left, complaints, code = [Left()], list[str](), "killed"
-        while code in _UNFINISHED:
-            at = death(len(left) - 1, left[-1])
-            code = self._process(run, folder, len(left) - 1, at)
-            self._count(run, at, code)
-            left.append(self._found(run, folder, left[-1], complaints))
-            complaints += find_leaks(folder, run, left[-1])
-        if code != "0":
-            complaints.append(f"process {len(left) - 2}: {code}")
-        if (again := self._process(run, folder, len(left) - 1, None)) != code:
-            complaints.append(f"resuming the ended run: {again}")
-        self.figures.add(self._story(run, folder, left[1:]), dict.fromkeys(complaints))
-
-    def _count(self, run: Run, at: Death, code: str) -> None:
-        if at is not None and code in _UNFINISHED:
-            self.figures.kills[at[0], run.duplicates] += 1
-        elif at is not None:
-            self.figures.missed += 1
-
-    def _found(self, run: Run, folder: Path, before: Left, complaints: list[str]) -> Left:
-        """Return the state of the run after a process. If its journal is unreadable, record that as a violation."""
-        try:
-            return found(run, folder)
-        except JournalError as error:
-            complaints.append(str(error))
-            return before
-
-    def _process(self, run: Run, folder: Path, process: int, at: Death) -> str:
-        backend = "trio" if (run.number + process) % 2 else "asyncio"
-        point, passing = at or (None, 1)
-        job = Job(
-            run=run,
-            url=self.service.url,
-            folder=folder,
-            process=process,
-            backend=backend,  # type: ignore[arg-type]  # one of the two
-            point=point,
-            passing=passing,
-            pretend=self.pretend,
-        )
-        return self.importers.carry_out(job)
-
-    def _story(self, run: Run, folder: Path, left: Sequence[Left]) -> Story:
-        entries, contacts = self.service.ledger(run)
-        journal = journal_at(run.location(folder))
-        return Story(run, left, journal.report().state, list(journal.outcomes()), lines(folder), entries, contacts)
+def kill_nights(kind: Kind, seed: int, folder: Path, served: _Served, url: str) -> Counter[Place]:
+    """Kill the processes of a few nights with one ledger, and check the result after each. Return the kills."""
+    chance = random.Random(f"nights {seed}")  # noqa: S311 - repeatable, not secret
+    fake = FakeService(seed)
+    fake.add_workspace(SPACE)
+    fake.add_owner_key(SPACE, key=KEY)
+    served.exchange = fake.exchange
+    location = (folder / "contacts").as_uri() if kind == "ledger-folder" else str(folder / "contacts.ledger")
+    nights = KilledNights(folder, location, fake, url, chance)
+    for _ in range(4):
+        nights.change()
+        for _ in range(chance.randint(1, 3)):
+            nights.live(kill=True)
+        assert (wrong := nights.violations()) == [], f"{kind}, seed {seed}: {wrong}"
+    return nights.killer.kills
 
 
-def loop(kills: int, seed: int, *, rows: int = 80, journal: JournalKind = "file", pretend: bool = False) -> Figures:
-    """Carry out runs until every wanted kill was made, and a few runs without kills and faults."""
-    missing = {Point.IN_MARK} if pretend else set()
-    if pretend or journal != "file":
-        missing.add(Point.MOVING)
-    points = [point for point in Point if point not in missing]
-    places = list(wanted_kills(kills, points, seed).elements())
-    with ThreadPoolExecutor(_WORKERS) as pool, tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        if journal == "s3":
-            os.environ |= environment(stack.enter_context(serve_s3()))
-        work = partial(_work, seed=seed, rows=rows, journal=journal, pretend=pretend)
-        jobs = [pool.submit(work, Path(name), Counter(places[first::_WORKERS]), first) for first in range(_WORKERS)]
-        return sum((job.result() for job in jobs), Figures())
+def loop(kills: int, seed: int, kinds: Sequence[Kind]) -> Counter[tuple[Kind, Place]]:
+    """Kill processes, and check what they leave. Return the kills by kind and place."""
+    done: Counter[tuple[Kind, Place]] = Counter()
+    served = _Served()
+    get_context("forkserver").set_forkserver_preload(["support.crashes", "support.cli", "httpx", "obstore.store"])
+    with serve_in_thread(served) as url, tempfile.TemporaryDirectory() as name:
+        while done.total() < kills:
+            kind = kinds[seed % len(kinds)]
+            folder = Path(name, str(seed))
+            folder.mkdir()
+            kill = kill_nights if kind.startswith("ledger") else kill_run
+            done.update({(kind, place): count for place, count in kill(kind, seed, folder, served, url).items()})
+            seed += 1
+    return done
 
 
-def _work(folder: Path, kills: Wanted, first: int, *, seed: int, rows: int, journal: JournalKind, pretend: bool) -> Figures:
-    """Carry out the share of one worker: every second run. The number of runs is limited, in case a point is never reached."""
-    options = len(DUPLICATE_POLICIES)
-    numbers = range(first, options * (9 + kills.total()), _WORKERS)
-    with Importers() as importers, Service(seed + first) as service:
-        worker = Worker(service, importers, folder, seed, pretend)
-        for number in range(first, options, _WORKERS):
-            worker.carry_out(attrs.evolve(run_of(seed, number, rows, journal), calm=True), lambda *_: None)
-        worker.carry_out_all((run_of(seed, number, rows, journal) for number in numbers), kills)
-        return worker.figures
-
-
-def table(figures: Figures) -> str:
-    """Return the figures as a table."""
-    head = f"{'killed':40}" + "".join(f"{option:>23}" for option in DUPLICATE_POLICIES) + f"{'all':>7}"
-    counts: dict[str, list[int]] = {
-        point: [figures.kills[point, option] for option in DUPLICATE_POLICIES] for point in Point if point is not Point.LEFT
-    }
-    counts["all kills"] = [sum(column) for column in zip(*counts.values(), strict=True)]
-    counts[Point.LEFT] = [figures.kills[Point.LEFT, option] for option in DUPLICATE_POLICIES]
-    rows = [f"{name:40}" + "".join(f"{count:23}" for count in row) + f"{sum(row):7}" for name, row in counts.items()]
-    message = (
-        f"{figures.runs} runs of {figures.rows} rows; {figures.missed} processes finished before they reached their point",
-        f"{figures.requests} requests, {figures.repeats} of them retries; {figures.suspects} rows possibly sent at kills",
-        f"{figures.resent} rows resent after a kill",
-        f"{figures.uncertain} uncertain labels",
-        f"{len(figures.violations)} violations",
-    )
-    return "\n".join([head, *rows, *message])
-
-
-def main(line: Sequence[str]) -> int:
-    """Run the command, and return the exit code."""
+def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rows", type=int, default=80, help="number of rows per run")
-    parser.add_argument(
-        "--journal",
-        choices=get_args(JournalKind),
-        default="file",
-        help="kind of journal: a file, or objects in a folder or on S3",
-    )
-    parser.add_argument(
-        "--without-mark", action="store_true", help="omit the window marks; the command must then report violations"
-    )
-    arguments = parser.parse_args(line)
-    began = time.monotonic()
-    journal, pretend = arguments.journal, arguments.without_mark
-    if pretend and journal != "file":
-        parser.error(f"--without-mark: expected --journal file, got {journal}")
-    figures = loop(arguments.kills, arguments.seed, rows=arguments.rows, journal=journal, pretend=pretend)
-    say(table(figures))
-    say(f"{time.monotonic() - began:.0f} seconds")
-    for violation in figures.violations[:40]:
-        say(violation)
-    return code(figures, arguments.kills)
-
-
-def code(figures: Figures, kills: int) -> int:
-    """Return the exit code: 0 if there are no violations and all kills were made."""
-    return int(bool(figures.violations) or figures.killed < kills)
-
-
-def say(text: str) -> None:
-    """Print a line, and flush it."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    parser.add_argument("--kinds", nargs="+", choices=get_args(Kind), default=get_args(Kind))
+    given = parser.parse_args()
+    with ExitStack() as stack:
+        if "s3" in given.kinds:
+            os.environ |= environment(stack.enter_context(serve_s3()))
+        done = loop(given.kills, given.seed, given.kinds)
+    for (kind, place), count in sorted(done.items()):
+        sys.stdout.write(f"{kind:14} {place:22} {count:5}\n")
+    sys.stdout.write(f"{done.total()} kills; every label and every contact was right\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()
