@@ -226,7 +226,7 @@ def write_lock(directory: Path) -> None:
     """Update the list of locked versions, and the versions in the pre-commit hooks."""
     tools = programs(directory / "tools", INSTALLER)
     options = ("--quiet", "--universal", "--python-version=3.11", "--generate-hashes", "--upgrade")
-    # pip looks for the newest version of a package with an extra if only the package itself is pinned, and then has no hash of it.
+    # If only a package is pinned and not its extras, pip looks for the newest version with the extra, and has no hash of it.
     bare = ("--no-strip-extras", "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links")
     compiler = (tools / "uv", "pip", "compile", *options, *bare)
     run(*compiler, "--all-extras", "--output-file", LOCKED, "pyproject.toml")
