@@ -62,6 +62,15 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     draft.unlink()
 
 
+def sync(path: str | os.PathLike[str]) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _draft_path(target: Path) -> Path:
     """Return a path that nobody can predict, beside the target, whose own name may have the maximum length."""
     return target.with_name(f".outreach-{token_hex(8)}.tmp")

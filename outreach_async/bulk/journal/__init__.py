@@ -88,9 +88,9 @@ from outreach_async._files.objects import is_url, list_folders
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal._identity import Earlier, Identity, JournalReport
 from outreach_async.bulk.journal._object_journal import ObjectJournal, translate_errors
-from outreach_async.bulk.journal._protocol import JournalStore, JournalWriter, WriterThread
+from outreach_async.bulk.journal._protocol import JournalStore, WriterThread
 from outreach_async.bulk.journal._reader import JournalReader, RunQuery, read_snapshot
-from outreach_async.bulk.journal._writer import FileWriter
+from outreach_async.bulk.journal._writer import FileWriter, JournalWriter
 from outreach_async.errors import InvalidRequest
 
 __all__ = [
@@ -186,16 +186,7 @@ def journals_in(location: str | os.PathLike[str]) -> dict[str, Journal | ObjectJ
 
 @attrs.frozen
 class JournalOptions:
-    """The journal options of a run.
-
-    Attributes:
-        journal: The journal.
-        identity: Identity of the run.
-        resume: Whether to resume an existing journal.
-        spool: Whether to store the whole input in the journal before the first row is sent.
-        repeats: Policy for e-mails that occur more than once.
-        earlier: Which rows without an outcome count as possibly sent: only marked rows (`known`), or all rows (`unknown`).
-    """
+    """The journal options of a run; `create_many` documents them."""
 
     journal: JournalStore
     identity: Identity
@@ -207,13 +198,7 @@ class JournalOptions:
 
 @attrs.frozen
 class OpenJournal:
-    """A journal that has been opened for writing by a run.
-
-    Attributes:
-        options: The journal options of the run.
-        writer: The writer of the journal.
-        thread: The thread that runs the writer's calls.
-    """
+    """A journal that a run has opened for writing, and the thread that runs the calls of its writer."""
 
     options: JournalOptions
     writer: JournalWriter
@@ -221,13 +206,7 @@ class OpenJournal:
 
 
 async def open_journal(options: JournalOptions) -> OpenJournal:
-    """Open the journal of a run for writing, in the writer's thread.
-
-    Raises:
-        InvalidRequest: The journal belongs to another run, is being written by another run, or exists although `resume` is
-            false.
-        JournalError: The journal is damaged, or cannot be read or written.
-    """
+    """Open the journal of a run for writing, in the thread of its writer."""
     thread = options.journal.writer_thread()
     opened = partial(options.journal.writer, options.identity, resume=options.resume, earlier=options.earlier)
     return OpenJournal(options, await thread.run_opening(opened), thread)

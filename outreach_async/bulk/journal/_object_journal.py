@@ -17,10 +17,10 @@ from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._database import STATEMENTS, Change, Database, Transaction
 from outreach_async.bulk.journal._identity import OTHER_JOURNAL, Earlier, Identity, require_same_run
 from outreach_async.bulk.journal._object_log import ObjectLog, TakenOverError
-from outreach_async.bulk.journal._protocol import JournalWriter, WriterThread
+from outreach_async.bulk.journal._protocol import WriterThread
 from outreach_async.bulk.journal._reader import DamagedJournalError, JournalReader, RunQuery, read_metadata, require_intact
 from outreach_async.bulk.journal._records import DECODING_ERRORS
-from outreach_async.bulk.journal._writer import DatabaseWriter, create_metadata
+from outreach_async.bulk.journal._writer import JournalWriter, create_metadata
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 _HEARTBEAT_INTERVAL: Final = 5.0
@@ -77,10 +77,23 @@ class ObjectDatabase(Database):
         finally:
             self._db.execute("COMMIT")
 
-    def read_metadata(self, *, intact: bool) -> dict[str, Any]:
-        """Return the run's metadata."""
-        metadata: dict[str, Any] = self.query(require_intact if intact else read_metadata)
+    def create(self, identity: Identity, earlier: Earlier) -> dict[str, Any]:
+        """Create the journal of a run, and return the run's metadata."""
+        metadata = create_metadata(identity, earlier)
+        with self.transaction() as transaction:
+            for name, value in metadata.items():
+                transaction.set_metadata(name, value)
         return metadata
+
+    def resume(self, identity: Identity) -> dict[str, Any]:
+        """Take over the journal of a run, unless the run is finished. Return the run's metadata."""
+        self.replay()
+        metadata = self.query(read_metadata)
+        require_same_run(self.name, identity, metadata["identity"])
+        if metadata["state"] != "finished":
+            self._take_over()
+        intact: dict[str, Any] = self.query(require_intact)  # after the takeover, which may have replayed more objects
+        return intact
 
     def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run a query and return its result."""
@@ -89,7 +102,7 @@ class ObjectDatabase(Database):
         except (sqlite3.Error, *DECODING_ERRORS) as error:
             raise self._log.damaged(str(error)) from error
 
-    def take_over(self) -> None:
+    def _take_over(self) -> None:
         """Write the next object of the log, so that the next write of any earlier writer fails."""
         # If the object already exists, another writer has continued the log. In this case, apply the changes of all new objects,
         # and try again with the next free number.
@@ -131,22 +144,14 @@ class ObjectDatabase(Database):
             self._db.close()
 
 
-class ObjectWriter(DatabaseWriter):
+class ObjectWriter(JournalWriter):
     """The writer of an object journal. There is no lock: a writer that resumes the run stops all earlier writers."""
 
     _database: ObjectDatabase
 
     @classmethod
     def open(
-        cls,
-        objects: Objects,
-        name: str,
-        identity: Identity,
-        *,
-        resume: bool,
-        earlier: Earlier = "known",
-        wall: Callable[[], float] = time.time,
-        clock: Callable[[], float] = _clock,
+        cls, objects: Objects, name: str, identity: Identity, clock: Callable[[], float], *, resume: bool, earlier: Earlier
     ) -> Self:
         """Open a journal for writing: create it, or take over its run."""
         log, damage = ObjectLog(objects, name), None
@@ -155,57 +160,39 @@ class ObjectWriter(DatabaseWriter):
                 if not resume and earlier == "known":
                     raise InvalidRequest(f"journal: {name} already exists; resume its run, or {OTHER_JOURNAL}")
                 try:
-                    return cls._resume(log, identity, earlier, wall=wall, clock=clock)
+                    return cls._start(log, identity, clock, earlier, created=False)
                 except DamagedJournalError as error:
                     if earlier == "known":
                         raise
                     damage = {"reason": str(error), "kept": f"generation {log.generation:04}"}
                 log.set_aside()
-            return cls._create(log, identity, earlier, damage, wall=wall, clock=clock)
+            return cls._start(log, identity, clock, earlier, damage, created=True)
 
     @classmethod
-    def _resume(
-        cls, log: ObjectLog, identity: Identity, earlier: Earlier, *, wall: Callable[[], float], clock: Callable[[], float]
-    ) -> Self:
-        with ExitStack() as stack:
-            database = ObjectDatabase(log, clock)
-            stack.callback(database.close)
-            database.replay()
-            metadata = database.read_metadata(intact=False)
-            require_same_run(log.name, identity, metadata["identity"])
-            if metadata["state"] != "finished":
-                database.take_over()
-            writer = cls(database, database.read_metadata(intact=True), identity, wall, created=False)
-            writer.start(earlier)
-            stack.pop_all()
-        return writer
-
-    @classmethod
-    def _create(
+    def _start(
         cls,
         log: ObjectLog,
         identity: Identity,
-        earlier: Earlier,
-        damage: Mapping[str, Any] | None,
-        *,
-        wall: Callable[[], float],
         clock: Callable[[], float],
+        earlier: Earlier,
+        damage: Mapping[str, Any] | None = None,
+        *,
+        created: bool,
     ) -> Self:
-        metadata = create_metadata(identity, earlier)
         with ExitStack() as stack:
             database = ObjectDatabase(log, clock)
             stack.callback(database.close)
-            with database.transaction() as transaction:
-                for name, value in metadata.items():
-                    transaction.set_metadata(name, value)
-            writer = cls(database, metadata, identity, wall, created=True)
+            metadata = database.create(identity, earlier) if created else database.resume(identity)
+            writer = cls(database, metadata, identity, time.time, created=created)
             writer.start(earlier, damage)
             stack.pop_all()
         return writer
 
     @property
     def heartbeat_due(self) -> float | None:
-        """The current time, if a heartbeat is due before the next row is sent; otherwise `None`."""
+        """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
+        # Another run may take over the journal, for example while this process is suspended. After that, every write of this
+        # process fails. A heartbeat is a write without changes: it detects a takeover before the next row is sent.
         return self._database.heartbeat_due
 
     def heartbeat(self, due: float) -> None:
@@ -267,7 +254,7 @@ class ObjectJournal(JournalReader):
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
         """Open the journal for a run, and return its writer; see `JournalStore`."""
-        return ObjectWriter.open(self.objects, self.url, identity, resume=resume, earlier=earlier, clock=self.clock)
+        return ObjectWriter.open(self.objects, self.url, identity, self.clock, resume=resume, earlier=earlier)
 
     def writer_thread(self) -> WriterThread:
         """Return a new `WriterThread`, the thread on which the methods of the journal's writer run."""

@@ -10,17 +10,16 @@ from contextlib import ExitStack, closing, suppress
 from errno import EIO
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
+from outreach_async._files.atomic import sync
 from outreach_async.bulk.journal import _reader as reader
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._identity import OTHER_JOURNAL, Earlier
 from outreach_async.bulk.journal._lock import JournalLock, require_lockable, translate_os_errors
 from outreach_async.errors import InvalidRequest
-
-Link: TypeAlias = Callable[[str, str], None]
 
 LOG_SUFFIXES: Final = ("-wal", "-shm")
 """File name suffixes of SQLite's write-ahead log and of the log's index."""
@@ -36,7 +35,7 @@ class LockedJournal:
     damage: Mapping[str, Any] | None = None
 
 
-def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier: Earlier, link: Link) -> LockedJournal:
+def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier: Earlier) -> LockedJournal:
     """Lock and check an existing journal, or create a new one."""
     require_lockable(path)
     damage = None
@@ -55,7 +54,7 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
             with translate_os_errors(path):  # the file is still locked: another run may be about to rename it, too
                 damage = {"reason": str(error), "kept": Path(set_aside(path)).name}
     with translate_os_errors(path):
-        create_journal(path, metadata, link)
+        create_journal(path, metadata)
     return LockedJournal(JournalLock.acquire(path, resume=True), metadata, created=True, damage=damage)
 
 
@@ -87,21 +86,21 @@ def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
     return metadata
 
 
-def create_journal(path: str, metadata: Mapping[str, Any], link: Link = os.link) -> None:
+def create_journal(path: str, metadata: Mapping[str, Any], link: Callable[[str, str], None] = os.link) -> None:
     """Create a journal that only its owner can read. The file gets its final name only after it is complete and on the disk."""
     folder = Path(path).parent
     descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
     os.close(descriptor)
     try:
         _write_tables(draft, metadata)
-        _sync(draft)
+        sync(draft)
         link(draft, path)
     except sqlite3.Error as error:
         raise OSError(EIO, str(error)) from error
     finally:
         for suffix in ("", *LOG_SUFFIXES):
             Path(draft + suffix).unlink(missing_ok=True)
-    _sync(folder)
+    sync(folder)
 
 
 def _write_tables(draft: str, metadata: Mapping[str, Any]) -> None:
@@ -118,14 +117,6 @@ def _write_tables(draft: str, metadata: Mapping[str, Any]) -> None:
         db.execute("PRAGMA journal_mode = WAL")  # last: closing copies a log into the file, which can fail silently
 
 
-def _sync(path: str | Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str:
     """Rename the files of a journal to unused names, and return the new path of the journal."""
     names = (f"{path}.damaged{f'-{number}' if number else ''}" for number in count())
@@ -133,5 +124,5 @@ def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str
     for suffix in suffixes:
         with suppress(FileNotFoundError):
             Path(path + suffix).rename(name + suffix)
-    _sync(Path(path).parent)
+    sync(Path(path).parent)
     return name

@@ -1,8 +1,7 @@
-"""The single writer of a run's journal. Its methods are synchronous. When a method returns, its changes are durable."""
+"""The single writer of a run's journal."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -60,8 +59,20 @@ _ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
 """The set of all rows."""
 
 
-class DatabaseWriter:
-    """The writer of a journal that is stored in a database. It implements `JournalWriter`, which documents the methods."""
+class JournalWriter:
+    """A journal that is open for writing. Its methods are synchronous, and may be called from any thread, one at a time.
+
+    When a method returns, its changes are durable. After a JournalError, nothing more is written: every later call raises the
+    same error. Earlier changes remain valid.
+
+    Attributes:
+        resumed: Whether an earlier process started the run.
+        state: State of the run: `running`, or the state in which the run ended.
+        hwm: High-water mark: the index of the first unmarked row. Rows are marked before they are sent, so this row and later
+            rows were not sent. The exception is `earlier="unknown"`: then any row may have been sent.
+        possibly_sent: Rows without an outcome that an earlier process may have sent.
+        spooled: Number of rows in the input; `None` until the whole input is spooled.
+    """
 
     def __init__(
         self,
@@ -111,7 +122,17 @@ class DatabaseWriter:
     @property
     def has_same_input(self) -> bool:
         """True if the input and the journal both have a fingerprint, which were compared when the journal was opened."""
+        # Without these fingerprints, the rows of the input are compared with those of the journal.
         return None not in (self._fingerprint, self._identity.fingerprint)
+
+    @property
+    def heartbeat_due(self) -> float | None:
+        """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
+        # A lock prevents a takeover, so a journal in a file needs no heartbeat; see `ObjectWriter`.
+        return None
+
+    def heartbeat(self, due: float) -> None:
+        """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded."""
 
     def create_counts(self) -> OutcomeCounts:
         """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
@@ -247,13 +268,10 @@ class DatabaseWriter:
             self._database.close()
 
 
-class FileWriter(DatabaseWriter):
+class FileWriter(JournalWriter):
     """The writer of a journal in an SQLite file. The file is locked until the writer is closed."""
 
     _database: FileDatabase
-
-    heartbeat_due = None
-    """Always `None`: the lock on the file prevents a takeover, so no heartbeat is needed."""
 
     @classmethod
     def open(
@@ -267,7 +285,7 @@ class FileWriter(DatabaseWriter):
     ) -> Self:
         """Open a journal for writing: create it, or resume its run."""
         path, metadata = str(path), create_metadata(identity, earlier)
-        locked = open_locked(path, metadata, resume=resume, earlier=earlier, link=cls._link)
+        locked = open_locked(path, metadata, resume=resume, earlier=earlier)
         with ExitStack() as stack:
             stack.callback(locked.lock.release)
             require_same_run(path, identity, locked.metadata["identity"])
@@ -278,13 +296,6 @@ class FileWriter(DatabaseWriter):
             writer.start(earlier, locked.damage)
             stack.pop_all()
         return writer
-
-    def heartbeat(self, due: float) -> None:
-        """Do nothing, because a journal with a lock needs no heartbeat."""
-
-    @staticmethod
-    def _link(draft: str, path: str) -> None:
-        os.link(draft, path)
 
 
 def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:

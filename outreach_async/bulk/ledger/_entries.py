@@ -24,6 +24,7 @@ from zlib import crc32
 
 import attrs
 
+from outreach_async._files.atomic import sync
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.errors import InvalidRequest, JournalError
 
@@ -280,8 +281,7 @@ def fold(entries: Path, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) ->
         db.execute("COMMIT")
         if _is_sparse(db):
             db.execute("VACUUM")
-    with draft.open("rb") as file:
-        os.fsync(file.fileno())
+    sync(draft)
     return gone
 
 

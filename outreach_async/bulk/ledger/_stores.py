@@ -21,6 +21,7 @@ from typing import Final, Protocol
 import attrs
 import msgspec
 
+from outreach_async._files.atomic import sync
 from outreach_async._files.objects import create_or_read, list_folders, open_objects
 from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.ledger._entries import create, damaged_error
@@ -104,7 +105,7 @@ class FileStore:
                     self._path.hardlink_to(draft)
             finally:
                 Path(draft).unlink()
-            _sync(self._path.parent)
+            sync(self._path.parent)
 
     def publish(self, generation: int) -> None:
         with translate_errors(self.name):
@@ -114,7 +115,7 @@ class FileStore:
                     f" again, which adds the outcomes in {self._journal_path(generation)}"
                 )
             self.draft.replace(self._path)
-            _sync(self._path.parent)
+            sync(self._path.parent)
 
     def journal(self, number: int) -> Journal:
         return Journal(self._journal_path(number), inline=self._inline)
@@ -232,14 +233,6 @@ class ObjectStore:
 
 def _digest(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
