@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -15,7 +16,7 @@ from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.bulk._outcomes import Order
 from outreach_async.bulk._rows import WHOLE_INPUT, Repeats
 from outreach_async.fake import FakeService, faults
-from outreach_async.fake._fault_plan import Fault
+from outreach_async.fake._fault_plan import Exchange, Fault, inject
 from outreach_async.transport._wire import Request, Response
 
 SPACE: Final = "space_1"
@@ -46,6 +47,13 @@ TROUBLE: Final[tuple[Fault, ...]] = (
 )
 
 
+@attrs.frozen
+class Late(Fault):
+    """A lost request that the service carries out after a number of further requests, as an intermediary may release it."""
+
+    requests: int
+
+
 @attrs.frozen(kw_only=True)
 class Scenario:
     """The input, the options and the faults of a run."""
@@ -64,6 +72,8 @@ class Scenario:
     journal_seconds: float = 0.02
     caller_seconds: float = 0.0
     misdirected: float = 0.0
+    script: Sequence[Fault] | None = None
+    """The faults of the first requests, in order; later requests have none. Without a script, faults are random."""
 
     def sent_for(self, members: dict[str, Any]) -> int:
         """Return the index of the row that is sent with these members."""
@@ -97,16 +107,38 @@ class World:
         self.sends: Counter[int] = Counter()
         self.struck = self.open = self.most_open = 0
         self.delivered: dict[str, Response] = {}
+        self.late: list[tuple[int, Callable[[], object]]] = []
+        """Late requests, each with the number of requests after which it is carried out."""
+        self.is_order_known = True
 
     def weather(self, row: int, number: int) -> tuple[Fault, float, float]:
         """Return the fault of a request, and the seconds that the request and its response take."""
         chance = random.Random(f"{self.scene.seed} {row} {number}")  # noqa: S311 - repeatable, not secret
         way, answer = chance.uniform(0.01, 0.2), chance.uniform(0.01, 0.2)
+        if (script := self.scene.script) is not None:
+            position = self.sends.total() - 1
+            return (script[position] if position < len(script) else faults.ok), way, answer
         return (chance.choice(self.scene.faults) if chance.random() < self.scene.trouble else faults.ok), way, answer
 
     def row_of(self, request: Request) -> int:
         """Return the index of the row that a request sends."""
         return self.scene.sent_for(json.loads(request.body))
+
+    def execute(self, row: int, request: Request, fault: Fault, serve: Callable[[], Response]) -> Exchange:
+        """Execute a request with its fault, and then the late requests that are due."""
+        if isinstance(fault, Late):
+            self.late.append((self.sends.total() + fault.requests, partial(self.carry_out, row, request)))
+            self.is_order_known = self.scene.duplicates != "overwrite"  # it may replace the values of a later row
+            fault = faults.reset()
+        exchange = inject(fault, serve)
+        self.carry_out_late(self.sends.total())
+        return exchange
+
+    def carry_out_late(self, requests: float) -> None:
+        """Carry out the late requests that are due after this number of requests."""
+        due, self.late = [each for each in self.late if each[0] <= requests], [each for each in self.late if each[0] > requests]
+        for _, carry_out in due:
+            carry_out()
 
     def carry_out(self, row: int, request: Request) -> Response:
         """Let the service execute a request, and record a creation in the ledger."""

@@ -33,14 +33,14 @@ from anyio.lowlevel import checkpoint
 from support.cli import serve_in_thread
 from support.crashes import Run
 from support.s3 import environment, serve_s3
-from support.scenarios import KEY, SPACE, Scenario, seeded
+from support.scenarios import KEY, SPACE, Late, Scenario, seeded
 
 from outreach_async import ContactOutcome, OutreachClient, RetryPolicy
 from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import journal_at
 from outreach_async.fake import FakeService, faults
-from outreach_async.fake._fault_plan import Exchange, inject
+from outreach_async.fake._fault_plan import Exchange
 from outreach_async.transport._wire import Request
 
 Kind = Literal["file", "folder", "s3", "ledger", "ledger-folder"]
@@ -52,6 +52,7 @@ FAULTS: Final = (
     faults.commit_then(faults.reset()),
     faults.commit_then(faults.status(500)),
 )
+_LATE: Final = Late("late", commits=False, requests=4)
 _PATIENCE: Final = 60.0
 """Seconds without a message after which a process counts as hung."""
 _ROWS: Final = 60
@@ -189,12 +190,9 @@ class KilledRun(Run):
         super().__init__(scene, folder, time.time)
         self.location = location
         places = [place for place in get_args(Place) if place != "after a write" or not str(location).startswith("s3:")]
-        if scene.duplicates == "overwrite":  # a late request then overwrites later rows, which no client can prevent
-            places.remove("before a late request")
         self.killer = Killer(folder, chance, places)
         self._url = url
         self._requests = 0
-        self._late: list[Callable[[], object]] = []
 
     def exchange(self, request: Request, /) -> Exchange:
         """Carry out a request of a process, unless it is the place at which the process is killed."""
@@ -202,18 +200,13 @@ class KilledRun(Run):
         self.world.sends[row] += 1
         self._requests += 1
         carry_out = partial(self.world.carry_out, row, request)
-        if self._requests == 4 and self._late:  # requests of an earlier process that were under way when it was killed
-            self._late.pop()()
         place = self.killer.strike(self._requests)
         if place is None:
             fault, *_ = self.world.weather(row, self.world.sends[row])
             self.world.struck += fault is not faults.ok
-            return inject(fault, carry_out)
-        if place == "after a request":
-            carry_out()
-        elif place == "before a late request":
-            self._late.append(carry_out)
-        return Exchange(None, faults.reset())  # type: ignore[arg-type]  # a wire fault
+            return self.world.execute(row, request, fault, carry_out)
+        fault = {"before a request": faults.reset(), "after a request": faults.commit_then(faults.reset())}.get(place, _LATE)
+        return self.world.execute(row, request, fault, carry_out)
 
     def live(self, ending: bool | None = None) -> None:
         """Start or resume the run in a process, and kill it if `ending` is true."""
@@ -238,8 +231,6 @@ class KilledRun(Run):
 
     def violations(self) -> list[str]:
         """Return every violated invariant, and what a process wrote to stderr."""
-        while self._late:
-            self._late.pop()()
         return [*super().violations(), *(self.folder / "errors").read_text().splitlines()[-1:]]
 
 
