@@ -14,40 +14,12 @@ from outreach_async.errors import BulkStopped, DeadlineExceeded, OutreachError, 
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
+_SAME_NAMES: Final = (
+    "base_url campaign changed check concurrency deadline duplicates earlier encoding format header_row ignore_unknown journal "
+    "ledger map mapping max_age owner_key policy rate repeats resume sheet timeout workspace"
+)
 _FLAGS: Final = {
-    **{
-        name: f"--{name.replace('_', '-')}"
-        for name in (
-            *(
-                "base_url",
-                "campaign",
-                "changed",
-                "check",
-                "concurrency",
-                "deadline",
-                "duplicates",
-                "earlier",
-                "encoding",
-                "format",
-            ),
-            "header_row",
-            *(
-                "ignore_unknown",
-                "journal",
-                "ledger",
-                "map",
-                "mapping",
-                "max_age",
-                "owner_key",
-                "policy",
-                "rate",
-                "repeats",
-                "resume",
-                "sheet",
-            ),
-            *("timeout", "workspace"),
-        )
-    },
+    **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
     "headers": "--header",
     "max_in_flight": "--concurrency",
     "rows": "FILE",

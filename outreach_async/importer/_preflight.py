@@ -1,4 +1,4 @@
-"""Read a whole file before anything is sent: count rows, collect findings and duplicate e-mails, and estimate the duration."""
+"""Read a whole file before anything is sent: count rows, and collect findings and duplicate e-mails."""
 
 from __future__ import annotations
 
@@ -11,29 +11,10 @@ import attrs
 from anyio.lowlevel import checkpoint
 
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
-from outreach_async.bulk.journal import JournalReport
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._checks import CheckPolicy, Checks, Level, RowFinding, split_rows
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._table import File, Row, RowNumber, RowUnit
-
-_MIN_ROWS: Final = 20
-"""Minimum number of sent rows in a journal. If there are fewer, the rate in the journal is not used for an estimate."""
-
-
-@attrs.frozen
-class DurationEstimate:
-    """The expected duration of sending the remaining rows."""
-
-    rows: int
-    rate: float
-    rate_source: str
-
-    @property
-    def seconds(self) -> float:
-        """Expected duration, in seconds."""
-        return self.rows / self.rate
-
 
 _BUCKET_COUNT: Final = 256
 
@@ -119,19 +100,6 @@ class Preflight:
     def counts(self) -> dict[str, int]:
         """Return the number of findings of each check, by check name."""
         return {name: kind.count for name, kind in self.kinds.items()}
-
-
-def estimate_duration(preflight: Preflight, rate: float | None, earlier: JournalReport | None) -> DurationEstimate | None:
-    """Return the expected duration of an import; `None` if no rate is known."""
-    # Some rows of the file are not sent, and take no time. The estimate assumes that they are spread evenly over the file.
-    done = earlier.rows if earlier else 0
-    sent_share = preflight.sent / max(preflight.rows, 1)
-    left = round(max(preflight.rows - done, 0) * sent_share)
-    if rate is not None:
-        return DurationEstimate(left, rate, "as given")
-    if earlier and done * sent_share >= _MIN_ROWS and earlier.seconds > 0:
-        return DurationEstimate(left, done * sent_share / earlier.seconds, "from the journal")
-    return None
 
 
 async def run_preflight(

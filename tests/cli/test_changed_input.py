@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 from support.cli import Ended, Shell, Watched, connection_options, save_contacts, serve_in_thread
 
-from outreach_async._cli.commands.import_end import end_run
-from outreach_async._cli.commands.import_job import ImportJob
+from outreach_async._cli.commands.import_run import ImportJob, RunEnd
 from outreach_async._cli.output import Screen
 from outreach_async.bulk import Outcomes
 from outreach_async.errors import InvalidRequest
@@ -179,8 +178,8 @@ def test_a_file_that_changed_before_a_resumed_run_leaves_the_rejects_alone(
     before = rejects.read_bytes()
     job = ImportJob(file=open_file(path), journal=tmp_path / "run.db", rejects=rejects, resume=True)
     append(path)
-    end = end_run(job, Screen.of(as_json=True), total=ROWS, find_number=number_record, heading="", closing=lambda _report: None)
-    with pytest.raises(InvalidRequest, match="the file changed after it was opened"), end as on_start:
+    end = RunEnd(job, Screen.of(as_json=True), ROWS, number_record, "", lambda _report: None)
+    with pytest.raises(InvalidRequest, match="the file changed after it was opened"), end.handled() as on_start:
         on_start(cast("Outcomes", None))
     assert rejects.read_bytes() == before
 

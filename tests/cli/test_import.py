@@ -333,7 +333,7 @@ def test_an_import_of_a_file_cannot_be_resumed_from_stdin(shell: Shell, tmp_path
     assert len(service.contacts("space_1")) == 5
 
 
-# Resuming, and estimated times.
+# Resuming.
 
 
 def suspend_import(shell: Shell, service: FakeService, done: int, *arguments: str) -> None:
@@ -356,28 +356,6 @@ def test_a_changed_mapping_is_refused_on_resume(
     assert posts(service) == before
     assert shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *server_options).code == 0
     assert {contact["fields"]["city"] for contact in service.contacts("space_1")} == {"x"}
-
-
-def test_the_estimated_time_is_shown_where_the_rate_is_known(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path, journal = (
-        save_contacts(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(60))),
-        str(tmp_path / "run.db"),
-    )
-    output = shell("import", path, "--dry-run", "--rate", "0.5", "--map", "Town=city").out
-    assert "estimated time: 0:02:00 for 60 rows at 0.5 rows/s (as given)\n" in output
-    assert "estimated time" not in shell("import", path, "--dry-run", "--map", "Town=city").out
-    suspend_import(shell, service, 25, path, "--journal", journal, *server_options)
-    resumed = shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *server_options).out
-    assert "estimated time: 0:00:" in resumed
-    assert " for 35 rows at " in resumed
-    assert "(from the journal)" in resumed
-    refused = shell("import", path, "--rate", "0", *server_options)
-    assert (refused.code, "--rate: expected a finite number of requests per second" in refused.err) == (
-        2,
-        True,
-    )
 
 
 def test_resume_needs_a_journal(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from support.cli import (
 )
 
 from outreach_async import Journal, OutreachClient
-from outreach_async._cli.commands.import_job import ImportJob
+from outreach_async._cli.commands.import_run import ImportJob
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import commit_then, hang, ok, reset, status
 from outreach_async.importer import CsvFile

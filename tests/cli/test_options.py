@@ -16,7 +16,7 @@ import pytest
 from support.cli import KEY, Ended, Shell, save_contacts
 
 from outreach_async._cli.app import outreach
-from outreach_async._cli.commands.import_job import ImportJob
+from outreach_async._cli.commands.import_run import ImportJob
 from outreach_async._cli.options import Options
 from outreach_async.fake import FakeService
 

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.bulk import Repeats
-from outreach_async.bulk.journal import JournalReport
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
 from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._preflight import DurationEstimate, EmailIndex, Preflight, estimate_duration, run_preflight
+from outreach_async.importer._preflight import EmailIndex, Preflight, run_preflight
 
 ADDRESSES = st.sampled_from(
     ["a@a.example", "A@a.example", "b@b.example", "", "a@@a.example", " ", "info@gamil.com", "ü@b.example"]
@@ -122,36 +121,3 @@ def test_every_duplicate_is_found_with_the_first_row_of_its_email(emails: list[s
     pairs = [(line, emails.index(email)) for line, email in enumerate(emails) if emails.index(email) != line]
     assert seen.first_repeats(100) == pairs
     assert seen.count() == len(pairs)
-
-
-# Estimated time.
-
-
-def test_a_given_rate_gives_an_estimated_time() -> None:
-    preflight = Preflight(rows=3700, refused=100)
-    known = estimate_duration(preflight, 2.0, None)
-    assert known is not None
-    assert (known.seconds, known.rate_source) == (1800.0, "as given")
-    assert estimate_duration(preflight, None, None) is None
-    assert estimate_duration(Preflight(rows=0), 2.0, None) == DurationEstimate(0, 2.0, "as given")
-
-
-def test_rows_that_are_never_sent_take_no_time_in_a_resumed_import() -> None:
-    """Half of the rows cannot be sent, and 600 of 1,000 rows were done in 30 seconds: 300 requests, at 10 per second."""
-    preflight = Preflight(rows=1000, refused=400, superseded=100)
-    earlier = JournalReport(
-        rows=600,
-        outcomes={},
-        uncertain=0,
-        seconds=30.0,
-        state="running",
-        marked=600,
-        possibly_sent=0,
-        windows=1,
-        events={},
-        workspace="space_1",
-        source=None,
-        fingerprint=None,
-    )
-    assert estimate_duration(preflight, 5.0, earlier) == DurationEstimate(200, 5.0, "as given")
-    assert estimate_duration(preflight, None, earlier) == DurationEstimate(200, 10.0, "from the journal")

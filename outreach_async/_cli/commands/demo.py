@@ -15,8 +15,7 @@ import click
 from outreach_async._cli._demo_contacts import change_contacts, demo_contacts
 from outreach_async._cli._demo_world import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async._cli.commands.auditing import show_audit, show_brief
-from outreach_async._cli.commands.import_job import ImportJob
-from outreach_async._cli.commands.importing import run_import
+from outreach_async._cli.commands.import_run import ImportJob, run_import
 from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async

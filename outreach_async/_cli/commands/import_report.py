@@ -9,12 +9,12 @@ from typing import Any, Final, Self
 import attrs
 
 from outreach_async._cli.messages import count_noun, format_seconds
-from outreach_async._cli.output import Screen, format_duration
+from outreach_async._cli.output import Screen
 from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row
 from outreach_async.errors import BulkStopped, OutreachError, StatusError
 from outreach_async.importer import Columns, Row, is_reject
-from outreach_async.importer._preflight import DurationEstimate, Preflight
+from outreach_async.importer._preflight import Preflight
 from outreach_async.importer._rejects import FindNumber, number_record, reject_message
 from outreach_async.importer._table import RowNumber
 
@@ -51,12 +51,9 @@ class FailedRows:
             self._unlisted += 1
 
     def _number(self, outcome: ContactOutcome) -> RowNumber:
-        row = outcome.contact
-        return (
-            RowNumber("line", row.line)
-            if isinstance(row, Row)
-            else self._find_number(outcome.index) or number_record(outcome.index)
-        )
+        if isinstance(outcome.contact, Row):
+            return RowNumber("line", outcome.contact.line)
+        return self._find_number(outcome.index) or number_record(outcome.index)
 
     def __enter__(self) -> Self:
         return self
@@ -97,9 +94,8 @@ def print_columns(screen: Screen, columns: Columns) -> None:
         screen.print_table(("column", "code", "why"), decisions)
 
 
-def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstimate | None) -> None:
+def print_findings(screen: Screen, preflight: Preflight) -> None:
     """Print the findings of a file check: the number and first examples of each kind."""
-    # Then print the estimated duration of the import, if known.
     for kind in preflight.kinds.values():
         screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {count_noun(kind.count, 'finding')}")
         for number, message in kind.first:
@@ -110,9 +106,6 @@ def print_findings(screen: Screen, preflight: Preflight, estimate: DurationEstim
         screen.print_footer("--check NAME=error rejects rows with this finding; --check NAME=off turns the check off.")
     if preflight.refused:
         screen.print_line(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")
-    if estimate is not None:
-        pace = f"{estimate.rows:,} rows at {estimate.rate:,.4g} rows/s ({estimate.rate_source})"
-        screen.print_line(f"estimated time: {format_duration(estimate.seconds)} for {pace}")
 
 
 def print_ledger(screen: Screen, counts: LedgerCounts | None) -> None:
@@ -133,16 +126,17 @@ def print_report(
     if report.repeats:
         screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail was sent")
     print_ledger(screen, report.ledger)
-    if report.uncertain and report.ledger is not None:
+    if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
-    elif report.uncertain:
-        screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
+    if report.uncertain and report.ledger is None:
         command = f"outreach-async report {journal} --uncertain" + (f" --input {source}" if source else "")
         screen.print_line(f"list these rows with: {command}" if journal else "to list them, import with --journal", wrap=False)
-    if total is not None and report.rows < total and report.ledger is not None:
+    if total is None or report.rows >= total:
+        return
+    if report.ledger is not None:
         screen.print_line("Some rows remain. Run the same command again: it sends what the ledger does not know.")
-    elif total is not None and report.rows < total and journal:
+    elif journal:
         screen.print_line(f"Some rows remain. Resume with the same command and --journal {journal} --resume.")
-    elif total is not None and report.rows < total:
+    else:
         hint = "Importing the file again is safe: the service detects duplicates."
         screen.print_line(f"The remaining rows were not sent, except perhaps a few that were in flight. {hint}")

@@ -1,262 +1,39 @@
-"""The command `import`: check the whole file, then create its contacts. The command `demo` uses this module too."""
+"""The command `import`: its options, and the input that they describe."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from time import monotonic
-from typing import Any, Final, TypeAlias, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import attrs
 import click
 
 from outreach_async._cli import files
 from outreach_async._cli.app import create_completer
-from outreach_async._cli.commands.import_end import end_run, open_rejects
-from outreach_async._cli.commands.import_job import ImportJob
-from outreach_async._cli.commands.import_report import (
-    FailedRows,
-    find_email,
-    max_listed_rows,
-    print_columns,
-    print_findings,
-    print_ledger,
-)
-from outreach_async._cli.commands.results import RESULTS_HELP, describe_outcome, is_results_file, open_results
-from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, require_credentials, workspaces_of
+from outreach_async._cli.commands.import_report import max_listed_rows
+from outreach_async._cli.commands.import_run import ImportJob, check_file, run_import
+from outreach_async._cli.commands.results import RESULTS_HELP, is_results_file
+from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
 from outreach_async._cli.messages import count_noun
 from outreach_async._cli.options import WRITING, AgeType, Options, shared_options
-from outreach_async._cli.output import Screen, follow_progress, format_progress, show_progress
-from outreach_async._cli.process import (
-    DRAIN_TIMEOUT,
-    INCOMPLETE,
-    INTERRUPTED,
-    OK,
-    PAUSED_DRAIN_TIMEOUT,
-    InterruptHandler,
-    exit_code_of_rows,
-    handle_interrupts,
-    run_async,
-)
-from outreach_async._files.atomic import atomic_write
+from outreach_async._cli.output import Screen
+from outreach_async._cli.process import run_async
 from outreach_async._service.validation import require_id
-from outreach_async._vocabulary import DUPLICATE_POLICIES, Outcome
-from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Outcomes, Repeats
-from outreach_async.bulk._comparing import count_changes
-from outreach_async.bulk._outcomes import LedgerCounts, unsent_outcome
+from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async.bulk import Repeats
 from outreach_async.bulk._rows import WHOLE_INPUT
-from outreach_async.bulk.journal import Identity, JournalReport, journal_at
+from outreach_async.bulk.journal import journal_at
 from outreach_async.bulk.journal._identity import Earlier
-from outreach_async.bulk.ledger import Changed, Ledger, LedgerOptions
-from outreach_async.client import OutreachClient
-from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Columns, Row, columns_for, open_file, parse_overrides
-from outreach_async.importer._checks import CHECKS, CheckPolicy, Checks, Level
-from outreach_async.importer._mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
-from outreach_async.importer._preflight import OnRejected, Preflight, estimate_duration, run_preflight
-from outreach_async.importer._rejects import is_rejects_file, number_record
+from outreach_async.bulk.ledger import Changed
+from outreach_async.importer import open_file, parse_overrides
+from outreach_async.importer._checks import CHECKS, CheckPolicy, Level
+from outreach_async.importer._mapping_file import apply_mapping, is_mapping, read_mapping
+from outreach_async.importer._rejects import is_rejects_file
 from outreach_async.importer._source import STDIN
-from outreach_async.importer._table import RowUnit
-
-OnClose: TypeAlias = Callable[[BulkReport, list[dict[str, Any]]], None]
-"""A function that receives the final report and the first failed rows of an import."""
-
-
-def _needs_no_input(job: ImportJob, report: JournalReport) -> bool:
-    """Return whether an import from standard input resumes with the rows of its journal. If the journal has them, say so."""
-    if report.spooled is None:
-        return False
-    text = f"{job.journal} contains the {count_noun(report.spooled, 'row')} of this run, which resumes with them"
-    # Said before the next line, which waits until standard input has data or ends.
-    Screen.of(as_json=True).warn(f"{text}; standard input must be empty or contain the same rows")
-    return sys.stdin is None or sys.stdin.isatty() or not cast("io.BufferedReader", sys.stdin.buffer).peek(1)
-
-
-async def prepare(
-    client: OutreachClient | None,
-    job: ImportJob,
-    screen: Screen,
-    on_rejected: OnRejected = lambda _row, _error: None,
-    unit: RowUnit = "line",
-) -> tuple[Columns, Preflight]:
-    """Map the columns, check the whole file and print the findings. Return the mapping and the findings."""
-    if job.checks is not None:
-        for note in job.notes:  # before the columns are mapped, because a note may explain why this fails
-            screen.print_line(f"note: {note}")
-    samples = job.file.samples()
-    columns = await columns_for(client, job.file.headers, job.overrides, ignore_unknown=job.ignore_unknown, samples=samples)
-    if job.save_mapping is not None:
-        with files.explain_write_errors("--save-mapping", job.save_mapping):
-            atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
-    if job.checks is None:
-        return columns, await run_preflight(job.file, columns, CheckPolicy.of(["off"]), repeats=job.repeats)
-    print_columns(screen, columns)
-    with show_progress("Checking", None) as show:
-        preflight = await run_preflight(
-            job.file, columns, job.checks, repeats=job.repeats, unit=unit, tell=on_rejected, show=lambda rows: show(rows, "")
-        )
-        show(preflight.rows, "")
-    print_findings(screen, preflight, estimate_duration(preflight, job.rate, job.read_earlier_report()))
-    return columns, preflight
-
-
-async def check_file(options: Options, job: ImportJob) -> int:
-    """Check the whole file without creating anything, and return the exit code."""
-    screen, started_at = Screen.of(as_json=options.as_json), monotonic()
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(open_client(options)) if options.base_url else None
-        failed = FailedRows(screen, max_listed_rows(screen))
-        with failed, open_rejects(job.rejects, job.file) as write_reject:
-
-            def reject_row(row: Row, error: InvalidRequest) -> None:
-                outcome = unsent_outcome(0, row, Outcome.REJECTED, error)
-                failed.add(outcome)
-                write_reject(outcome)
-
-            columns, preflight = await prepare(client, job, screen, reject_row)
-    rows, refused = preflight.rows, preflight.refused
-    screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
-    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
-    report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
-    if job.ledger is not None:
-        report = attrs.evolve(report, ledger=_compare(job, options, columns))
-        print_ledger(screen, report.ledger)
-    details = {
-        "dry_run": True,
-        "warnings": preflight.counts(),
-        "columns": _mapping_of(columns),
-        "failures": failed.failures,
-    }
-    screen.print_result({**report.to_dict(), **details})
-    return INCOMPLETE if refused else OK
-
-
-def _compare(job: ImportJob, options: Options, columns: Columns) -> LedgerCounts:
-    """Compare the rows with the ledger, without changing it."""
-    workspace = workspaces_of(options)[0]
-    request = {"duplicates": job.duplicates, "strict_validation": job.strict}
-    return count_changes(
-        _guard(job, columns),
-        LedgerOptions(
-            Ledger(str(job.ledger)),
-            Identity(workspace, {}),
-            job.repeats,
-            (workspace, job.campaign),
-            request,
-            job.max_age,
-            ignore_changes=job.changed == "ignore",
-        ),
-    )
-
-
-def _guard(job: ImportJob, columns: Columns) -> Iterable[Row]:
-    rows = job.file.rows(columns)
-    return rows if job.checks is None else Checks(columns, job.checks).guarded(rows)
-
-
-def _mapping_of(columns: Columns) -> dict[str, str]:
-    return {column: code for column, code, _ in columns.decisions()}
-
-
-async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: OnClose) -> int:
-    """Create the contacts of a file, print the results and return the exit code."""
-    earlier = job.read_earlier_report()
-    preflight, rows, mapping = await _prepare_rows(client, job, screen, earlier)
-    total = preflight.rows if earlier is None or earlier.spooled is None else earlier.spooled  # the input may be another one
-    find_number = number_record if job.spools else preflight.find_number
-    failed = FailedRows(screen, few, find_number)
-    if_finished = "" if earlier is None or earlier.state != "finished" else _ALREADY_FINISHED.format(journal=job.journal)
-    end = end_run(
-        job,
-        screen,
-        total=total,
-        find_number=find_number,
-        heading=if_finished,
-        closing=lambda report: closing(report, failed.failures),
-    )
-    with end as on_start, _open_results(job) as write_result:
-        async with handle_interrupts(screen) as interrupts, _create_run(client, job, rows, total, mapping) as outcomes:
-            write_reject = on_start(outcomes)
-            interrupts.drain = partial(drain_run, outcomes)
-            with failed, show_progress("Importing", total) as show:
-                interrupts.group.start_soon(follow_progress, lambda: outcomes.progress, show, screen.warn)
-                async for outcome in outcomes:
-                    failed.add(outcome)
-                    write_reject(outcome)
-                    write_result(outcome)
-                show(outcomes.report.rows, format_progress(outcomes.progress))
-    return _exit_code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses track after a cancelled group
-
-
-@contextmanager
-def _open_results(job: ImportJob) -> Iterator[Callable[[ContactOutcome], None]]:
-    """Yield a function that writes an outcome to the results file. With a journal, the file is written at the end instead."""
-    if job.results is None or job.journal is not None:
-        yield lambda _outcome: None
-        return
-    file = {"file": str(job.file.path)} if job.file.path else {}
-    with files.explain_write_errors("--results", job.results), open_results(job.results) as write:
-
-        def write_result(outcome: ContactOutcome) -> None:
-            row = cast("Row", outcome.contact)
-            write({**file, "line": row.line, "email": find_email(outcome), **describe_outcome(outcome)})
-
-        yield write_result
-
-
-def drain_run(outcomes: Outcomes) -> float:
-    """Stop a run from starting further rows, and return the number of seconds to wait for the requests in flight."""
-    paused = outcomes.progress.state == "paused"
-    outcomes.drain()
-    return PAUSED_DRAIN_TIMEOUT if paused else DRAIN_TIMEOUT
-
-
-async def _prepare_rows(
-    client: OutreachClient, job: ImportJob, screen: Screen, earlier: JournalReport | None
-) -> tuple[Preflight, Iterable[Row], Mapping[str, str] | None]:
-    """Check the file, and return the findings, the rows and the mapping."""
-    # If the results of an earlier run can be printed again, the file is not checked, and only the number of rows is returned.
-    if earlier is not None and job.is_settled(earlier):
-        return Preflight(rows=earlier.rows), (), None
-    columns, preflight = await prepare(client, attrs.evolve(job, overrides={}) if job.spooled else job, screen, unit=job.unit)
-    return preflight, _guard(job, columns), None if job.spooled else _mapping_of(columns)
-
-
-def _exit_code(interrupts: InterruptHandler, outcomes: Outcomes, screen: Screen) -> int:
-    if interrupts.count:
-        screen.warn("interrupted")
-        return INTERRUPTED
-    return exit_code_of_rows(outcomes.report.outcomes, outcomes.report.repeats)
-
-
-_ALREADY_FINISHED: Final = "The run in {journal} had already finished, so nothing was sent. Its results:"
-
-
-def _create_run(
-    client: OutreachClient, job: ImportJob, rows: Iterable[Row], total: int | None, mapping: Mapping[str, str] | None
-) -> BulkRun:
-    return client.contacts.create_many(
-        rows,
-        duplicates=job.duplicates,
-        strict_validation=job.strict,
-        campaign=job.campaign,
-        concurrency=job.concurrency,
-        repeats=job.repeats,
-        journal=job.create_journal(mapping),
-        ledger=job.ledger,
-        max_age=job.max_age,
-        changed=job.changed,
-        order="completion" if job.rejects is None and job.results is None else "input",
-        resume=job.resume,
-        earlier=job.earlier,
-        spool=job.spools,
-        total=total,
-    )
-
 
 _LEVELS: Final = get_args(Level)
 
@@ -395,9 +172,9 @@ def import_(
     if settings["campaign"] is not None:
         require_id("--campaign", settings["campaign"], "campaign", "pass the id of a campaign, or omit the option")
     _require_fitting_ledger(settings)
-    if settings["earlier"] == "unknown" and settings["journal"] is None:
+    if settings["journal"] is None and settings["earlier"] == "unknown":
         raise click.UsageError("--earlier unknown: needs --journal; pass the path of the damaged or lost journal.")
-    if settings["resume"] and settings["journal"] is None:
+    if settings["journal"] is None and settings["resume"]:
         raise click.UsageError("--resume: needs the journal of the run; pass --journal PATH.")
     settings["resume"] |= settings["earlier"] == "unknown"
     files.require_writable(
@@ -415,7 +192,7 @@ def import_(
     if not dry_run:  # a dry run creates and records nothing
         require_credentials(options)
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])
-    job = _create_job(open_input, file, rate=options.rate, **settings)
+    job = _create_job(open_input, file, **settings)
     return run_async(partial(check_file if dry_run else _import_file, options, job))
 
 
@@ -462,9 +239,13 @@ def _create_job(
     # The job begins with an empty file. Its input is opened below, unless the rows are already in the journal.
     job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), **settings)
     report = job.read_earlier_report() if str(path) == STDIN and job.earlier == "known" else None
-    if report is not None and _needs_no_input(job, report):
-        applicable, _ = apply_mapping(saved, [*(report.mapping or ())])
-        return attrs.evolve(job, overrides={**applicable, **overrides}, spooled=True)
+    if report is not None and report.spooled is not None:
+        text = f"{job.journal} contains the {count_noun(report.spooled, 'row')} of this run, which resumes with them"
+        # Said before the next line, which waits until standard input has data or ends.
+        Screen.of(as_json=True).warn(f"{text}; standard input must be empty or contain the same rows")
+        if sys.stdin is None or sys.stdin.isatty() or not cast("io.BufferedReader", sys.stdin.buffer).peek(1):
+            applicable, _ = apply_mapping(saved, [*(report.mapping or ())])
+            return attrs.evolve(job, overrides={**applicable, **overrides}, spooled=True)
     file = open_input(path)
     applicable, lacking = apply_mapping(saved, file.headers)
     notes = [*file.notes, *(f"--mapping: the input file has no column {column!r}" for column in lacking)]
