@@ -1,7 +1,7 @@
 """The files of a command: options for reading a file, and checks before a file is written.
 
-A command does not write one file twice. It does not write a file that it also reads, unless `_SHAREABLE_OPTIONS` allows the
-pair of options. Without `--force`, it replaces an existing file only if the file looks like an output of the same option.
+A command does not write one file twice, or a file that it reads (with the exceptions in `_SHAREABLE_OPTIONS`). Without
+`--force`, it replaces an existing file only if the file looks like an output of the same option.
 """
 
 from __future__ import annotations
@@ -62,16 +62,18 @@ _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), fro
 """Pairs of options that may name the same file, because the command reads the file first and then replaces the whole file."""
 
 FileKey: TypeAlias = tuple[int | str, ...]
-"""The identity of a file: its device and inode. For a new file: the device and inode of its folder, and the name of the file."""
+"""The identity of a file: its device and inode. For a new file: the device and inode of its folder, and its name without case."""
 HasFormat: TypeAlias = Callable[[Path], bool]
 """A function that returns whether an existing file looks like a file of the output format."""
 
 
-class OutputPath(click.Path):
-    """Parameter type of a file to write; `-` is standard output."""
-
+class _Location(click.Path):
     def __init__(self) -> None:
         super().__init__(path_type=Path)
+
+
+class OutputPath(_Location):
+    """Parameter type of a file to write; `-` is standard output."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, with `-` replaced by the path of standard output."""
@@ -82,11 +84,8 @@ JournalLocation: TypeAlias = Path | str
 """The path of a journal's file, or the URL of an object journal."""
 
 
-class JournalType(click.Path):
+class JournalType(_Location):
     """Parameter type for the path or the URL of a journal or an input file."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a URL unchanged, and any other value as a path."""
@@ -170,34 +169,22 @@ def find_conflicts(uses: Iterable[FileUse]) -> Iterator[tuple[FileUse, FileUse]]
             yield one, other
 
 
-def is_case_insensitive(folder: Path) -> bool:
-    """Return whether a folder ignores the case of file names."""
-    try:  # look up an existing name in the opposite case, because writing a test file may not be allowed
-        with os.scandir(folder) as entries:
-            path = next((Path(entry.path) for entry in entries if entry.name != entry.name.swapcase()), folder)
-        other = path.name.swapcase()
-        return other != path.name and path.with_name(other).lstat().st_ino == path.lstat().st_ino
-    except OSError:
-        return False
-
-
-def find_keys(path: Path | int, folds: Callable[[Path], bool] = is_case_insensitive) -> frozenset[FileKey]:
+def find_keys(path: Path | int) -> frozenset[FileKey]:
     """Return keys that identify a file. Two paths with a common key, such as a file and a link to it, refer to the same file."""
     # For a pipe or a device, the set is empty, because a pipe or a device stores nothing that a second use could overwrite.
     try:
         facts = os.fstat(path) if isinstance(path, int) else path.stat()
     except OSError:
-        return frozenset() if isinstance(path, int) else _find_new_keys(Path(os.path.realpath(path)), folds)
+        return frozenset() if isinstance(path, int) else frozenset({_find_new_key(Path(os.path.realpath(path)))})
     return frozenset({(facts.st_dev, facts.st_ino)}) if S_ISREG(facts.st_mode) else frozenset()
 
 
-def _find_new_keys(path: Path, folds: Callable[[Path], bool]) -> frozenset[FileKey]:
+def _find_new_key(path: Path) -> FileKey:
     try:
         facts = path.parent.stat()
     except OSError:
-        return frozenset({(str(path),)})
-    name = normalize("NFC", path.name.casefold()) if folds(path.parent) else path.name
-    return frozenset({(facts.st_dev, facts.st_ino, name)})
+        return (str(path),)
+    return facts.st_dev, facts.st_ino, normalize("NFC", path.name.casefold())  # many file systems ignore case
 
 
 def require_folder(flag: str, path: Path) -> None:

@@ -62,29 +62,21 @@ class Screen:
 
     def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print a table; with `as_json`, print nothing."""
-        # If the table is too wide for the terminal, print each row as a block, with one line per column. Without a terminal, tabs
-        # separate the cells, and numbers have no thousands separators, so that programs can read them.
         if self.console:
-            if self.has_room(columns, listed := list(rows)):
-                self.console.print(_build_table(columns, listed), crop=False)  # a truncated number would be wrong
-            else:
-                self._print_blocks(columns, listed)
+            table = _build_table(columns, listed := list(rows))
+            if (
+                sum((column.min_width or 0) + 2 for column in table.columns) <= self.console.width
+            ):  # two spaces beside each column
+                self.console.print(table, crop=False)  # a truncated number would be wrong
+                return
+            width = max(map(len, columns))
+            for row in listed:  # a block for each row, with a line for each column
+                for column, cell in zip(columns, row, strict=True):
+                    self.print_line(f"{column:{width}}  {format_cell(cell, column)}".rstrip())
+                self.print_line()
         elif not self.as_json:
-            for row in (columns, *rows):
+            for row in (columns, *rows):  # without thousands separators, so that programs can read numbers
                 print(*map(to_printable, row), sep="\t")  # noqa: T201 - a command prints
-
-    def has_room(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
-        """Return whether a table fits the width of the terminal without breaks inside words; `True` if there is no terminal."""
-        # Each column is surrounded by two spaces.
-        width = sum((column.min_width or 0) + 2 for column in _build_table(columns, rows).columns)
-        return self.console is None or width <= self.console.width
-
-    def _print_blocks(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        width = max(map(len, columns))
-        for row in rows:
-            for column, cell in zip(columns, row, strict=True):
-                self.print_line(f"{column:{width}}  {format_cell(cell, column)}".rstrip())
-            self.print_line()
 
     def print_result(self, value: dict[str, Any]) -> None:
         """Print a result as one JSON object, the last line of stdout; without `as_json`, print nothing."""
@@ -92,17 +84,13 @@ class Screen:
             print(json.dumps(value), flush=True)  # noqa: T201 - a command prints
 
 
-_UNWRAPPED_COLUMNS: Final = frozenset({"id", "code", "email", "status", "test_letter"})
-"""Columns whose values are never wrapped, because users copy and compare the values."""
-_PERCENTAGES: Final = frozenset(
-    {
-        *("opens", "replies", "bounces", "opened", "clicked", "replied", "unsubscribed"),
-        *("opened_14days", "avg_open_rate", "avg_click_rate"),
-    }
+_UNWRAPPED_COLUMNS: Final = frozenset({"id", "code", "email", "status", "test_letter"})  # users copy and compare the values
+_PERCENTAGES: Final = (
+    *("opens", "replies", "bounces", "opened", "clicked", "replied", "unsubscribed"),
+    *("opened_14days", "avg_open_rate", "avg_click_rate"),
 )
 """Columns that contain percentages. On a terminal, their headings end with `%`."""
-_MIN_WORD_WIDTH: Final = 16
-"""Words up to this length, in characters, are never broken in a table."""
+_MIN_WORD_WIDTH: Final = 16  # characters of words that are never broken in a table
 
 
 def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
@@ -124,11 +112,9 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table
 ShowProgress: TypeAlias = Callable[[int, str], None]
 """A function that updates a progress bar. It takes the number of completed rows or workspaces, and the string beside the bar."""
 
-_CLASS: Final = re.compile(r"(?<=: )[A-Z]\w*(?:Error|Timeout|Exception): ")
-"""Matches the names of exception classes in a message. The names are removed, because users would not understand them."""
+_CLASS: Final = re.compile(r"(?<=: )[A-Z]\w*(?:Error|Timeout|Exception): ")  # names that users would not understand
 _REFRESH_INTERVAL: Final = 0.2
-_SLOW_RATE: Final = 10
-"""Rates per second below this value are shown with one decimal place."""
+_SLOW_RATE: Final = 10  # slower rates are shown with one decimal place
 
 
 @contextmanager
@@ -175,25 +161,21 @@ def _count_done(progress: BulkProgress | AuditProgress) -> tuple[int, str]:
 
 def format_progress(progress: BulkProgress | AuditProgress) -> str:
     """Format the rate, the state with its reason, and the ETA of a bulk run or an audit."""
-    # For an audit, the string begins with the numbers of mailboxes and campaigns read.
-    digits = 1 if 0 < progress.rate < _SLOW_RATE else 0
-    rate = f"{progress.rate:,.{digits}f}"
-    parts = [f"{rate} rows/s"] if isinstance(progress, BulkProgress) else [_format_read(progress), f"{rate}/s"]
+    rate = f"{progress.rate:,.{1 if 0 < progress.rate < _SLOW_RATE else 0}f}"
+    if isinstance(progress, BulkProgress):
+        parts = [f"{rate} rows/s"]
+    else:
+        campaigns = f", {progress.campaigns:,} campaigns" if progress.campaigns else ""
+        parts = [f"{progress.mailboxes:,} mailboxes{campaigns}", f"{rate}/s"]
     if progress.state != "running":
         wait = round(progress.resumes or 0)
-        state = f"{progress.state} for {format_duration(wait)}" if wait else progress.state
+        state = f"{progress.state} for {_format_duration(wait)}" if wait else progress.state
         why = _CLASS.sub("", to_printable(progress.why))
         parts.append(f"{state} ({why})" if why else state)
     if progress.eta is not None:
-        parts.append(f"ETA {format_duration(progress.eta)}")
+        parts.append(f"ETA {_format_duration(progress.eta)}")
     return ", ".join(parts)
 
 
-def _format_read(progress: AuditProgress) -> str:
-    campaigns = f", {progress.campaigns:,} campaigns" if progress.campaigns else ""
-    return f"{progress.mailboxes:,} mailboxes{campaigns}"
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration in seconds as hours, minutes and seconds, such as `1:02:03`."""
+def _format_duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))

@@ -1,8 +1,4 @@
-"""Run a command on an event loop, handle Ctrl-C, and translate errors into a message and an exit code.
-
-After the first Ctrl-C, the command waits for requests in flight. The second Ctrl-C cancels these requests. After the third, the
-command exits at once.
-"""
+"""Run a command on an event loop, handle Ctrl-C, and translate errors into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -49,10 +45,8 @@ SUSPENDED: Final = 75
 NOT_ALLOWED: Final = 77
 INTERRUPTED: Final = 130
 
-DRAIN_TIMEOUT: Final = 30.0
-"""Time to wait for requests in flight after the first Ctrl-C, in seconds."""
-PAUSED_DRAIN_TIMEOUT: Final = 1.0
-"""Time to wait for requests in flight after Ctrl-C in a paused run, in seconds. Requests rarely succeed during a pause."""
+DRAIN_TIMEOUT: Final = 30.0  # seconds to wait for requests in flight after the first Ctrl-C
+PAUSED_DRAIN_TIMEOUT: Final = 1.0  # the same in a paused run, in which requests rarely succeed
 
 EXPECTED_ERRORS: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
 """Exceptions that are printed as one line. Any other exception is a bug in the command and is printed with its traceback."""
@@ -71,9 +65,7 @@ _TOML_POSITION: Final = re.compile(r"\(at (line \d+, column \d+|end of document)
 
 
 class InterruptHandler:
-    """Handles Ctrl-C."""
-
-    # After the first Ctrl-C, the run waits for requests in flight. The second one cancels them, and the third exits the process.
+    """Handles Ctrl-C: the first one waits for requests in flight, the second cancels them, and the third exits the process."""
 
     def __init__(self, screen: Screen, group: TaskGroup, leave: Callable[[int], object] = os._exit) -> None:
         self.scope = anyio.CancelScope()
@@ -173,7 +165,12 @@ def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
 
 def format_error(error: BaseException) -> str:
     """Return the lines to print for an error, usually a single line. Owner keys are masked."""
-    return "\n".join(to_printable(mask_keys(line)) for line in _format_lines(error))
+    lines = [f"outreach-async: {_format_message(error)}"]
+    if isinstance(error, InvalidRequest):
+        from outreach_async.importer._columns import UnmappedColumns  # imported on demand: few errors need it
+
+        lines = list(_format_unmapped_columns(error)) if isinstance(error, UnmappedColumns) else lines
+    return "\n".join(to_printable(mask_keys(line)) for line in lines)
 
 
 def format_message(error: BaseException) -> str:
@@ -181,19 +178,8 @@ def format_message(error: BaseException) -> str:
     return mask_keys(_format_message(error))
 
 
-def _format_lines(error: BaseException) -> Iterator[str]:
-    if isinstance(error, InvalidRequest):
-        from outreach_async.importer._columns import UnmappedColumns  # imported on demand: few errors need it
-
-        if isinstance(error, UnmappedColumns):
-            yield from _format_unmapped_columns(error)
-            return
-    yield f"outreach-async: {_format_message(error)}"
-
-
 def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
-    """Yield the lines of an error about unmapped columns. Each column has a line with a `--map` option that the user can copy."""
-    # A line may end with a comment after `#`. A shell ignores the comment, so the user can copy the whole line.
+    """Yield a line with a `--map` option for each unmapped column. A shell ignores its comment, so users can copy the line."""
     from outreach_async.importer._columns import CODE, MAX_SAMPLE_LENGTH
 
     unknown = error.count - error.ambiguous
@@ -241,8 +227,7 @@ def _format_message(error: BaseException) -> str:
 
 
 def _remove_foreign_text(error: BaseException, message: str) -> str:
-    """Replace the text of another library's exception in a message, because users would not understand that text."""
-    # The replacement is the reason that `_find_reason` returns. If there is no reason, the text is removed.
+    """Replace another library's text in a message, which users would not understand, by its reason, or remove it."""
     for link in iterate_linked_errors(error):
         if _is_own_error(link, journal=isinstance(error, JournalError)):
             continue

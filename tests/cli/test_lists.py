@@ -123,17 +123,6 @@ def test_numbers_have_thousands_separators_on_a_terminal_only(shell: Shell) -> N
     assert "," not in shell("campaigns", *FAKE, "--columns", "contacts,created").out
 
 
-def test_a_narrow_terminal_keeps_e_mails_whole_and_omits_a_column() -> None:
-    email = f"{'x' * 30}@a.example"
-    rows = [{"email": email, "sent_30days": 5, "note": 1}]
-    columns = ListColumns(("email", "sent_30days", "note"), ("email", "sent_30days", "note"), lambda row, name: row[name], "note")
-    for width, shown in ((60, [email, "5", "1"]), (52, [email, "5"])):
-        screen = Screen(as_json=False, console=Console(file=StringIO(), width=width, color_system=None, force_terminal=True))
-        with screen.console.capture() as captured:  # type: ignore[union-attr]  # the screen has a console
-            columns.print(screen, rows, columns.brief)
-        assert shown in [line.split() for line in captured.get().splitlines()]
-
-
 def test_a_heading_on_a_terminal_has_the_unit_of_a_percentage() -> None:
     shown = StringIO()
     screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=80, color_system=None))

@@ -21,7 +21,7 @@ from outreach_async._cli.commands.import_report import (
     print_ledger,
     print_report,
 )
-from outreach_async._cli.commands.results import describe_outcome, open_results, write_journal
+from outreach_async._cli.commands.results import describe_outcome, describe_outcomes, open_results, write_results
 from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, workspaces_of
 from outreach_async._cli.options import Options
 from outreach_async._cli.output import Screen, follow_progress, format_progress, show_progress
@@ -56,7 +56,7 @@ from outreach_async.importer._table import RowUnit
 
 OnClose: TypeAlias = Callable[[BulkReport, list[dict[str, Any]]], None]
 """A function that receives the final report and the first failed rows of an import."""
-WriteOutcome: TypeAlias = Callable[[ContactOutcome], None]
+WriteOutcome: TypeAlias = Callable[[ContactOutcome], object]
 
 
 @attrs.frozen(kw_only=True)
@@ -385,8 +385,10 @@ class RunEnd:
                     export_rejects(job.rejects, None if job.spooled or change else job.file, journal, job.unit)
             recorded = journal.report()
             if job.results is not None:
+                known = None if job.spools or change else job.file
+                rows = describe_outcomes(journal.outcomes(), known, recorded.mapping or {})
                 with files.explain_write_errors("--results", job.results):
-                    write_journal(job.results, journal, None if job.spools or change else job.file, recorded.mapping or {})
+                    write_results(job.results, [(known, rows)])
             total = self.total
             report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
         else:  # if a journal is gone, an offer to resume would begin a new run, without the rows that were sent

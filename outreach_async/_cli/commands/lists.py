@@ -45,7 +45,6 @@ class ListColumns:
     all: tuple[str, ...]
     brief: tuple[str, ...]
     read: ReadCell = _read_cell
-    spare: str = ""
 
     def choose(self, text: str | None, *, is_terminal: bool) -> tuple[str, ...]:
         """Return the columns to print."""
@@ -63,12 +62,7 @@ class ListColumns:
 
     def print(self, screen: Screen, items: Sequence[Any], names: Sequence[str]) -> None:
         """Print a table of the given columns and, on a terminal, the names of the other columns."""
-        # If the default columns are too wide for the terminal, the column `spare` is omitted.
-        rows = [[self.read(item, name) for name in names] for item in items]
-        if names == self.brief and self.spare and not screen.has_room(names, rows):
-            at = names.index(self.spare)
-            names, rows = [*names[:at], *names[at + 1 :]], [[*row[:at], *row[at + 1 :]] for row in rows]
-        screen.print_table(names, rows)
+        screen.print_table(names, [[self.read(item, name) for name in names] for item in items])
         if hidden := [name for name in self.all if name not in names]:
             noun = "column" if len(hidden) == 1 else "columns"
             text = f"{len(hidden)} more {noun}: {', '.join(hidden)}; --columns {','.join(hidden[:2])} or --columns all shows them"
@@ -89,8 +83,7 @@ _MAILBOXES: Final = ListColumns(
         *("sent_30days", "bounced_30days", "last_activity", "sender_name", "age", "opened_14days", "sent_90days"),
         *("avg_open_rate", "avg_click_rate", "created", "created_at", "created_at_utc", "domain_ip", "server_ip"),
     ),
-    ("email", "status", "daily_limit", "sent_30days", "bounced_30days", "blacklists"),
-    spare="daily_limit",
+    ("email", "status", "sent_30days", "bounced_30days", "blacklists"),
 )
 _FIELDS: Final = ListColumns(
     ("code", "label", "searchable"),

@@ -20,7 +20,7 @@ from outreach_async._cli.commands.results import (
     describe_outcomes,
     format_cell,
     is_results_file,
-    open_results,
+    write_results,
 )
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.options import Options, shared_options
@@ -83,10 +83,10 @@ def report(
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
     with _name_argument():
-        found = is_ledger(journal)
-    if found:
-        return _report_ledger(screen, journal, outputs)
-    if journals := _find_parts(journal):
+        if is_ledger(journal):
+            return _report_ledger(screen, journal, outputs)
+        journals = journals_in(journal)
+    if journals:
         if input_ is not None:
             raise click.UsageError("--input: JOURNAL is a folder of journals, which record their files; omit --input.")
         return _report_parts(screen, journal, journals, outputs)
@@ -147,19 +147,17 @@ class _Run:
     def describe(self, wanted: Callable[[ContactOutcome], bool]) -> Iterator[dict[str, Any]]:
         """Yield a JSON object for each wanted outcome, with the line and the e-mail of its row if the file is known."""
         outcomes = filter(wanted, self.journal.outcomes())
-        if self.part:
-            return self._locate(self.part, outcomes)
-        return describe_outcomes(outcomes, self.file, self.figures.mapping or {})
-
-    def _locate(self, part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[dict[str, Any]]:
-        for found in locate(part, outcomes):
+        if self.part is None:
+            yield from describe_outcomes(outcomes, self.file, self.figures.mapping or {})
+            return
+        for found in locate(self.part, outcomes):
             place = {"file": found.file.location, "line": found.row.line, "email": found.email}
             yield {**place, **describe_outcome(found.outcome), "error": found.message or None}
 
 
 @contextmanager
 def _name_argument() -> Iterator[None]:
-    """In the message of an `InvalidRequest` error, replace the Python parameter `journal` with the command's `JOURNAL`."""
+    """Replace the parameter `journal` by the command's `JOURNAL` in the message of an `InvalidRequest`."""
     try:
         yield
     except InvalidRequest as error:
@@ -175,11 +173,6 @@ def _read_run(location: files.JournalLocation) -> _Run:
     with suppress(InvalidRequest, JournalError):  # the folder need not be readable
         part = read_part(folder or ".", name, figures.fingerprint)
     return _Run(journal, figures, part)
-
-
-def _find_parts(location: files.JournalLocation) -> Mapping[str, JournalReader]:
-    with _name_argument():
-        return journals_in(location)
 
 
 def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mapping[str, JournalReader], outputs: _Outputs) -> int:
@@ -230,12 +223,11 @@ class _Outputs:
 
     @property
     def flag(self) -> str | None:
-        """The first option that names a file; `None` if there is none."""
+        """The first option that names a file."""
         return "--rejects" if self.rejects is not None else "--results" if self.results is not None else None
 
     @property
     def wanted(self) -> bool:
-        """True if rows are listed or written."""
         return self.uncertain or self.flag is not None
 
     def require_writable(self, *uses: Iterable[files.FileUse]) -> None:
@@ -262,7 +254,7 @@ class _Outputs:
             screen.print_line(f"{count:,} rows written to {self.rejects}")
         if self.results is not None:
             with files.explain_write_errors("--results", self.results):
-                count = _write_results(self.results, runs.values())
+                count = write_results(self.results, ((run.file, run.describe(lambda _: True)) for run in runs.values()))
             screen.print_line(f"{count:,} rows written to {self.results}")
         return details
 
@@ -273,31 +265,17 @@ def _write_rejects(path: Path, runs: Sequence[_Run]) -> int:
     return export_rejects(path, runs[0].file, runs[0].journal)
 
 
-def _write_results(path: Path, runs: Iterable[_Run]) -> int:
-    """Write the outcome of every row of the runs, and return the number of rows."""
-    count = 0
-    with open_results(path) as write:
-        for run in runs:
-            file = {"file": str(run.file.path)} if run.file else {}
-            for row in run.describe(lambda _: True):
-                write({**file, **row})
-                count += 1
-    return count
-
-
 _LISTED_RUNS: Final = 10
 _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_sent", "windows")
 
 
 def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
-    """Add up the reports of all parts."""
-    # The total has the state of the first unfinished part. If all parts are finished, the total is `finished`.
-    states = sorted((report.state for report in reports), key=lambda state: state == "finished")
+    """Add up the reports of all parts. The state is that of the first unfinished part, if there is one."""
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
     return attrs.evolve(
         reports[0],
         **sums,
-        state=states[0],
+        state=next((report.state for report in reports if report.state != "finished"), "finished"),
         outcomes={outcome: sum(report.outcomes[outcome] for report in reports) for outcome in reports[0].outcomes},
         events=dict(sum((Counter(report.events) for report in reports), Counter())),
         source=None,
@@ -307,7 +285,7 @@ def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
 
 
 def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Print the rows as a table, and return the rows. If there are no rows and the output is a terminal, print a message."""
+    """Print the rows as a table, or on a terminal that there are none, and return the rows."""
     if screen.console and not rows:
         screen.print_line("No outcome is uncertain.")
         return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -15,12 +15,11 @@ from outreach_async._files.atomic import atomic_file
 from outreach_async._files.optional import require_module
 from outreach_async._files.spreadsheets import escape_formula
 from outreach_async.bulk import ContactOutcome
-from outreach_async.bulk.journal import JournalReader
 from outreach_async.importer import File
 from outreach_async.importer._rejects import number_record
 from outreach_async.importer._table import RowNumber
 
-WriteRow: TypeAlias = Callable[[Mapping[str, Any]], None]
+WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function that writes a row, from its values by column."""
 
 OUTCOME_COLUMNS: Final = ("status", "possible", "attempts", "id", "error")
@@ -30,8 +29,7 @@ RESULTS_HELP: Final = (
     "File with the outcome of every row: its line, e-mail, status, certainty, possible outcomes, attempts, contact id and error."
     " CSV, or JSON Lines or Parquet if the name ends in .jsonl or .parquet."
 )
-_BATCH_SIZE: Final = 10_000
-"""Number of rows of a row group in a Parquet file."""
+_BATCH_SIZE: Final = 10_000  # rows of a row group in a Parquet file
 
 
 @contextmanager
@@ -54,7 +52,7 @@ def _write_csv(draft: BinaryIO) -> Iterator[WriteRow]:
 
 @contextmanager
 def _write_json_lines(draft: BinaryIO) -> Iterator[WriteRow]:
-    yield lambda row: _ignore(draft.write(json.dumps({name: row.get(name) for name in _COLUMNS}).encode() + b"\n"))
+    yield lambda row: draft.write(json.dumps({name: row.get(name) for name in _COLUMNS}).encode() + b"\n")
 
 
 @contextmanager
@@ -63,13 +61,8 @@ def _write_parquet(draft: BinaryIO) -> Iterator[WriteRow]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    kinds: dict[str, Any] = {
-        "line": pa.int64(),
-        "record": pa.int64(),
-        "attempts": pa.int64(),
-        "certain": pa.bool_(),
-        "possible": pa.list_(pa.string()),
-    }
+    kinds: dict[str, Any] = dict.fromkeys(("line", "record", "attempts"), pa.int64())
+    kinds |= {"certain": pa.bool_(), "possible": pa.list_(pa.string())}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _COLUMNS])
     rows: list[dict[str, Any]] = []
     with parquet.ParquetWriter(draft, schema) as writer:
@@ -92,10 +85,6 @@ def _to_arrow(value: Any) -> Any:
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
-def _ignore(_result: object) -> None:
-    """Return nothing."""
-
-
 def is_results_file(path: Path) -> bool:
     """Return whether a file looks like a results file, in any of the formats."""
     begins = {".jsonl": b'{"file": ', ".parquet": b"PAR1"}
@@ -116,7 +105,8 @@ def describe_outcomes(
 ) -> Iterator[dict[str, Any]]:
     """Yield the columns of each outcome of a journal, with the line and the e-mail of its row if the file is known."""
     records = enumerate(file.records() if file else ())
-    email = _find_email_column(file, mapping) if file else None
+    headers = file.headers if file else ()
+    email = next((at for at, header in enumerate(headers) if mapping.get(header.strip()) == "email"), None)
     for outcome in outcomes:
         number, address = number_record(outcome.index), find_email(outcome)
         if file is not None:
@@ -126,17 +116,15 @@ def describe_outcomes(
         yield {number.unit: number.value, "email": address, **describe_outcome(outcome)}
 
 
-def _find_email_column(file: File, mapping: Mapping[str, str]) -> int | None:
-    return next((at for at, header in enumerate(file.headers) if mapping.get(header.strip()) == "email"), None)
-
-
-def write_journal(path: Path, journal: JournalReader, file: File | None, mapping: Mapping[str, str]) -> int:
-    """Write the outcome of every row of a journal, and return the number of rows."""
-    count, place = 0, {"file": str(file.path)} if file and file.path else {}
+def write_results(path: Path, runs: Iterable[tuple[File | None, Iterable[Mapping[str, Any]]]]) -> int:
+    """Write the rows of each run, with its file if it is known, and return the number of rows."""
+    count = 0
     with open_results(path) as write:
-        for row in describe_outcomes(journal.outcomes(), file, mapping):
-            write({**place, **row})
-            count += 1
+        for file, rows in runs:
+            place = {"file": str(file.path)} if file and file.path else {}
+            for row in rows:
+                write({**place, **row})
+                count += 1
     return count
 
 

@@ -24,25 +24,26 @@ from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
 from outreach_async.spread._stored_files import expand_pattern
 
 _LOCAL: Final = "local"
-_UNAVAILABLE: Final = ("rejects", "dry_run", "mapping", "save_mapping", "checks")
+_CONFLICTS: Final = {
+    "results": "when the import has ended, run outreach-async report JOURNAL --results PATH",
+    "rejects": "remove --rejects, and run outreach-async report {journal} --rejects {path} after the import",
+    **dict.fromkeys(("dry_run", "mapping", "save_mapping", "checks"), "remove one of the options"),
+    **dict.fromkeys(("ledger", "max_age"), "one process compares millions of rows, so omit --dask"),
+}
+"""The options of `import` that have no meaning for parts, each with the remedy."""
 
 
 def import_in_parts(
     options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> int:
     """Import files on a Dask cluster in parts, print the results, and return the exit code."""
-    if settings["results"] is not None:
-        raise click.UsageError(
-            "--results: conflicts with --dask; when the import has ended, run outreach-async report JOURNAL --results PATH."
-        )
     require_module("distributed", "outreach_async[dask]")
-    connection = _create_connection(options, settings)
-    for flag in "ledger", "max_age":
-        if settings[flag] is not None:
-            raise click.UsageError(
-                f"--{flag.replace('_', '-')}: conflicts with --dask; one process compares millions of rows, so omit --dask."
-            )
     journal = settings["journal"]
+    for name, remedy in _CONFLICTS.items():
+        if settings[name] not in {None, False, ()}:
+            flag = {"checks": "check"}.get(name, name).replace("_", "-")
+            raise click.UsageError(f"--{flag}: conflicts with --dask; {remedy.format(journal=journal, path=settings[name])}.")
+    connection = _create_connection(options, settings)
     if not is_url(journal):
         raise click.UsageError(
             "--journal: with --dask, expected a URL that all workers can reach; pass s3://bucket/prefix or file:///folder."
@@ -51,7 +52,17 @@ def import_in_parts(
         if not options.owner_key:
             raise click.UsageError("--owner-key: missing; pass --owner-key KEY, or set OUTREACH_OWNER_KEY.")
         os.environ["OUTREACH_OWNER_KEY"] = options.owner_key
-    made = _plan_import(options, files, file_options, settings)
+    made = plan(
+        expand_pattern(str(files)),
+        overrides=parse_overrides(settings["maps"]),
+        fields=_read_fields(options) if options.owner_key else (),
+        ignore_unknown=settings["ignore_unknown"],
+        duplicates=settings["duplicates"],
+        strict_validation=settings["strict"],
+        campaign=settings["campaign"],
+        repeats=settings["repeats"],
+        **file_options,
+    )
     screen = Screen.of(as_json=options.as_json)
     screen.print_line(f"{count_noun(made.rows, 'row')} in {count_noun(len(made.parts), 'part')}")
     with _open_cluster(scheduler) as cluster:
@@ -67,20 +78,6 @@ def import_in_parts(
     return exit_code_of_rows(report.outcomes, report.repeats)
 
 
-def _plan_import(options: Options, files: Path | str, file_options: Mapping[str, Any], settings: Mapping[str, Any]) -> ImportPlan:
-    return plan(
-        expand_pattern(str(files)),
-        overrides=parse_overrides(settings["maps"]),
-        fields=_read_fields(options) if options.owner_key else (),
-        ignore_unknown=settings["ignore_unknown"],
-        duplicates=settings["duplicates"],
-        strict_validation=settings["strict"],
-        campaign=settings["campaign"],
-        repeats=settings["repeats"],
-        **file_options,
-    )
-
-
 def _run(cluster: Any, made: ImportPlan, connection: Connection, rate: float | None, settings: Mapping[str, Any]) -> SpreadReport:
     from outreach_async.spread.dask import create_many  # imported on demand: the extra may be missing
 
@@ -93,12 +90,6 @@ def _run(cluster: Any, made: ImportPlan, connection: Connection, rate: float | N
 
 
 def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:
-    for name in _UNAVAILABLE:
-        if settings[name]:
-            flag = {"checks": "check"}.get(name, name).replace("_", "-")
-            after = f", and run outreach-async report {settings['journal']} --rejects {settings[name]} after the import"
-            remedy = f"remove --rejects{after}" if name == "rejects" else "remove one of the options"
-            raise click.UsageError(f"--{flag}: conflicts with --dask; {remedy}.")
     if options.headers:
         text = "--header: conflicts with --dask, because Dask tasks must not contain secrets; remove one of the options."
         raise click.UsageError(text)
