@@ -73,47 +73,20 @@ for header, code, reason in columns.decisions():
 # -> Notes -> ignore (override)
 ```
 
-`outreach_async.importer._mapping_file` saves these decisions in a TOML file. `mapping_text(columns, "people.csv")` returns
-the content of the TOML file. `read_mapping` and `apply_mapping` turn the TOML file into overrides for the next import.
+The command saves these decisions in a file (`import --save-mapping`), and reads them with `--mapping`.
 
 Checks
 ------
-`outreach_async.importer._preflight` reads the whole file before anything is sent. It checks e-mail addresses, phone numbers,
-countries, states, time zones, dates and websites, and finds duplicate e-mails and cells damaged by a spreadsheet or a wrong
-encoding. Only the service decides what it accepts, so a check only warns by default. If `CheckPolicy.of` sets a check to
-`error`, a row with a finding of that check is never sent. With `cells=off`, `Checks.guarded` sends texts such as `NULL` and
-`#N/A` as they are. The checks of e-mail addresses and phone numbers need the extra `validate`.
-
-```python
-from pathlib import Path
-
-import anyio
-from outreach_async.importer import map_columns, open_file
-from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._preflight import run_preflight
-
-Path("people.csv").write_text("E-mail,Country\nann@company.example,France\nbo@gmial.com,Atlantis\n")
-
-
-async def main() -> None:
-    file = open_file("people.csv")
-    found = await run_preflight(file, map_columns(file.headers), CheckPolicy.of(["country=error"]))
-    print(found.rows, "rows,", found.sent, "to send")  # -> 2 rows, 1 to send
-    for kind in found.kinds.values():
-        print(kind.check, kind.level, kind.first)
-    # -> typo warn ...
-    # -> country error ...
-
-
-anyio.run(main)
-```
-
-`Checks(columns, policy).guarded(file.rows(columns))` yields rows for `create_many`. A finding of level `error` is a row's fault.
+The command reads the whole file before anything is sent. It checks e-mail addresses, phone numbers, countries, states, time
+zones, dates and websites, and finds duplicate e-mails and cells damaged by a spreadsheet or a wrong encoding. Only the service
+decides what it accepts, so a check only warns by default. With `--check country=error`, a row with a finding of that check is
+never sent. The checks of e-mail addresses and phone numbers need the extra `validate`.
 
 `row.warnings` lists the cells that a spreadsheet or a wrong encoding changed, such as `OrlÃ©ans` instead of `Orléans`.
 If the original value is lost, such as a phone number that became `4.4E+11`, the row has a fault instead. Errors of spreadsheets
 (`#N/A`) and texts for missing values (`NULL`, `nan`) are not sent, a postal code `75001.0` is sent as `75001`, and of several
-values that Google Contacts joins with `:::`, the first is sent. `cells=error` rejects rows with any of these warnings.
+values that Google Contacts joins with `:::`, the first is sent. `--check cells=error` rejects rows with any of these warnings;
+with `cells=off`, every cell is sent as it is.
 
 Rejects
 -------
@@ -152,7 +125,6 @@ the rows in the journal (`spool=True`), `spooled_rejects(journal)` returns the f
 """
 
 from outreach_async.importer._columns import IGNORE, Columns, columns_for, map_columns, parse_overrides
-from outreach_async.importer._csv_file import CsvFile
 from outreach_async.importer._formats import FORMATS, Format, open_file
 from outreach_async.importer._rejects import RejectsFile, is_reject, reject, rejects_of, spooled_rejects
 from outreach_async.importer._table import File, Remark, Row
@@ -161,7 +133,6 @@ __all__ = [
     "FORMATS",
     "IGNORE",
     "Columns",
-    "CsvFile",
     "File",
     "Format",
     "RejectsFile",

@@ -1,7 +1,4 @@
-"""Check the values of a file. A policy sets the level of each check: `error`, `warn` or `off`.
-
-First come the functions that check a single value, then the policy, and last the check of whole rows.
-"""
+"""Check the values of a file: functions that check a single value, the level of each check, and the check of whole rows."""
 
 from __future__ import annotations
 
@@ -29,14 +26,12 @@ if TYPE_CHECKING:
 
 # Single values.
 
+# email-validator accepts every address that matches, but takes fifty times as long.
 _PLAIN_ADDRESS: Final = re.compile(
     r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*@(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}",
     re.IGNORECASE | re.ASCII,
 )
-"""Pattern for a fast check of e-mail addresses. email-validator accepts every match too, but takes fifty times as long."""
-
-_SAFE_LENGTH: Final = 63
-"""Maximum length of an address for the fast check. In such a short address, no part can exceed its own length limit."""
+_SAFE_LENGTH: Final = 63  # in such a short address, no part can exceed its own length limit
 
 
 def check_email(text: str) -> str | None:
@@ -85,8 +80,7 @@ def _read_table(name: str) -> str:
 
 
 def _typos_of(word: str) -> set[str]:
-    """Return likely misspellings of a domain."""
-    # In each of them, one letter is omitted, doubled, swapped with the next, or replaced by its neighbour on the keyboard.
+    """Return a domain with one letter omitted, doubled, swapped with the next, or replaced by a neighbour on the keyboard."""
     splits = [(word[:at], word[at:]) for at in range(len(word))]
     left_out = {before + rest[1:] for before, rest in splits}
     doubled = {before + rest[0] + rest for before, rest in splits}
@@ -106,10 +100,8 @@ _CACHE_SIZE: Final = 1 << 14
 _INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
 _NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
 _PUNCTUATION: Final = dict.fromkeys(map(ord, "+ ().-"))
-_NUMBER_KINDS: Final = ("fixed_line", "mobile")
-"""Kinds of phone numbers that the fast check recognises. Nearly all phone numbers of people are of these kinds."""
-_MAX_CODE_LENGTH: Final = 3
-"""Maximum number of digits of a country calling code."""
+_NUMBER_KINDS: Final = ("fixed_line", "mobile")  # of nearly all people; the fast check recognises no other kinds
+_MAX_CODE_LENGTH: Final = 3  # digits of a country calling code
 
 
 def check_phone(number: tuple[str, str | None]) -> str | None:
@@ -151,8 +143,7 @@ def _validate_phone(text: str, country: str | None) -> str | None:
 
 @cache
 def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
-    """Return a pattern for the digits after a calling code, and the length of the calling code."""
-    # The result is `None` and 0 if no country has the calling code.
+    """Return a pattern for the digits after a calling code, and its length; `None` and 0 if no country has the code."""
     import phonenumbers
 
     for length in range(1, _MAX_CODE_LENGTH + 1):
@@ -164,8 +155,7 @@ def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]
 
 @cache
 def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
-    """Return a pattern for the phone numbers of a country, and a pattern for the prefix that is dialled within the country."""
-    # The first pattern is `None` if numbers cannot be checked by pattern; the second is `None` if the country has no prefix.
+    """Return a pattern for the phone numbers of a country, if there is one, and for the prefix dialled within the country."""
     from phonenumbers import PhoneMetadata
 
     metadata = PhoneMetadata.metadata_for_region(region, None)
@@ -186,8 +176,7 @@ def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})\\Z" for pattern in patterns if pattern))
 
 
-_NOT_ISO: Final = {"uk": "GB", "el": "GR"}
-"""Common two-letter country codes that differ from ISO 3166, with the ISO 3166 code of each country."""
+_NOT_ISO: Final = {"uk": "GB", "el": "GR"}  # common codes, with those of ISO 3166
 
 
 def find_country_code(text: str) -> str | None:
@@ -212,8 +201,7 @@ def check_state(state: tuple[str, str | None]) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _resolve_country(text: str) -> tuple[str | None, str | None]:
-    """Return the two-letter code of a country and the problem with `text`."""
-    # The code is `None` if the country is unknown. The problem is `None` if `text` is valid.
+    """Return the two-letter code of a country, if it is known, and the problem with `text`, if there is one."""
     key = fold_name(text)
     codes, names, longer = _load_countries()
     if key in codes:
@@ -232,9 +220,7 @@ def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
 
 @cache
 def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
-    """Return three mappings whose values are two-letter country codes, such as `DE`."""
-    # The keys of the first mapping are the same codes in lower case. The keys of the second are country names, normalised by
-    # `fold_name`. The keys of the third are three-letter codes in lower case.
+    """Return two-letter country codes by the same code in lower case, by folded name, and by three-letter code in lower case."""
     rows = [line.split("\t") for line in _read_table("countries.tsv").splitlines()]
     names = {fold_name(name): code for code, _, *names in rows for name in names}
     return {code.casefold(): code for code, *_ in rows}, names, {longer.casefold(): code for code, longer, *_ in rows}
@@ -278,8 +264,7 @@ def check_timezone(text: str) -> str | None:
 
 @cache
 def _load_timezones() -> Mapping[str, str]:
-    """Return a mapping from the lower-case form of each time zone name to the name."""
-    # The mapping is empty if neither the system nor the package tzdata has the time zone database.
+    """Return time zone names by their lower-case form; none if neither the system nor tzdata has the database."""
     return {name.casefold(): name for name in available_timezones()}
 
 
@@ -310,19 +295,12 @@ CHECKS: Final[Mapping[str, str]] = {
     "cells": "a cell that a spreadsheet or a wrong encoding has changed, or a text for a missing value, such as NULL",
     "repeat": "an e-mail address that occurs earlier in the file",
 }
-"""The checks by name, each with a description of the values that pass.
-
-`role`, `typo`, `cells` and `repeat` instead have a description of the values that they report.
-"""
+"""The checks by name, each with the values that pass or, for `role`, `typo`, `cells` and `repeat`, that it reports."""
 
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
-"""Checks that are set to `warn`, not to `error`, by the setting `error` for all checks.
+"""Checks that only warn with the setting `error` for all checks, because they may report values that the service accepts."""
 
-These checks may report values that are intended, or that the service accepts.
-"""
-
-REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}
-"""Modules that checks need. The extra `validate` installs them."""
+REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}  # of the extra `validate`
 
 
 @attrs.frozen
@@ -334,9 +312,7 @@ class CheckPolicy:
 
     @classmethod
     def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
-        """Parse settings: `error`, `warn` or `off` for all checks, or `check=level` for one check."""
-        # Later settings take precedence. The default level is `warn`. The setting `error` for all checks sets the checks in
-        # `LINTS` to `warn`.
+        """Parse settings: `error`, `warn` (the default) or `off` for all checks, or `check=level`. Later ones take precedence."""
         levels: dict[str, Level] = dict.fromkeys(CHECKS, "warn")
         requested: set[str] = set()
         for text in texts:
@@ -351,21 +327,19 @@ class CheckPolicy:
 
     @property
     def note(self) -> str | None:
-        """A note on the checks that are off because a library is not installed; `None` if no library is missing."""
+        """A note on the checks that are off because a library is not installed, if there are any."""
         if not self.missing:
             return None
         return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"
 
 
 def _parse_setting(text: str) -> tuple[str, str, Level]:
-    """Split a setting such as `email=error` into the name of the check, the sign `=`, and the level."""
-    # The name and the sign are empty if the setting applies to all checks.
+    """Split a setting into the check and the sign `=`, which are empty in a setting for all checks, and the level."""
     check, sign, level = map(str.strip, text.rpartition("="))
     if level not in get_args(Level):
         raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
     if sign and check not in CHECKS:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
-    # The check for duplicates only warns: the option `repeats` of `create_many` determines what happens to duplicates.
     if check == "repeat" and level == "error":
         raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; pass --repeats error instead")
     return check, sign, cast("Level", level)
@@ -374,7 +348,7 @@ def _parse_setting(text: str) -> tuple[str, str, Level]:
 # Rows.
 
 ValueCheck: TypeAlias = Callable[[Any], str | None]
-"""A function that checks a cell, or a pair of a cell and the row's two-letter country code. It returns the problem or `None`."""
+"""A function that returns the problem with a cell, or with a pair of a cell and the row's two-letter country code, or `None`."""
 
 _MAX_VALUE_LENGTH: Final = 60
 _CHUNK_SIZE: Final = 250
@@ -409,14 +383,9 @@ _VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
     "date": (("job_start_date", "graduation_date"), check_date),
     "website": (("website", "website_2", "website_3"), check_website),
 }
-"""Maps the name of each check to the fields that it applies to, and to the function that checks a cell."""
-
-_COUNTRY_CHECKS: Final = frozenset({"phone", "state"})
-"""Names of the checks that need the country of the row."""
-
-
-_MAX_CHUNK_LENGTH: Final = 1 << 22
-"""Number of characters at which a chunk of rows ends, because a small compressed file may have long rows."""
+"""The fields that each check applies to, and the function that checks a cell."""
+_COUNTRY_CHECKS: Final = frozenset({"phone", "state"})  # need the country of the row
+_MAX_CHUNK_LENGTH: Final = 1 << 22  # characters at which a chunk of rows ends: a small compressed file may have long rows
 
 
 def split_rows(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
@@ -453,10 +422,8 @@ class Checks:
         return self._find(rows, self._checks, with_cells=self._cells_level != "off")
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows. The first finding of level `error` is stored in the row's `fault`. Rows with a `fault` are not sent.
-
-        If the check `cells` is off, every cell is sent as it is in the file, because no finding would show what is sent instead.
-        """
+        """Yield the rows. The first finding of level `error` becomes the row's `fault`, so the row is not sent."""
+        # If the check `cells` is off, every cell is sent as it is, because no finding would show what is sent instead.
         with_cells = self._cells_level == "error"
         if self._cells_level == "off":
             rows = map(self._restore_cells, rows)

@@ -34,21 +34,16 @@ CODE: Final = "CODE"
 
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
-_MAX_PROPOSED: Final = 7
-"""Maximum number of columns listed in an error. A sheet can have 16,384 columns."""
+_MAX_PROPOSED: Final = 7  # columns listed in an error; a sheet can have 16,384 columns
 _MAX_SIMILAR: Final = 3
-MAX_SAMPLE_LENGTH: Final = 30
-"""Number of characters of a sample cell that an error shows."""
+MAX_SAMPLE_LENGTH: Final = 30  # characters of a sample cell that an error shows
+_MIN_SIMILARITY: Final = 0.6  # of suggested names: 'company' and 'company_name' have 0.78
+_MIN_PROPOSED_SIMILARITY: Final = 0.8  # of proposed fields: 'adress' and 'adresse' have 0.92, 'plan' and 'land' 0.75
 
-_MIN_SIMILARITY: Final = 0.6
-"""An error suggests only names with at least this similarity to the unknown name. 'company' and 'company_name' have a similarity
-of 0.78."""
-_MIN_PROPOSED_SIMILARITY: Final = 0.8
-"""A field is proposed for an unknown column only if their names have at least this similarity. 'adress' and 'adresse' have a
-similarity of 0.92, 'plan' and 'land' of 0.75."""
-
-_Index: TypeAlias = Mapping[str, frozenset[str]]
-_Tier: TypeAlias = tuple[Callable[[str], str], _Index]
+_Tier: TypeAlias = tuple[Callable[[str], str], Mapping[str, frozenset[str]]]
+"""A function that normalises a name, and the field codes by normalised name."""
+Decision: TypeAlias = tuple[str | None, str]
+"""The code of a column (`None` to ignore the column), and the reason for the code."""
 
 
 @attrs.frozen
@@ -80,7 +75,7 @@ class Columns:
         return tuple((at, code) for at, code in enumerate(self.codes) if code and _is_contact_member(code))
 
     @_extra.default
-    def _list_extra_columns(self) -> tuple[tuple[int, str], ...]:
+    def _list_other_columns(self) -> tuple[tuple[int, str], ...]:
         return tuple((at, code) for at, code in enumerate(self.codes) if code and not _is_contact_member(code))
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
@@ -180,10 +175,6 @@ def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
     return all(mapper.decide_known(header) for header in headers)
 
 
-Decision: TypeAlias = tuple[str | None, str]
-"""The code of a column (`None` to ignore the column), and the reason for the code."""
-
-
 @attrs.frozen
 class ColumnMapper:
     """Maps one column at a time: by an override, else by the tool that wrote the file, else by name."""
@@ -212,13 +203,13 @@ class ColumnMapper:
         decisions = [self.decide(header) for header in headers]
         names = frozenset(map(fold_name, headers))
         taken = _list_taken(decisions)  # not changed below, so that the order of the columns does not matter
-        return [
-            decision or _decide_by_neighbours(header, names, taken) for header, decision in zip(headers, decisions, strict=True)
-        ]
+        for at, header in enumerate(headers):
+            if decisions[at] is None and (ambiguous := load_common_headers().find_ambiguous(header)):
+                decisions[at] = ambiguous.decide(names, taken)
+        return decisions
 
     def decide(self, header: str) -> Decision | None:
-        """Return the code and the reason for a column; `None` if the column is unknown or ambiguous."""
-        # Only `decide_all` resolves ambiguous names, because it knows the other columns.
+        """Return the code and the reason for a column; `None` if the column is unknown, or ambiguous without the others."""
         if decision := self.decide_known(header) or self._decide_by_workspace(header):
             return decision
         if self.export and (reason := self.export.find_ignore_reason(header)):
@@ -250,11 +241,6 @@ class ColumnMapper:
         return None
 
 
-def _decide_by_neighbours(header: str, names: frozenset[str], taken: frozenset[str]) -> Decision | None:
-    ambiguous = load_common_headers().find_ambiguous(header)
-    return ambiguous.decide(names, taken) if ambiguous else None
-
-
 def _list_taken(decisions: Iterable[Decision | None]) -> frozenset[str]:
     return frozenset(decision[0] for decision in decisions if decision and decision[0])
 
@@ -281,35 +267,30 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
     return overrides
 
 
-def _index_codes(names: Iterable[tuple[str, str]]) -> _Index:
-    """Return the codes for each name. Several codes may have the same name; empty names are skipped."""
+def _create_tier(normalise: Callable[[str], str], names: Iterable[tuple[str, str]]) -> _Tier:
     index: dict[str, frozenset[str]] = {}
     for name, code in names:
-        if name:
-            index[name] = index.get(name, frozenset()) | {code}
-    return index
+        if folded := normalise(name):
+            index[folded] = index.get(folded, frozenset()) | {code}
+    return normalise, index
 
 
 @cache
 def _create_standard_tiers() -> tuple[_Tier, ...]:
     """Return the lookup tables for standard fields, from the strictest comparison of names to the loosest."""
-    # Each table consists of a function that normalises a name, and a mapping from normalised names to field codes.
-    return (
-        (str.strip, _index_codes((code, code) for code in _STANDARD_CODES)),
-        (fold_name, _index_codes((fold_name(code), code) for code in _STANDARD_CODES)),
+    return tuple(
+        _create_tier(normalise, zip(_STANDARD_CODES, _STANDARD_CODES, strict=True)) for normalise in (str.strip, fold_name)
     )
 
 
 def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
     """Return the lookup tables for workspace fields, in the order of precedence."""
-    # Each table consists of a function that normalises a name, and a mapping from normalised names to field codes.
     usable = [field for field in fields if _is_sendable(field.code)]
-    names = [(fold_name(name), field.code) for field in usable for name in (field.code, field.label)]
     return (
-        (str.strip, _index_codes((field.code, field.code) for field in usable)),
-        (str.strip, _index_codes((field.label.strip(), field.code) for field in usable)),
-        (fold_name, _index_codes(names)),
-        (fold_name, _index_codes((fold_name(name), field.code) for field in usable for name in field.searchable)),
+        _create_tier(str.strip, ((field.code, field.code) for field in usable)),
+        _create_tier(str.strip, ((field.label, field.code) for field in usable)),
+        _create_tier(fold_name, ((name, field.code) for field in usable for name in (field.code, field.label))),
+        _create_tier(fold_name, ((name, field.code) for field in usable for name in field.searchable)),
     )
 
 
@@ -360,14 +341,12 @@ def _resolve_overrides(
             similar = _suggest_similar(column, names)
             raise InvalidRequest(f"map: the file has no column {column!r}{similar}; use a name from its header")
         if not _is_known(code, fields):
-            unknown = f"column {column!r} has the unknown code {code!r}{_suggest_similar(code, _list_codes(fields))}"
-            raise InvalidRequest(f"map: {unknown}; use a field's code, or 'ignore'")
+            similar = _suggest_similar(code, dict.fromkeys([*_STANDARD_CODES, *(field.code for field in fields)]))
+            raise InvalidRequest(
+                f"map: column {column!r} has the unknown code {code!r}{similar}; use a field's code, or 'ignore'"
+            )
         chosen[column.strip()] = None if code in {"", IGNORE} else code
     return chosen
-
-
-def _list_codes(fields: Iterable[WorkspaceField]) -> list[str]:
-    return [*_STANDARD_CODES, *(field.code for field in fields if field.code not in _STANDARD_CODES)]
 
 
 def _suggest_similar(name: str, known: Iterable[str]) -> str:

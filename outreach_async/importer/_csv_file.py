@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._source import ByteSource, FileInput, detect_encoding, read_lines
+from outreach_async.importer._source import ByteSource, detect_encoding, read_lines
 from outreach_async.importer._table import File, Heading, Record, trim_cells
 from outreach_async.importer._workbook_reader import MAX_ROW_SIZE
 
@@ -29,8 +29,7 @@ _SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECAS
 
 
 def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
-    """Return the delimiter, the number of lines to skip before the header, and notes about the delimiter."""
-    # The only line to skip is a first line that declares the delimiter, such as `sep=;`.
+    """Return the delimiter, the number of lines to skip before the header (1 for `sep=;`), and notes about the delimiter."""
     # A delimiter fits a row if the row has as many cells as the header. The delimiter that fits most rows is chosen; in a tie,
     # the delimiter that splits the header into the most cells.
     if sample and (stated := _SEPARATOR_LINE.fullmatch(sample[0])):
@@ -40,9 +39,8 @@ def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
 
 
 def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
-    """Yield, for each record, the numbers of its first and last line, and its cells or its error."""
-    # Lines are counted from 1. Empty lines are skipped. Parsing continues after an error. A cell with an unclosed quote extends
-    # to the end of the input.
+    """Yield, for each record, the numbers of its first and last line from 1, and its cells or its error."""
+    # Parsing continues after an error. A cell with an unclosed quote extends to the end of the input.
     reader = csv.reader(lines, delimiter=delimiter, strict=True)  # else an unclosed quote would silently hide rows
     while True:
         first = reader.line_num + 1
@@ -69,50 +67,30 @@ def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
     return (fitting + 1) / (len(rows) + 1), width
 
 
-_SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16
-"""Maximum number of lines, and of characters, in the sample from which the delimiter is detected."""
-_MAX_CELLS: Final = 1 << 14
-"""Maximum number of cells of a row, as in Excel. Spreadsheet programs may save as many blank cells after the last column."""
+_SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16  # of the sample from which the delimiter is detected
+_MAX_CELLS: Final = 1 << 14  # cells of a row, as in Excel; spreadsheets may save as many blank cells after the last column
 
 
 @attrs.frozen(kw_only=True)
 class CsvFile(File):
-    r"""A CSV file with a header. A line that declares the delimiter for Excel, such as `sep=;`, may precede the header.
-
-    Attributes:
-        delimiter: The delimiter.
-        encoding: Python's name of the encoding.
-
-    Example:
-        ```python
-        Path("people.csv").write_text("E-mail;City\nann@company.example;Lyon\n")
-        print(CsvFile.open("people.csv").delimiter)  # -> ;
-        ```
-    """
+    """A CSV file with a header. A line that declares the delimiter for Excel, such as `sep=;`, may precede the header."""
 
     delimiter: str
     encoding: str
     _skip: int
 
     @classmethod
-    def open(cls, path: FileInput, *, encoding: str | None = None, header_row: int = 1) -> CsvFile:
-        r"""Open a file, and read the header and the first rows.
-
-        Args:
-            path: Path of the file, `"-"` for standard input, or a binary stream.
-            encoding: Encoding of the file. By default, the file must be UTF-8 or begin with a byte order mark.
-            header_row: Line of the header, from 1. The lines above it are skipped.
-
-        Raises:
-            InvalidRequest: The file is unreadable, not in that encoding, or empty.
-
-        Example:
-            ```python
-            Path("people.csv").write_bytes("E-mail;City\nann@company.example;Orléans\n".encode("cp1252"))
-            print(CsvFile.open("people.csv", encoding="cp1252").headers)  # -> ('E-mail', 'City')
-            ```
-        """
-        return open_csv(ByteSource.of(path), encoding, header_row)
+    def of(cls, source: ByteSource, encoding: str | None = None, header_row: int = 1) -> CsvFile:
+        """Open a file, and read the header and the first rows."""
+        codec, encoding_notes = detect_encoding(source, encoding)
+        with closing(read_lines(source, codec)) as lines:
+            above = header_row - 1
+            delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(islice(lines, above, None)))
+        heading = Heading((), added=0, notes=())
+        bare = cls(source=source, heading=heading, delimiter=delimiter, encoding=codec, skip=above + skip)
+        with closing(bare._read_all()) as records:
+            heading = Heading.of(source.name, next((record.cells for record in records), ()))
+        return attrs.evolve(bare, heading=heading, notes=(*encoding_notes, *delimiter_notes, *heading.notes))
 
     def _read_records(self) -> Iterator[Record]:
         return islice(self._read_all(), 1, None)
@@ -163,15 +141,3 @@ def _take_sample(lines: Iterator[str]) -> list[str]:
         if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
             break
     return sample
-
-
-def open_csv(source: ByteSource, encoding: str | None, header_row: int) -> CsvFile:
-    codec, encoding_notes = detect_encoding(source, encoding)
-    with closing(read_lines(source, codec)) as lines:
-        above = header_row - 1
-        delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(islice(lines, above, None)))
-    heading = Heading((), added=0, notes=())
-    bare = CsvFile(source=source, heading=heading, delimiter=delimiter, encoding=codec, skip=above + skip)
-    with closing(bare._read_all()) as records:  # noqa: SLF001 - a class of this module
-        heading = Heading.of(source.name, next((record.cells for record in records), ()))
-    return attrs.evolve(bare, heading=heading, notes=(*encoding_notes, *delimiter_notes, *heading.notes))

@@ -13,8 +13,6 @@ from itertools import pairwise
 from typing import BinaryIO, Final
 from unicodedata import category, name
 
-import attrs
-
 from outreach_async._service.validation import masked_repr
 from outreach_async.errors import shorten
 
@@ -25,35 +23,18 @@ _ENCODINGS: Final = (
 """Encodings of spreadsheet programs and CRMs, the most common ones first. cp850 and cp852 are those of `CSV (MS-DOS)`."""
 _ASCII: Final = bytes(range(0x80))
 _MAX_SHOWN: Final = 6
-_MAX_LENGTH: Final = 40
-"""Number of characters of a sample cell that are shown."""
-_MAX_SAMPLES: Final = 3
-"""Maximum number of cells that are shown for each encoding."""
-_MAX_LINE_LENGTH, _MAX_EVIDENCE = 1 << 14, 1 << 17
-"""Maximum number of bytes in a line, and in all lines, that are decoded. The limits keep the search fast for any file."""
-_IMPOSSIBLE: Final = frozenset({"Cc", "Cn", "Co"})
-"""Categories of characters that no text contains: control characters, and characters without a meaning."""
+_MAX_LENGTH: Final = 40  # characters of a sample cell that are shown
+_MAX_SAMPLES: Final = 3  # cells that are shown for each encoding
+_MAX_LINE_LENGTH, _MAX_EVIDENCE = 1 << 14, 1 << 17  # bytes of a line, and of all lines, that are decoded: the search is fast
+_IMPOSSIBLE: Final = frozenset({"Cc", "Cn", "Co"})  # no text has control characters, or characters without a meaning
 _TYPOGRAPHIC: Final = frozenset("\xa0€°«»‘’‚“”„•–—…ºª")  # noqa: RUF001 - as programs write them
 _CELL: Final = re.compile(r'[^,;|"\t\r\n]+')
 _WORD: Final = re.compile(r"[^\W\d_]+")
-_MAX_ACCENTED: Final = 2
-"""Maximum length of a Latin word that may consist mostly of letters with accents, such as `où`."""
+_MAX_ACCENTED: Final = 2  # letters of a Latin word that may have mostly accents, such as `où`
 
 
-@attrs.frozen
-class EncodingCandidate:
-    """An encoding that can decode a file."""
-
-    encoding: str
-    samples: tuple[str, ...]
-
-    def __str__(self) -> str:
-        cells = " and ".join(masked_repr(shorten(sample, _MAX_LENGTH)) for sample in self.samples)
-        return f"--encoding {self.encoding} reads {cells}"
-
-
-def find_candidates(file: BinaryIO) -> list[EncodingCandidate]:
-    """Return the encodings that can decode a file, the most plausible first, at most six."""
+def describe_candidates(file: BinaryIO) -> str:
+    """Return an option for each encoding that can decode a file, with cells that it reads. The most plausible six are listed."""
     # Encodings that decode the file to the same text are listed once. The file is read to its end.
     evidence = _collect_evidence(file)
     texts: dict[str, str] = {}
@@ -66,7 +47,10 @@ def find_candidates(file: BinaryIO) -> list[EncodingCandidate]:
             texts.setdefault(text, encoding)
     best = sorted(texts, key=_count_oddities)[:_MAX_SHOWN]
     samples = _choose_samples(best) if best else ()
-    return [EncodingCandidate(texts[text], tuple(map(str.strip, cells))) for text, cells in zip(best, samples, strict=True)]
+    return "; ".join(
+        f"--encoding {texts[text]} reads {' and '.join(masked_repr(shorten(cell.strip(), _MAX_LENGTH)) for cell in cells)}"
+        for text, cells in zip(best, samples, strict=True)
+    )
 
 
 def _collect_evidence(file: BinaryIO) -> bytes:

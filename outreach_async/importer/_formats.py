@@ -11,7 +11,7 @@ import attrs
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_number
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._csv_file import open_csv
+from outreach_async.importer._csv_file import CsvFile
 from outreach_async.importer._jsonl import JsonLinesFile
 from outreach_async.importer._source import ByteSource, FileInput, is_utf16_like
 from outreach_async.importer._table import File
@@ -48,17 +48,14 @@ _OBJECT: Final = re.compile(rb'\s*\[?\s*\{\s*["}]')
 _BYTE_ORDER_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _WORKBOOK_PARTS: Final = (b"xl/workbook.", b"xl/worksheets/", b"content.xml")
 _BLOCK_SIZE: Final = 1 << 18
-_OTHER_KINDS: Final = (
-    (re.compile(rb"%PDF-"), "a PDF document"),
-    (
-        re.compile(rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|RIFF....WEBP|....ftyp(?:heic|heix|mif1|avif)", re.DOTALL),
-        "an image",
-    ),
-    (re.compile(rb"\s*<(?:!doctype html|html|head|body|table)[\s>]", re.IGNORECASE), "an HTML page"),
-    (re.compile(rb"BEGIN:VCARD\b", re.IGNORECASE), "a vCard file"),
-    (re.compile(rb"\{\\rtf"), "an RTF document"),
-)
-"""Patterns for the first bytes of files that users may mistake for tables, each with the kind of file."""
+_OTHER_KINDS: Final = {
+    "a PDF document": rb"%PDF-",
+    "an image": rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|RIFF....WEBP|....ftyp(?:heic|heix|mif1|avif)",
+    "an HTML page": rb"(?i:\s*<(?:!doctype html|html|head|body|table)[\s>])",
+    "a vCard file": rb"(?i:BEGIN:VCARD\b)",
+    "an RTF document": rb"\{\\rtf",
+}
+"""Patterns for the first bytes of files that users may mistake for tables, by kind of file."""
 
 
 def open_file(
@@ -91,22 +88,15 @@ def open_file(
         print(file.headers, file.count())  # -> ('E-mail', 'City') 1
         ```
     """
-    return open_source(ByteSource.of(path), encoding=encoding, sheet=sheet, header_row=header_row, format=format)
-
-
-def open_source(
-    source: ByteSource,
-    *,
-    encoding: str | None = None,
-    sheet: str | None = None,
-    header_row: int | None = None,
-    format: str | None = None,  # noqa: A002 - the usual name of such an argument
-) -> File:
-    """Open bytes as a file of rows, and read its header; see `open_file`."""
+    source = ByteSource.of(path)
     if format is not None and format not in FORMATS:
         raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {format!r}; pass one of them")
-    _require_table(source)
-    chosen, notes = (format, ()) if format is not None else _detect_format(source)
+    with source.open_unpacked() as stream:
+        head = stream.read(_HEAD_SIZE)
+    for kind, pattern in _OTHER_KINDS.items():
+        if re.match(pattern, head.removeprefix(_BYTE_ORDER_MARKS[0]), re.DOTALL):
+            raise InvalidRequest(f"{source.name}: expected a table, got {kind}; export the contacts as CSV or XLSX")
+    chosen, notes = (format, ()) if format is not None else _detect_format(source, head)
     if sheet is not None and chosen != "xlsx":
         raise InvalidRequest(f"sheet: expected a workbook, got {source.name}, which is read as {chosen}; omit --sheet")
     if encoding is not None and chosen not in _TEXT_FORMATS:
@@ -119,18 +109,9 @@ def open_source(
     return attrs.evolve(file, notes=(*notes, *file.notes))
 
 
-def _require_table(source: ByteSource) -> None:
-    """Check by its first bytes that a file is not a document or an image."""
-    with source.open_unpacked() as file:
-        head = file.read(_HEAD_SIZE).removeprefix(_BYTE_ORDER_MARKS[0])
-    kind = next((kind for pattern, kind in _OTHER_KINDS if pattern.match(head)), None)
-    if kind is not None:
-        raise InvalidRequest(f"{source.name}: expected a table, got {kind}; export the contacts as CSV or XLSX")
-
-
 def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str | None, header_row: int) -> File:
     if chosen == "csv":
-        return open_csv(source, encoding, header_row)
+        return CsvFile.of(source, encoding, header_row)
     if chosen == "jsonl":
         return JsonLinesFile.of(source, encoding)
     if source.is_gzip:
@@ -146,11 +127,8 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
     return WorkbookFile.of(source, sheet, header_row)
 
 
-def _detect_format(source: ByteSource) -> tuple[str, tuple[str, ...]]:
-    """Return the format of a file, and notes for the user."""
-    # The suffix determines the format. If the suffix is unknown, the first bytes determine it.
-    with source.open_unpacked() as file:
-        head = file.read(_HEAD_SIZE)
+def _detect_format(source: ByteSource, head: bytes) -> tuple[str, tuple[str, ...]]:
+    """Return the format of a file by its suffix or, if that is unknown, by its first bytes, and notes for the user."""
     name = PurePath(source.name)
     suffix = (PurePath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
     named = next((known for known, suffixes in _SUFFIXES.items() if suffix in suffixes), None)
@@ -180,9 +158,8 @@ def _detect_by_content(source: ByteSource, head: bytes) -> str | None:
 
 
 def _is_workbook(source: ByteSource) -> bool:
-    """Return whether a zip archive contains the parts of a Microsoft or OpenDocument workbook."""
-    # The function searches the bytes of the file for the names of these parts, which are not compressed. It does not read the
-    # archive's directory, because a directory may be huge.
+    """Return whether a zip archive contains the names of parts of a Microsoft or OpenDocument workbook."""
+    # The directory of the archive is not read, because it may be huge.
     if source.is_gzip:
         return True  # gzip is rejected later; unpacking it here might never end
     last = b""

@@ -1,8 +1,4 @@
-"""Save and load mappings of columns to fields as TOML files.
-
-The file has one table, `[columns]`, with lines such as `"First Name" = "first_name"` and `"Lead Status" = "ignore"`. A comment on
-each line gives the reason for the choice of the field. The fields in a loaded file override the automatic mapping.
-"""
+"""Save and load mappings of columns to fields: TOML files with lines such as `"First Name" = "first_name" # by name`."""
 
 from __future__ import annotations
 

@@ -40,14 +40,11 @@ def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int
 
 
 _MAX_BATCH_ROWS: Final = 2048
-_MAX_BATCH_SIZE: Final = 1 << 24
-"""Maximum number of bytes that a batch may take before its cells can be checked."""
+_MAX_BATCH_SIZE: Final = 1 << 24  # bytes that a batch may take before its cells can be checked
 _BUFFER_SIZE: Final = 1 << 20
 _DICTIONARY_ENCODINGS: Final = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-_MAX_RATIO: Final = 200
-"""Maximum ratio of unpacked to packed size, as for workbooks. Files of people unpack to 1 to 10 times their size."""
-_ALLOWED_SIZE: Final = 1 << 26
-"""Number of bytes that any file may unpack to, whatever its ratio."""
+_MAX_RATIO: Final = 200  # of unpacked to packed size; files of people unpack to 1 to 10 times their size
+_ALLOWED_SIZE: Final = 1 << 26  # bytes that any file may unpack to
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +62,8 @@ class ParquetFile(File):
     def of(cls, source: ByteSource) -> ParquetFile:
         """Open a file, and read its schema."""
         with _open_reader(source) as reader:
-            schema, groups = reader.schema_arrow, _row_groups(reader.metadata)
+            schema, metadata = reader.schema_arrow, reader.metadata
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
         _require_plausible_size(source.name, groups)
         names = tuple(schema.names)
         heading = Heading.of(source.name, names)
@@ -126,10 +124,6 @@ class ParquetFile(File):
                     limit = f"{MAX_ROW_SIZE:,} characters"
                     raise InvalidRequest(f"{self.name}: row {line} is longer than {limit}; check that the file is a table")
                 yield Record(line, values, None, tuple(issues.get(row, ())))
-
-
-def _row_groups(metadata: Any) -> list[Any]:
-    return [metadata.row_group(group) for group in range(metadata.num_row_groups)]
 
 
 def _columns_of(group: Any) -> list[Any]:

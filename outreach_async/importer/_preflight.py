@@ -22,8 +22,7 @@ _BUCKET_COUNT: Final = 256
 class EmailIndex:
     """Finds duplicate e-mails in a file. Each e-mail is stored as a hash of eight bytes."""
 
-    # In a file of a million rows, the probability of a hash collision is about one in thirty million. After a collision, the
-    # preflight reports a duplicate that does not exist. A collision does not change which rows the import sends.
+    # In a million rows, the probability of a collision is one in thirty million. It only causes a finding that is wrong.
 
     def __init__(self) -> None:
         self._keys = [array("q") for _ in range(_BUCKET_COUNT)]
@@ -40,8 +39,7 @@ class EmailIndex:
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return the first `few` lines whose e-mail occurs in an earlier line."""
-        # Each result is a pair: the line, and the first line with the same e-mail.
+        """Return the first `few` lines whose e-mail occurs in an earlier line, each with the first line that has it."""
         return nsmallest(few, self._pairs())
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -53,9 +51,7 @@ class EmailIndex:
                     yield line, first
 
 
-MAX_EXAMPLES: Final = 3
-"""Maximum number of findings of each check that are stored with their lines."""
-
+MAX_EXAMPLES: Final = 3  # findings of each check that are stored with their lines
 _CHUNK_SIZE: Final = 1000
 
 OnRejected = Callable[[Row, InvalidRequest], None]
@@ -94,7 +90,7 @@ class Preflight:
         return self.rows - self.refused - self.superseded
 
     def find_number(self, index: int) -> RowNumber | None:
-        """Return the number of a row by its index; `None` if numbers were not stored."""
+        """Return the number of a row by its index, if numbers were stored."""
         return RowNumber(self.unit, self.lines[index]) if index < len(self.lines) else None
 
     def counts(self) -> dict[str, int]:

@@ -1,8 +1,4 @@
-"""Write the failed rows of an import to a rejects file.
-
-The file has the columns of the input, and additional columns with the reason for each failure. Users can fix the rows in the
-file and import it.
-"""
+"""Write the failed rows of an import, with the reasons, to a rejects file that users can correct and import."""
 
 from __future__ import annotations
 
@@ -151,11 +147,10 @@ def is_reject(outcome: ContactOutcome) -> bool:
 
 
 FindNumber: TypeAlias = Callable[[int], RowNumber | None]
-"""A function that takes the index of a row and returns the row's number, or `None` if the number is unknown."""
+"""A function that takes the index of a row and returns the row's number, if it is known."""
 
 
 def number_record(index: int) -> RowNumber:
-    """Return the number of a row in the unit `"record"`."""
     return RowNumber("record", index + 1)
 
 
@@ -228,12 +223,10 @@ def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[R
     codes: dict[str, None] = {"email": None}
     for outcome in filter(is_reject, journal.outcomes()):
         codes |= dict.fromkeys(_string_members(outcome))
-    return tuple(codes), (_create_spooled_reject(outcome, tuple(codes)) for outcome in filter(is_reject, journal.outcomes()))
-
-
-def _create_spooled_reject(outcome: ContactOutcome, codes: Sequence[str]) -> Reject:
-    members = _string_members(outcome)
-    return reject(outcome.index + 1, [members.get(code, "") for code in codes], outcome, number_record)
+    return tuple(codes), (
+        reject(outcome.index + 1, [_string_members(outcome).get(code, "") for code in codes], outcome, number_record)
+        for outcome in filter(is_reject, journal.outcomes())
+    )
 
 
 def _string_members(outcome: ContactOutcome) -> dict[str, str]:
@@ -256,13 +249,13 @@ def write_rejects(path: Path, headers: Sequence[str], rows: Iterable[Reject]) ->
 
 
 def reject_message(outcome: ContactOutcome, find_number: FindNumber) -> str:
-    """Return the reason why a row failed. For a duplicate of another row, the reason contains that row's number, if known."""
+    """Return the reason why a row failed, with the number of the other row if it is a duplicate."""
     number = find_number(outcome.repeats) if outcome.repeats is not None else None
     return str(outcome.error or "") if number is None else rejection_message(str(number))
 
 
 def find_field(outcome: ContactOutcome) -> str:
-    """Return a comma-separated list of the fields named in an outcome's error, or an empty string if the error names no field."""
+    """Return the fields named in an outcome's error, separated by commas."""
     # A local check names the field at the start of its message; the service names fields in its message or in the response body.
     error = outcome.error
     if isinstance(error, InvalidRequest):

@@ -27,7 +27,7 @@ from weakref import finalize
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._encodings import find_candidates
+from outreach_async.importer._encodings import describe_candidates
 
 # Bytes.
 
@@ -43,10 +43,6 @@ class BinaryStream(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Return at most `size` bytes, or `b""` at the end of the stream."""
-
-
-FileInput: TypeAlias = str | Path | BinaryStream
-"""An input to open: a path, `"-"` for standard input, or a stream."""
 
 
 class StoredBytes(Protocol):
@@ -101,7 +97,7 @@ class SharedFile:
 
 
 class StreamCopy(SharedFile):
-    """A copy of a stream in an unnamed temporary file. The file is removed when the process exits, even after a crash."""
+    """A copy of a stream in an unnamed temporary file, which is removed when the process exits, even after a crash."""
 
     def __init__(self, stream: BinaryStream | None = None) -> None:
         super().__init__(cast("BinaryIO", tempfile.TemporaryFile()))  # noqa: SIM115 - it lives as long as this object
@@ -130,14 +126,11 @@ class _InputFile(SharedFile):
 
     def _require_unchanged(self) -> None:
         before, now = self._opened, os.fstat(self._file.fileno())
+        changed = f"{self._name}: the file changed after it was opened"
         if before.st_size != now.st_size:
-            raise _changed_error(self._name, f"it had {before.st_size:,} bytes, and has {now.st_size:,}")
+            raise InputChanged(f"{changed}: it had {before.st_size:,} bytes, and has {now.st_size:,}")
         if before.st_mtime_ns != now.st_mtime_ns:
-            raise _changed_error(self._name, "its modification time is another")
-
-
-def _changed_error(name: str, how: str) -> InputChanged:
-    return InputChanged(f"{name}: the file changed after it was opened: {how}")
+            raise InputChanged(f"{changed}: its modification time is another")
 
 
 class _SharedFileReader(io.RawIOBase):
@@ -173,6 +166,8 @@ class ByteSource:
     @classmethod
     def of(cls, file: FileInput) -> ByteSource:
         """Open an input. Standard input, pipes and streams can be read only once, so they are copied to a temporary file."""
+        if isinstance(file, ByteSource):
+            return file
         if not isinstance(file, str | Path):
             return cls._from_stream(file, "the stream")
         if str(file) == STDIN:
@@ -211,8 +206,7 @@ class ByteSource:
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield a file descriptor with which another process can read the stored bytes."""
-        # The other process must seek to the start before it reads.
+        """Yield a file descriptor with which another process can read the stored bytes, after a seek to the start."""
         with translate_read_errors(self.name), self._stored.lend_descriptor() as descriptor:
             yield descriptor
 
@@ -227,7 +221,7 @@ class ByteSource:
     def require_content(self, fingerprint: str) -> None:
         """Check that the bytes still have an earlier fingerprint, even if a program changed them and restored their time."""
         if self.fingerprint() != fingerprint:
-            raise _changed_error(self.name, "its content is another")
+            raise InputChanged(f"{self.name}: the file changed after it was opened: its content is another")
 
     def require_path(self) -> None:
         """Check that no other file has replaced the file. A file that was only moved or deleted is not replaced."""
@@ -236,6 +230,10 @@ class ByteSource:
         with suppress(OSError):
             if self.path is not None and not os.path.samestat(self.path.stat(), opened):
                 raise InputChanged(f"{self.name}: another file has replaced the file that was opened")
+
+
+FileInput: TypeAlias = str | Path | BinaryStream | ByteSource
+"""An input to open: a path, `"-"` for standard input, a stream, or a source."""
 
 
 @contextmanager
@@ -264,8 +262,7 @@ _BYTE_ORDER_MARKS: Final = (
 _HEAD_SIZE: Final = 512
 _TEXT_BLOCK_SIZE: Final = 1 << 16
 _NON_ASCII: Final = re.compile(r"[^\x00-\x7f]")
-MAX_LINE_LENGTH: Final = 1 << 24
-"""Maximum number of characters in a line. The limit prevents a file without line breaks from filling the memory."""
+MAX_LINE_LENGTH: Final = 1 << 24  # characters: a file without line breaks must not fill the memory
 
 
 def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
@@ -311,7 +308,7 @@ def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
     if mixed and codec == UTF_8:  # in other encodings, nearly every byte is valid
         return InvalidRequest(f"{what}, but earlier lines with non-ASCII characters are; correct the line in a text editor")
     with source.open_unpacked() as file:
-        candidates = "; ".join(map(str, find_candidates(file)))
+        candidates = describe_candidates(file)
     choice = f", or pass the encoding that reads its cells correctly: {candidates}" if candidates else ""
     return InvalidRequest(f"{what}; save the file as UTF-8{choice}")
 

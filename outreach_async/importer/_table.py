@@ -1,9 +1,4 @@
-"""Represent a file as a table: a header, and a record for each row.
-
-When the columns are mapped to fields, `build_row` converts each record to a `Row`. It checks the cells for damage by a
-spreadsheet or a wrong encoding, and for texts that mean a missing value. If a damaged cell has no usable value, the row has a
-`fault` and is rejected. Other damage is reported in the row's `warnings`.
-"""
+"""Represent a file as a table: a header, and a record for each row, which becomes a `Row` when its columns are mapped."""
 
 from __future__ import annotations
 
@@ -26,30 +21,18 @@ from outreach_async.importer._cells import CellIssue, find_issues
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._source import ByteSource
 
+# A program that stores phone numbers and postal codes as numbers drops leading zeros and plus signs.
 _DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
-"""Fields of phone numbers and postal codes. A program that stores their values as numbers drops leading zeros and plus signs."""
-
-_SINGLE_FIELDS: Final = {"email", *STANDARD_FIELDS} - {"personal_note"}
-"""Fields that have a single value. Notes and custom fields may contain the text `:::`."""
-_MIN_PHONE_DIGITS: Final = 11
-"""Minimum number of digits of a whole number that may be a phone number. A spreadsheet may display such a
-number in a form such as 4.1E+11."""
-_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
-"""Pattern for an e-mail address. No column name matches, so a first line with an address is a row and not a header."""
-_SAMPLE_SIZE: Final = 100
-"""Maximum number of rows that are searched for sample cells."""
-MAX_COLUMNS: Final = 1000
-"""Maximum number of columns. A file with more columns probably has data, such as e-mails, as column names."""
-_MAX_NOTES: Final = 10
-"""Maximum number of renamed columns that the notes list."""
+_SINGLE_FIELDS: Final = {"email", *STANDARD_FIELDS} - {"personal_note"}  # notes and custom fields may contain the text `:::`
+_MIN_PHONE_DIGITS: Final = 11  # of a whole number that may be a phone number
+_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")  # a first line with an address is a row and not a header
+_SAMPLE_SIZE: Final = 100  # rows that are searched for sample cells
+MAX_COLUMNS: Final = 1000  # a file with more columns probably has data, such as e-mails, as column names
+_MAX_NOTES: Final = 10  # renamed columns that the notes list
 REASONS: Final = ("_row", "_code", "_field", "_message")
-"""Columns that a rejects file adds to the columns of the input. An import ignores these columns.
-
-`_row` is the number of the row. `RowUnit` describes its unit. `_code` is the outcome, and `_message` is the error message.
-`_field` is the invalid field, or several fields separated by commas. It is empty if the error names no field.
-"""
+"""Columns that a rejects file adds, and an import ignores: the row's number, outcome, invalid fields and error message."""
 FILE_COLUMN: Final = "_file"
-"""Column before `REASONS` with the location of the row's file. Only the rejects file of an import of several files has it."""
+"""Column before `REASONS` with the location of the row's file, in the rejects of several files."""
 
 
 class Record(NamedTuple):
@@ -62,11 +45,7 @@ class Record(NamedTuple):
 
 
 RowUnit: TypeAlias = Literal["line", "record"]
-"""Unit of row numbers.
-
-With `"line"`, a row is numbered by the line of the input on which it begins. With `"record"`, it is numbered by its position
-among the rows, from 1. An import from standard input uses `"record"` if it has a journal.
-"""
+"""Unit of row numbers: the line on which a row begins, or (standard input with a journal) its position among the rows, from 1."""
 
 
 class RowNumber(NamedTuple):
@@ -80,8 +59,7 @@ class RowNumber(NamedTuple):
 
 
 def build_row(record: Record, columns: Columns) -> Row:
-    # If an issue leaves no usable value to send, it becomes the row's `fault`. Any other issue that matters for a field becomes a
-    # warning.
+    # An issue that leaves no value to send becomes the row's `fault`. Any other issue that matters for a field is a warning.
     line, cells, fault, issues = record
     if not fault and len(cells) != len(columns.headers):
         remedy = "name every column, and quote cells that contain the delimiter"
@@ -111,9 +89,6 @@ def replace_cells(cells: Sequence[str], values: Iterable[tuple[int, str]]) -> li
 
 def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
     """Return whether an issue matters for a field."""
-    # An issue of kind `"number"` matters if the field is a phone number or a postal code, or if the number is as long as a phone
-    # number. An issue of kind `"decimal"` matters only in the former case, and one of kind `"several"` if the field has a single
-    # value. An issue of any other kind always matters.
     match issue.kind:
         case "number":
             return code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
@@ -428,8 +403,7 @@ class File(ABC):
 
 
 def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
-    """Remove the blank cells at the end of a row, but keep the first `width` cells."""
-    # Spreadsheets also save columns that are blank now but once had content.
+    """Remove blank cells at the end of a row, which spreadsheets save, but keep the first `width` cells."""
     end = len(cells)
     while end > width and not cells[end - 1].strip():
         end -= 1
@@ -437,7 +411,7 @@ def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
 
 
 def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Add numbers to duplicate column names to make them unique, and return the names and notes on the changes."""
+    """Add numbers to duplicate column names, and return the unique names and notes on the changes."""
     taken = {name.strip() for name in names}
     numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # linear time for thousands of equal names
     seen: set[str] = set()
@@ -458,7 +432,7 @@ def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
 
 
 def count_reason_columns(headers: Sequence[str]) -> int:
-    """Return the number of columns that a rejects file adds; 0 if a file with these column names is no rejects file."""
+    """Return the number of columns that a rejects file adds; 0 for the header of any other file."""
     names = tuple(header.strip() for header in headers[-len(REASONS) - 1 :])
     if names[-len(REASONS) :] != REASONS:
         return 0

@@ -21,8 +21,6 @@ from outreach_async.importer._source import ByteSource, StreamCopy
 from outreach_async.importer._table import File, Heading, Record
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
-"""Command that reads a workbook. `read_in_subprocess` appends the last argument, a JSON object of parameters."""
-
 _UNMARKED_NOTE: Final = (
     "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect such cells"
 )
@@ -72,8 +70,7 @@ def read_in_subprocess(
     source: ByteSource, sheet: str | None, reader: Sequence[str] = READER_COMMAND
 ) -> tuple[ReaderResult, StreamCopy]:
     """Read a sheet in a separate process, and return the result and the rows."""
-    # If an exception such as KeyboardInterrupt interrupts the wait, the reader process is killed. If this process is killed, the
-    # reader process exits by itself.
+    # If an exception interrupts the wait, the reader process is killed. If this process is killed, the reader exits by itself.
     spool = StreamCopy()
     parameters = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
     with source.lend_descriptor() as book, spool.lend_descriptor() as rows:
@@ -88,7 +85,7 @@ def read_in_subprocess(
 
 
 def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
-    """Return the result of the reader process. If there is no result, the process failed to start or exceeded a limit."""
+    """Return the result of the reader process. Without one, the process failed to start or exceeded a limit."""
     try:
         return _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
     except msgspec.DecodeError:

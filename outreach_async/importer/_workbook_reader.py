@@ -58,8 +58,7 @@ class UnreadableWorkbook(Exception):
 
 def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separate process
     """Make the operating system end this process if loading a sheet takes too much memory, disk space or processor time."""
-    # macOS accepts the memory limit but ignores it; there, only `watch_process` limits memory. On Windows, this function does
-    # nothing.
+    # macOS ignores the memory limit; there, only `watch_process` limits memory.
     if sys.platform == "win32":
         return
     for kind, most in (resource.RLIMIT_DATA, MAX_MEMORY), (resource.RLIMIT_FSIZE, _MAX_OUTPUT_SIZE), (resource.RLIMIT_CORE, 0):
@@ -80,8 +79,7 @@ def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs 
 
 def processor_seconds(size: int) -> float:
     """Return the processor time limit for loading `size` bytes, in seconds."""
-    # The limit is generous. For example, a file of 100,000 contacts has 8 MB: its limit is 9 s, and it loads in 1.2 s.
-    return 1 + size / 1e6
+    return 1 + size / 1e6  # generous: a file of 100,000 contacts has 8 MB, and loads in 1.2 s
 
 
 def peak_memory() -> int:
@@ -111,10 +109,9 @@ def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: 
 def read_workbook(
     file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
 ) -> dict[str, Any]:
-    """Write the non-blank rows of a sheet."""
-    # A row is a JSON array `[line, cells, errors, numbers]`. `line` is the row's number, counted from 1. `cells` contains the
-    # cells as strings. `errors` contains the indexes of the cells that contain an error. `numbers` contains the indexes of the
-    # whole numbers, except those with a number format such as `00000`, which adds leading zeros.
+    """Write the non-blank rows of a sheet, each as a JSON array `[line, cells, errors, numbers]`."""
+    # `line` counts from 1. `errors` has the indexes of cells with an error, and `numbers` those of whole numbers, except those
+    # with a number format such as `00000`, which adds leading zeros.
     import python_calamine
 
     archive = _open_archive(file)
@@ -202,9 +199,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def to_string(value: Any) -> str:
-    """Convert a value to a string."""
-    # A Boolean becomes TRUE or FALSE. A date or time is written in ISO 8601. Any other value is written as a spreadsheet shows
-    # it.
+    """Convert a value to a string, as a spreadsheet shows it; a date or time in ISO 8601."""
     match value:
         case bool():  # before numbers: a bool is an int
             return str(value).upper()

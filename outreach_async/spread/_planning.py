@@ -21,7 +21,7 @@ from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.bulk._rows import Repeats, order_key
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns, map_columns
-from outreach_async.importer._formats import open_source
+from outreach_async.importer._formats import open_file
 from outreach_async.importer._table import File, Row
 from outreach_async.models import WorkspaceField
 from outreach_async.spread._stored_files import (
@@ -56,7 +56,7 @@ class SpreadOptions:
     def open(self, location: str, version: FileVersion) -> File:
         """Open a file of a plan, if the version of the file is still the one recorded in the plan."""
         source = open_location(location, version)
-        return open_source(source, encoding=self.encoding, sheet=self.sheet, header_row=self.header_row, format=self.format)
+        return open_file(source, encoding=self.encoding, sheet=self.sheet, header_row=self.header_row, format=self.format)
 
 
 @attrs.frozen

@@ -27,7 +27,7 @@ from outreach_async import Journal, OutreachClient
 from outreach_async._cli.commands.import_run import ImportJob
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import commit_then, hang, ok, reset, status
-from outreach_async.importer import CsvFile
+from outreach_async.importer import open_file
 
 pytestmark = pytest.mark.covers
 
@@ -277,9 +277,9 @@ def test_ctrl_c_with_a_journal_leaves_it_ready_to_resume(shell: Shell, tmp_path:
 
 
 def test_a_file_is_identified_by_its_content(tmp_path: Path) -> None:
-    one, other = CsvFile.open(save_contacts(tmp_path, "email\na@a.example\n")), tmp_path / "other.csv"
+    one, other = open_file(save_contacts(tmp_path, "email\na@a.example\n")), tmp_path / "other.csv"
     other.write_text("email\na@a.example\n", encoding="utf-8")
-    assert one.fingerprint() == CsvFile.open(other).fingerprint()
+    assert one.fingerprint() == open_file(other).fingerprint()
     other.write_text("email\nb@a.example\n", encoding="utf-8")
-    assert one.fingerprint() != CsvFile.open(other).fingerprint()
+    assert one.fingerprint() != open_file(other).fingerprint()
     assert ImportJob(file=one).create_journal() is None

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import tracemalloc
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -17,8 +18,10 @@ from support.files import csv_text, pack, read
 
 from outreach_async._service.validation import to_contact
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import CsvFile, Row, map_columns, open_file
+from outreach_async.importer import Row, map_columns, open_file
+from outreach_async.importer._csv_file import CsvFile
 
+open_csv = partial(open_file, format="csv")
 HEADER = ("E-mail", "first_name", "City")
 cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
 tables = st.lists(st.tuples(cells, cells, cells), max_size=8)
@@ -87,7 +90,8 @@ def test_the_delimiter_is_the_one_that_fits_the_header_and_most_rows(
     tmp_path: Path, content: str, delimiter: str, headers: tuple[str, ...]
 ) -> None:
     (path := tmp_path / "people.csv").write_text(content, encoding="utf-8", newline="")
-    file = CsvFile.open(path)
+    file = open_csv(path)
+    assert isinstance(file, CsvFile)
     assert (file.delimiter, file.headers) == (delimiter, headers)
 
 
@@ -102,7 +106,7 @@ def test_the_delimiter_is_the_one_that_fits_the_header_and_most_rows(
     ],
 )
 def test_an_unusual_delimiter_is_reported(content: str, notes: tuple[str, ...]) -> None:
-    assert CsvFile.open(io.BytesIO(content.encode())).notes == notes
+    assert open_csv(io.BytesIO(content.encode())).notes == notes
 
 
 def test_the_line_that_states_the_delimiter_counts() -> None:
@@ -138,17 +142,17 @@ def test_duplicate_column_names_are_numbered_so_that_each_can_be_mapped() -> Non
 
 
 def test_the_notes_list_ten_duplicate_column_names() -> None:
-    *notes, last = CsvFile.open(io.BytesIO(b"email" + b",a" * 31)).notes
+    *notes, last = open_csv(io.BytesIO(b"email" + b",a" * 31)).notes
     assert (len(notes), last) == (10, "... and 20 more columns are renamed in the same way")
 
 
 def test_a_header_has_at_most_1000_columns_which_blank_cells_may_follow() -> None:
     columns = [f"c{at}" for at in range(1000)]
-    assert CsvFile.open(io.BytesIO(",".join([*columns, *[""] * 20_000]).encode())).headers == tuple(columns)
+    assert open_csv(io.BytesIO(",".join([*columns, *[""] * 20_000]).encode())).headers == tuple(columns)
     with pytest.raises(
         InvalidRequest, match="expected at most 1,000 columns, got more; check that the first line has column names"
     ):
-        CsvFile.open(io.BytesIO(",".join([*columns, "one more"]).encode()))
+        open_csv(io.BytesIO(",".join([*columns, "one more"]).encode()))
 
 
 def test_a_row_that_is_longer_than_in_any_other_format_is_rejected() -> None:
@@ -171,7 +175,7 @@ def test_millions_of_columns_in_a_small_file_take_little_memory() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidRequest, match="at most 1,000 columns"):
-            CsvFile.open(io.BytesIO(content))
+            open_csv(io.BytesIO(content))
         assert tracemalloc.get_traced_memory()[1] < 60e6
     finally:
         tracemalloc.stop()
@@ -211,7 +215,7 @@ def test_a_line_of_megabytes_is_read_and_an_endless_one_refused(tmp_path: Path) 
         file.write("email\na@b.example\n")
         file.write("x" * (1 << 24))
     with pytest.raises(InvalidRequest, match="line 3 is longer than 16,777,216 characters"):
-        CsvFile.open(path)
+        open_csv(path)
 
 
 @pytest.mark.parametrize(
@@ -233,14 +237,14 @@ def test_an_unreadable_file_is_refused_before_its_first_row(content: str, messag
 
 def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="No such file"):
-        CsvFile.open(tmp_path / "none.csv")
+        open_csv(tmp_path / "none.csv")
     with pytest.raises(InvalidRequest, match="expected a file, got a folder"):
-        CsvFile.open(tmp_path)
+        open_csv(tmp_path)
 
 
 def test_a_long_file_is_read_only_as_far_as_needed(tmp_path: Path) -> None:
     (path := tmp_path / "people.csv").write_text("email\n" + "a@b.example\n" * 200_000 + '"never closed', encoding="utf-8")
-    file = CsvFile.open(str(path))
+    file = open_csv(str(path))
     assert [row.line for row in islice(file.rows(map_columns(file.headers)), 3)] == [2, 3, 4]
 
 
@@ -265,14 +269,14 @@ def test_lines_above_the_given_header_are_skipped_and_lines_keep_their_numbers(a
 
 def test_a_header_below_the_end_of_the_file_is_missing() -> None:
     with pytest.raises(InvalidRequest, match="no header"):
-        CsvFile.open(io.BytesIO(b"email\n"), header_row=9)
+        open_csv(io.BytesIO(b"email\n"), header_row=9)
 
 
 # Samples.
 
 
 def test_a_sample_is_the_first_cell_of_a_column_that_is_not_blank() -> None:
-    file = CsvFile.open(io.BytesIO(b"email,City,Zip,Plan\na@b.example, \nb@b.example,Lyon,,\n"))
+    file = open_csv(io.BytesIO(b"email,City,Zip,Plan\na@b.example, \nb@b.example,Lyon,,\n"))
     assert file.samples() == ("a@b.example", "Lyon", "", "")
-    assert CsvFile.open(io.BytesIO(b"email,City\n")).samples() == ("", "")
-    assert CsvFile.open(io.BytesIO(b"email,City\n" + b"a,\n" * 100 + b"a,Lyon\n")).samples() == ("a", "")
+    assert open_csv(io.BytesIO(b"email,City\n")).samples() == ("", "")
+    assert open_csv(io.BytesIO(b"email,City\n" + b"a,\n" * 100 + b"a,Lyon\n")).samples() == ("a", "")

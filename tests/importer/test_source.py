@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +13,10 @@ from support.examples import scaled
 from support.files import pack, read
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import CsvFile
+from outreach_async.importer import open_file
 from outreach_async.importer._encodings import _choose_samples
 
+open_csv = partial(open_file, format="csv")
 GERMAN, POLISH = "Jörg Müller,Köln\nZoë Weiß,Zürich\n", "Łukasz Wójcik,Łódź\nŚwiętosława Żak,Gdańsk\n"
 PEOPLE = [
     ("cp1252", GERMAN),
@@ -120,16 +122,16 @@ def test_a_binary_file_has_no_encoding() -> None:
 
 @pytest.mark.parametrize(("encoding", "mark"), [("utf-16", "UTF-16"), ("utf-32", "UTF-32"), ("utf-8-sig", "UTF-8")])
 def test_a_byte_order_mark_selects_the_encoding_and_is_not_in_the_header(encoding: str, mark: str) -> None:
-    file = CsvFile.open(io.BytesIO("email,Köln\n".encode(encoding)))
+    file = open_csv(io.BytesIO("email,Köln\n".encode(encoding)))
     assert file.headers == ("email", "Köln")
     assert file.notes == (() if mark == "UTF-8" else (f"encoding {mark}, from the byte order mark",))
     assert f"expected 'cp1252', got the byte order mark of {mark}" in refusal("email\n".encode(encoding), "cp1252")
-    assert CsvFile.open(io.BytesIO("email,Köln\n".encode(encoding)), encoding=mark).headers == ("email", "Köln")
+    assert open_csv(io.BytesIO("email,Köln\n".encode(encoding)), encoding=mark).headers == ("email", "Köln")
 
 
 def test_big_endian_marks_are_recognised() -> None:
-    assert CsvFile.open(io.BytesIO(b"\xfe\xff" + "email".encode("utf-16-be"))).headers == ("email",)
-    assert CsvFile.open(io.BytesIO(b"\0\0\xfe\xff" + "email".encode("utf-32-be"))).headers == ("email",)
+    assert open_csv(io.BytesIO(b"\xfe\xff" + "email".encode("utf-16-be"))).headers == ("email",)
+    assert open_csv(io.BytesIO(b"\0\0\xfe\xff" + "email".encode("utf-32-be"))).headers == ("email",)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
@@ -141,7 +143,7 @@ def test_utf_16_without_a_mark_is_recognised_and_can_be_requested(encoding: str)
 
 
 def test_utf_8_may_be_requested_and_causes_no_note() -> None:
-    assert CsvFile.open(io.BytesIO(b"email\n"), encoding="UTF8").notes == ()
+    assert open_csv(io.BytesIO(b"email\n"), encoding="UTF8").notes == ()
 
 
 @pytest.mark.parametrize("encoding", ["latin-9000", "base64", "", "a\0b"])

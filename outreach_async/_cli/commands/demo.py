@@ -25,7 +25,7 @@ from outreach_async.bulk import BulkReport
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeService
 from outreach_async.fake._transport import FakeTransport
-from outreach_async.importer import CsvFile
+from outreach_async.importer import open_file
 
 _MAX_LISTED: Final = 8
 _NO_DKIM: Final = "OA102"
@@ -77,7 +77,7 @@ def demo(options: Options) -> int:
 async def _run_demo(options: Options, path: Path, next_path: Path) -> int:
     screen = Screen.of(as_json=options.as_json)
     ledger = path.with_name("contacts.ledger")
-    job = ImportJob(file=CsvFile.open(path), campaign=CAMPAIGN, duplicates="overwrite", ledger=ledger)
+    job = ImportJob(file=open_file(path), campaign=CAMPAIGN, duplicates="overwrite", ledger=ledger)
     # The demo never contacts a real service, regardless of the environment.
     world = create_demo_world()
     async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
@@ -88,7 +88,7 @@ async def _run_demo(options: Options, path: Path, next_path: Path) -> int:
             screen.print_result({"import": reports[0].to_dict()})
             return code
         _announce(screen, "The next night: the same list, with a few changes")  # pragma: no cover - as above
-        second = attrs.evolve(job, file=CsvFile.open(next_path))  # pragma: no cover - as above
+        second = attrs.evolve(job, file=open_file(next_path))  # pragma: no cover - as above
         await run_import(
             client, second, screen, 0, lambda report, _failures: reports.append(report)
         )  # pragma: no cover - as above

@@ -1,11 +1,7 @@
 """Tables of known column names: the columns of exports by other tools, and common names in nine languages.
 
-Each tool has a TOML file in this folder. The file maps each column of the tool's exports to a field, or states why the column is
-ignored. A tool is recognised by the header of its exports. Every ignored column is reported with the reason.
-
-`common_headers.toml` maps common names, such as "Job Title" and "Vorname", to fields, and lists their sources. If a name such as
-"Name" has several meanings, rules choose one of them, based on the other columns of the file. If no rule applies, the name is
-ambiguous.
+Each tool has a TOML file in this folder, which maps each column of its exports to a field, or states why the column is ignored.
+`common_headers.toml` maps common names to fields. Its rules choose a meaning of an ambiguous name by the other columns.
 """
 
 from __future__ import annotations
@@ -50,10 +46,6 @@ def _fold_values(columns: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, .
     return {name: tuple(map(fold_column_name, group)) for name, group in columns.items()}
 
 
-def _compile_keys(reasons: Mapping[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple((re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in reasons.items())
-
-
 @attrs.frozen(kw_only=True)
 class ExportFormat:
     """The columns of a tool's exports, as read from the tool's TOML file. All column names are in lower case."""
@@ -66,7 +58,7 @@ class ExportFormat:
     workspace: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, converter=_fold_values)
     misleading: Mapping[str, str] = attrs.field(factory=dict, converter=_fold_keys)
     left_out: Mapping[str, str] = attrs.field(converter=_fold_keys)
-    left_out_like: tuple[tuple[re.Pattern[str], str], ...] = attrs.field(factory=dict, converter=_compile_keys)
+    left_out_like: Mapping[str, str] = attrs.field(factory=dict)
 
     def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
         """Return field codes by folded column name. For each code, only the most preferred column in the header is used."""
@@ -87,8 +79,9 @@ class ExportFormat:
         name = fold_column_name(header)
         if name in self.left_out:
             return self.left_out[name]
-        if like := next((reason for pattern, reason in self.left_out_like if pattern.fullmatch(name)), None):
-            return like
+        for pattern, reason in self.left_out_like.items():
+            if re.fullmatch(pattern, name, re.IGNORECASE):
+                return reason
         if self.workspace_names(header):
             return "the workspace has no field for this column"
         return "another column is used instead" if any(name in columns for columns in self.fields.values()) else None
