@@ -71,7 +71,7 @@ def test_a_status_that_may_follow_a_creation_leaves_every_label_true(code: int, 
         assert wrong_after(folder / str(number), scene(fault)) == []
 
 
-def test_merging_the_rows_of_a_contact_prevents_that_a_late_row_replaces_another(folder: Path) -> None:
+def test_merging_the_rows_of_a_contact_keeps_a_late_row_from_replacing_another(folder: Path) -> None:
     late = Late("late", commits=False, requests=1)
     one = Simulation(scene(late, duplicates="overwrite", repeats="coalesce"), folder, "asyncio")
     one.finish(iter(()))
