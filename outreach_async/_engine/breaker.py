@@ -6,6 +6,8 @@ import math
 from collections import deque
 from typing import Final
 
+import attrs
+
 WINDOW_SIZE: Final = 100
 """Maximum number of recent attempts whose results are evaluated."""
 MIN_RESULTS: Final = 20
@@ -16,20 +18,17 @@ HEALTHY_SHARE: Final = 0.9
 """A row is considered the cause of its failure if at least this fraction of the recent attempts to send other rows succeeded."""
 
 
+@attrs.define(eq=False)
 class FailureWindow:
     """A sliding window over the results of the most recent attempts of a run."""
 
     # The window stores only failures, each with its position among all results. Recording a success is therefore cheap.
 
-    __slots__ = ("_faults", "_since", "results")
-
-    def __init__(self) -> None:
-        self.results = 0
-        self._since = 0
-        self._faults: deque[tuple[int, int, bool]] = deque()
+    results: int = 0
+    _since: int = 0
+    _faults: deque[tuple[int, int, bool]] = attrs.field(factory=deque)
 
     def record_success(self) -> None:
-        """Record a successful attempt."""
         self.results += 1
 
     def record_fault(self, earlier_failures: int, *, is_refusal: bool = False) -> None:
@@ -39,7 +38,6 @@ class FailureWindow:
         self._drop_old()
 
     def clear(self) -> None:
-        """Remove all results from the window."""
         self._since = self.results
         self._faults.clear()
 
@@ -49,7 +47,6 @@ class FailureWindow:
 
     @property
     def size(self) -> int:
-        """Number of results in the window."""
         return min(self.results - self._since, WINDOW_SIZE)
 
     @property
@@ -71,15 +68,13 @@ class FailureWindow:
         return None if others < MIN_RESULTS else others - (len(self._faults) - own) >= HEALTHY_SHARE * others
 
 
+@attrs.define(eq=False)
 class Reachability:
     """Tracks whether the service was ever reached. If it was not, the base URL may be wrong, and waiting may not help."""
 
-    __slots__ = ("_failed_at", "reached", "rounds")
-
-    def __init__(self) -> None:
-        self.reached = False
-        self.rounds = 0
-        self._failed_at = -math.inf
+    reached: bool = False
+    rounds: int = 0
+    _failed_at: float = -math.inf
 
     def record_failure(self, started: float, now: float) -> bool:
         """Record an attempt that did not reach the service, and return whether this failure starts a new round of failures."""
@@ -102,19 +97,18 @@ PROBE_LEASE: Final = 120.0
 """Seconds after which a probe without a result counts as lost."""
 
 
+@attrs.define(eq=False)
 class Breaker:
     """A circuit breaker, which blocks the attempts of a run for a limited time."""
 
     # Initially, the breaker is closed, and attempts may start at any time. An open breaker blocks all attempts until the time
     # `opens_at`. From then on, a single attempt may start: the probe. If the probe succeeds, the breaker is closed.
 
-    __slots__ = ("_interval", "_probed_at", "closed", "opens_at", "tripped_at")
-
-    def __init__(self) -> None:
-        self.closed = True
-        self.opens_at = self.tripped_at = -math.inf
-        self._interval = 0.0
-        self._probed_at = math.inf
+    closed: bool = True
+    opens_at: float = -math.inf
+    tripped_at: float = -math.inf
+    _interval: float = 0.0
+    _probed_at: float = math.inf
 
     def trip(self, now: float, seconds: float = FIRST_PAUSE) -> None:
         """Open the breaker: no attempt may start for `seconds` seconds."""
@@ -156,6 +150,5 @@ class Breaker:
             self.opens_at = min(self.opens_at, latest)
 
     def close(self) -> None:
-        """Close the breaker, so that attempts may start at any time."""
         self.closed = True
         self.opens_at, self._probed_at = -math.inf, math.inf

@@ -34,7 +34,6 @@ class Slots:
         self._waiters: deque[anyio.Event] = deque()
 
     def try_acquire(self) -> bool:
-        """Try to take a slot without waiting, and return whether a slot was taken."""
         if self.free <= 0:
             return False
         self.free -= 1
@@ -74,8 +73,7 @@ class RetryBudget:
     """Limits the retries of all calls together, which keeps retries from overloading a failing service."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
-        self.remaining = size
+        self.size = self.remaining = size
 
     def try_spend(self, amount: int) -> bool:
         """Take the amount from the budget if enough is left, and return whether the amount was taken."""
@@ -85,7 +83,6 @@ class RetryBudget:
         return True
 
     def refund(self, amount: int) -> None:
-        """Add an amount to the budget. The budget never exceeds its initial size."""
         self.remaining = min(self.size, self.remaining + amount)
 
 
@@ -137,26 +134,21 @@ class ClientThrottle:
         return self._limiter.gate
 
     def try_start(self, now: float) -> bool:
-        """Start an attempt if the limiter allows it, and return whether it was started."""
         return self._limiter.try_start(now)
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until `not_before`, then wait in the client's queue, and start an attempt."""
         # A retry sleeps outside the queue until its backoff ends: at the head of the queue it would hold up calls that may start.
         await anyio.sleep_until(not_before)
         await self._limiter.wait(self._limiter.start_if_due)
 
     def on_cancelled(self, now: float, _started: float, /) -> None:
-        """Record that an attempt was cancelled."""
         self._limiter.on_cancelled(now)
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Record a successful attempt. Refund `budget_spent` to the retry budget; if it is 0, refund 1."""
         self._limiter.on_success(now, started, headers)
         self._budget.refund(budget_spent or 1)
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
-        """Pass the failure to the limiter, charge the retry budget for a retry, and return whether to retry."""
         self._limiter.on_failure(attempt)
         if isinstance(attempt.error, DeadlineExceeded) or attempt.counted_failures + 1 >= self._policy.attempts:
             return RetryDecision.GIVE_UP
@@ -210,7 +202,6 @@ class Call(Generic[T]):
         return self.progress
 
     def attempt_deadline(self, now: float) -> float:
-        """Return the time at which an attempt that starts now must end."""
         timeout = math.inf if self.options.timeout is None else self.options.timeout
         return min(now + timeout, now + self.time_left, self.deadline_at)
 
@@ -223,7 +214,6 @@ class Call(Generic[T]):
         return TransportError(f"{name}: no response within the timeout of {self.options.timeout:g} s", maybe_sent=maybe_sent)
 
     def record_failure(self, error: OutreachError, failure_kind: FailureKind) -> None:
-        """Record a failed attempt."""
         # `maybe_applied_earlier` is never reset, because no later attempt can prove that an earlier attempt was not applied.
         self.progress = None
         self.attempts += 1

@@ -93,12 +93,12 @@ class FifoWaiters:
             self.queue[0].wake()
 
 
+@attrs.define(eq=False)
 class RetryAfterGate:
     """Blocks all requests of a client until a given time."""
 
-    def __init__(self) -> None:
-        self.opens_at = -math.inf
-        self.reason = ""
+    opens_at: float = -math.inf
+    reason: str = ""
 
     def close(self, attempt: FailedAttempt, seconds: float) -> None:
         """Close the gate, because the service asked the client to wait."""
@@ -190,11 +190,8 @@ class RateLimiter:
     @property
     def limit(self) -> float | None:
         """The lower of the configured and the learned rate limit, in requests per second; `None` if there is no limit."""
-        configured = None if self._bucket is None else self._bucket.rate
-        learned = self._cubic.limit
-        if configured is None or learned is None:
-            return learned if configured is None else configured
-        return min(configured, learned)
+        limits = (None if self._bucket is None else self._bucket.rate, self._cubic.limit)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def is_throttled(self, now: float) -> bool:
         """Return whether a limit delays an attempt, or has delayed an attempt within the last second."""
@@ -285,11 +282,9 @@ class RateLimiter:
     # Results of attempts
 
     def on_cancelled(self, now: float) -> None:
-        """Record that an attempt was cancelled."""
         self._end_attempt(now)
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], paused_at: float | None = None) -> None:
-        """Record a successful attempt."""
         self.in_flight -= 1
         self._ended_at = now
         if self._usage is not None:

@@ -54,7 +54,6 @@ def log_response(call: Call[Any], response: Response) -> None:
 
 
 def log_failure(call: Call[Any], error: OutreachError, failure_kind: FailureKind) -> None:
-    """Log an attempt that failed."""
     if LOGGER.isEnabledFor(logging.DEBUG):
         extra = _failure_fields(call, error, failure_kind)
         LOGGER.debug("%s: attempt %d failed: %s", call.operation.name, call.attempts, describe_error(error), extra=extra)
@@ -70,7 +69,6 @@ def log_retry(call: Call[Any], error: OutreachError, failure_kind: FailureKind, 
 
 
 def log_run_state(fields: Mapping[str, Any], why: str | None) -> None:
-    """Log the new state of a bulk run."""
     details = [f"{fields['rows']} rows so far"]
     details += [] if fields["limit"] is None else [f"at most {fields['limit']:.3g} requests/s"]
     details += [f"for {fields['wait']:.3g} s"] if fields["wait"] else []

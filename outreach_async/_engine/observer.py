@@ -77,7 +77,6 @@ class Observer:
             self._emit_of(call, events.CallStarted, **fields)
 
     def on_attempt_started(self, call: Call[Any]) -> None:
-        """Emit an `AttemptStarted` event."""
         self._emit_of(call, events.AttemptStarted, attempt=call.attempts + 1)
 
     def on_attempt_ended(self, call: Call[Any], result: Response | OutreachError | None) -> None:
@@ -93,14 +92,12 @@ class Observer:
         self._emit_of(call, events.AttemptEnded, attempt=call.attempts + 1, seconds=now - call.started, **fields)
 
     def on_retry(self, call: Call[Any], error: OutreachError, failure_kind: FailureKind) -> None:
-        """Emit a `RetryScheduled` event for a failed attempt."""
         now = call.now()
         wait = max(0.0, call.not_before - now, call.throttle.gate.opens_at - now)
         fields = {"error": type(error).__name__, "status_code": error.status_code, "evidence": failure_kind.name.lower()}
         self._emit_of(call, events.RetryScheduled, attempt=call.attempts, wait=wait, **fields)
 
     def on_call_ended(self, call: Call[Any], error: Exception | None = None) -> None:
-        """Emit a `CallEnded` event, with the data of the call's last response or of its error."""
         self._end_call(call, self._calls[call].response_fields if error is None else _build_error_fields(error))
 
     def on_call_discarded(self, call: Call[Any]) -> None:
@@ -119,11 +116,9 @@ class Observer:
         self._emit(events.RowEnded(run=run, **fields, **_build_error_fields(outcome.error)))
 
     def on_run_state(self, fields: dict[str, Any], failure: Exception | None) -> None:
-        """Emit a `BulkStateChanged` event, with the error that ended the run, if any."""
         self._emit(events.BulkStateChanged(**fields, **_build_error_fields(failure)))
 
     def on_rate(self, run: int, limit: float) -> None:
-        """Emit a `BulkRateChanged` event with the current rate limit of a throttled run, in requests per second."""
         self._emit(events.BulkRateChanged(run=run, limit=limit))
 
 
@@ -136,5 +131,4 @@ def _build_error_fields(error: Exception | None) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _mask_target(target: str, secrets: tuple[str, ...]) -> str:
-    """Return the target with secrets masked. The result is cached, because every row of a run has the same target."""
-    return mask_string(target, secrets)
+    return mask_string(target, secrets)  # cached, because every row of a run has the same target

@@ -77,45 +77,40 @@ class TokenBucket:
         self._arrival = self.opens_at + self._tolerance
 
 
+@attrs.define(eq=False)
 class Schedule:
     """Spaces the starts of attempts evenly, at a rate that may change."""
 
     # The schedule stores the slot (the scheduled time) of the last start, so a new rate takes effect at once.
 
-    __slots__ = ("_slot",)
-
-    def __init__(self) -> None:
-        self._slot = -math.inf
+    _slot: float = -math.inf
 
     def next_start(self, rate: float) -> float:
         """Return the earliest time at which the next attempt may start, at `rate` requests per second."""
         return self._slot + 1 / rate - TOLERANCE
 
     def record_start(self, rate: float, now: float) -> None:
-        """Record the start of an attempt."""
         # An attempt is due `TOLERANCE` ahead of its slot, so a timer that is late by less than `TOLERANCE` still meets the slot,
         # and the schedule does not slip. After an idle time the slot is `now`, so that unused slots do not add up to a burst.
         self._slot = max(self._slot + 1 / rate, now)
 
 
+@attrs.define(eq=False)
 class SlowStart:
     """Limits the rate after a pause, to prevent a burst: for two seconds, the limit rises from half to all of the base rate."""
 
-    __slots__ = ("_base", "_from")
-
-    def __init__(self) -> None:
-        self._from = -math.inf
-        self._base = 0.0
+    _began: float = -math.inf
+    _base: float = 0.0
 
     def start(self, at: float, base: float) -> None:
         """Start the rise of the limit at the time `at`. `base` is the base rate in requests per second."""
-        self._from, self._base = at, base
+        self._began, self._base = at, base
 
     def rate(self, limit: float | None, now: float) -> float | None:
         """Return the rate limit at the time `now`, in requests per second; `None` if there is no limit."""
-        if now - self._from >= _DURATION:
+        if now - self._began >= _DURATION:
             return limit
-        rate = self._base * (_START_FRACTION + (1 - _START_FRACTION) * max(0.0, now - self._from) / _DURATION)
+        rate = self._base * (_START_FRACTION + (1 - _START_FRACTION) * max(0.0, now - self._began) / _DURATION)
         return rate if limit is None else min(rate, limit)
 
 
@@ -164,7 +159,6 @@ def _parse_fields(headers: Mapping[str, str]) -> dict[str, float]:
 
 
 def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> float:
-    """Return the Unix time of a response."""
     # The time is on the service's own clock if possible, because a `Reset` value in Unix time refers to that clock.
     from email.utils import parsedate_to_datetime  # slow to import, and needed only for a reset in Unix time
 
@@ -174,6 +168,7 @@ def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) 
         return wall_clock()
 
 
+@attrs.define(eq=False)
 class QuotaTracker:
     """Tracks the number of attempts that the quota still allows."""
 
@@ -182,11 +177,10 @@ class QuotaTracker:
     # Responses may arrive in a different order than their attempts started. The quota in the response to an earlier attempt never
     # replaces the quota in the response to a later one.
 
-    __slots__ = ("_applied_at", "_left", "_limit", "_resets_at")
-
-    def __init__(self) -> None:
-        self._left = self._limit = math.inf
-        self._resets_at = self._applied_at = -math.inf
+    _left: float = math.inf
+    _limit: float = math.inf
+    _resets_at: float = -math.inf
+    _applied_at: float = -math.inf
 
     def apply(self, quota: Quota, *, started: float, now: float, in_flight: int) -> None:
         """Apply the quota that a response states; `started` is the time at which the response's attempt started."""
@@ -196,11 +190,9 @@ class QuotaTracker:
             self._resets_at = now + quota.reset
 
     def opens_at(self, now: float) -> float:
-        """Return the earliest time at which an attempt may start."""
         return self._resets_at if self._left < 1 and now < self._resets_at else -math.inf
 
     def record_start(self, now: float) -> None:
-        """Record the start of an attempt."""
         if now >= self._resets_at:
             self._left, self._resets_at = self._limit, now + _LIMIT_LIFETIME
         self._left -= 1
@@ -259,16 +251,14 @@ _MAX_BUCKET: Final = 20.0
 """Maximum length of a bucket of `RateMeter` in seconds."""
 
 
+@attrs.define(eq=False)
 class RateMeter:
     """Measures the smoothed rate of responses, counted in buckets of 0.5 s, or in longer buckets if few responses arrive."""
 
-    __slots__ = ("_began", "_count", "_due", "_past")
-
-    def __init__(self) -> None:
-        self._began = math.nan
-        self._due = -math.inf
-        self._count = 0
-        self._past: float | None = None
+    _began: float = math.nan
+    _due: float = -math.inf
+    _count: int = 0
+    _past: float | None = None
 
     def add(self, now: float, started: float) -> None:
         """Count a response; `started` is the time at which the response's attempt started."""
@@ -283,7 +273,6 @@ class RateMeter:
             self._began, self._due, self._count = now, now + SPACING, 0
 
     def rate(self, now: float) -> float:
-        """Return the rate in responses per second."""
         elapsed = now - self._began
         if self._past is None:
             return self._count / max(elapsed, SPACING) if self._count else 0.0
@@ -298,17 +287,18 @@ class RateMeter:
         self._began, self._due, self._count = at, at + SPACING, 0
 
 
+@attrs.define(eq=False)
 class CubicLimit:
     """The learned rate limit. Refusals lower the limit; afterwards, it rises along a cubic curve."""
 
-    __slots__ = ("_beta", "_cut_at", "_futile_cuts", "_futile_since", "_peak", "_recovery_time", "_since", "limit")
-
-    def __init__(self, beta: float = BETA) -> None:
-        self._beta = beta
-        self.limit: float | None = None
-        self._cut_at = self._since = self._futile_since = -math.inf
-        self._peak = self._recovery_time = 0.0
-        self._futile_cuts = 0
+    _beta: float = BETA
+    limit: float | None = None
+    _cut_at: float = -math.inf
+    _since: float = -math.inf
+    _futile_since: float = -math.inf
+    _peak: float = 0.0
+    _recovery_time: float = 0.0
+    _futile_cuts: int = 0
 
     def is_about_current_rate(self, now: float, started: float) -> bool:
         """Return whether a refusal may lower the current limit."""
@@ -355,7 +345,6 @@ class CubicLimit:
         self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:
-        """Return whether the service refuses everything."""
         # This is assumed after three cuts without a success in between, or after two cuts if the achieved rate is 0.
         return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
 

@@ -54,12 +54,10 @@ class RunThrottle:
 
     @property
     def gate(self) -> RetryAfterGate:
-        """The gate that delays all requests of the client while a `Retry-After` is in force."""
         return self._limiter.gate
 
     @property
     def limit(self) -> float | None:
-        """The client's rate limit in requests per second; `None` if there is no limit."""
         return self._limiter.limit
 
     @property
@@ -82,7 +80,6 @@ class RunThrottle:
         return True
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later, and start it."""
         while True:
             self._raise_if_over()
             # A pause or a `Retry-After` may end long after `max_outage`. The run then ends here, not at the next failure.
@@ -109,7 +106,6 @@ class RunThrottle:
                 return
 
     def _start_if_due(self, now: float) -> float:
-        """Start the attempt at the head of the client's queue if it may start now."""
         if self._breaker.opens_at > now:
             raise _RunPaused
         opens_at = self._limiter.start_if_due(now)
@@ -137,7 +133,6 @@ class RunThrottle:
             scope.cancel()
 
     def on_cancelled(self, now: float, started: float, /) -> None:
-        """Record that an attempt was cancelled."""
         # The first attempt after a pause is the probe, which tests the service. If the probe was cancelled, the next attempt
         # becomes the probe.
         if self._breaker.is_probe(started):
@@ -146,14 +141,12 @@ class RunThrottle:
         self._paused.wake_first(self._breaker.opens_at)
 
     def on_success(self, now: float, started: float, headers: Mapping[str, str], _budget_spent: int = 0, /) -> None:
-        """Record a successful attempt."""
         self._failure_window.record_success()
         self._succeeded_at = now
         paused_at = None if self._fast_path else self._on_healthy(started)
         self._limiter.on_success(now, started, headers, paused_at)
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
-        """Record a failed attempt and decide what to do next; see `Throttle`."""
         now = attempt.ended
         self._fast_path = False
         self.last_error = attempt.error

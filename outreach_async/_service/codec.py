@@ -104,9 +104,8 @@ def decode_page(kind: type[Page[T]], body: bytes) -> Page[T]:
     """Decode a page as `decode_model` does, but keep an invalid item in `undecodable` instead of raising."""
     try:
         return decode_model(kind, body)
-    except DecodeError as error:
-        decoded = _decode_large_page(kind, body) if len(body) > _LARGE_BODY else _decode_items(kind, error.value)
-        if decoded is None:
+    except DecodeError:
+        if (decoded := _decode_items(kind, body)) is None:
             raise
     page, items = decoded
     undecodable = [item for item in items if isinstance(item, Undecodable)]
@@ -270,35 +269,20 @@ def _store_unknown(model: Any, members: dict[str, Any]) -> None:
             _store_unknown(template, value)
 
 
-def _decode_items(kind: type[Page[T]], value: dict[str, Any] | None) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a page one by one; `None` if the page has no list of items, or its items have too many faults."""
-    if value is None or not isinstance(raw_items := value.get("data"), list):
-        return None
-    page = structure(kind, {**value, "data": []})
-    items: list[T | Undecodable] = []
-    faults_left = _MAX_FAULTS
-    for index, item in enumerate(raw_items):
-        try:
-            items.append(structure(_item_type(kind), item))
-        except DecodeError as error:
-            items.append(_build_undecodable(index, error))
-            faults_left -= len(error.faults)
-            if faults_left < 0:
-                return None
-    return page, items
-
-
-def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
-    """Decode the items of a large page one by one, as `_decode_items` does, in memory proportional to the page's size."""
-    # All faults and keys of an invalid item are kept if this item and the invalid items before it are together at most 1 MiB in
-    # size. Otherwise, only the first fault, the id and the status are kept.
-    if max(body.count(b","), body.count(b"[") + body.count(b"{")) * _MIN_BYTES_PER_VALUE > len(body):
+def _decode_items(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | Undecodable]] | None:
+    """Decode the items of a page one by one; `None` if the page has no list of items, or too many items or faults."""
+    # The memory is proportional to the size of the page. All faults and keys of an invalid item are kept if this item and the
+    # invalid items before it are together at most 1 MiB in size. Otherwise, only the first fault, the id and the status are kept.
+    values = max(body.count(b","), body.count(b"[") + body.count(b"{"))
+    if len(body) > _LARGE_BODY and values * _MIN_BYTES_PER_VALUE > len(body):
         return None
     try:
-        raw_items = _decoder(Page[msgspec.Raw]).decode(body).data
         members = _decoder(dict[str, msgspec.Raw]).decode(body)
+        raw_items = _decoder(list[msgspec.Raw]).decode(members.get("data", b""))
     except _DECODE_ERRORS:
         return None
+    members["data"] = msgspec.Raw(b"[]")
+    page = structure(kind, {name: decode_json(bytes(raw)) for name, raw in members.items()})
     items: list[T | Undecodable] = []
     bytes_left, faults_left = _LARGE_BODY, _MAX_FAULTS
     for index, item in enumerate(map(bytes, raw_items)):
@@ -310,8 +294,7 @@ def _decode_large_page(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[
             faults_left -= len(error.faults)
             if faults_left < 0:
                 return None
-    members["data"] = msgspec.Raw(b"[]")
-    return structure(kind, {name: decode_json(bytes(raw)) for name, raw in members.items()}), items
+    return page, items
 
 
 def _item_type(kind: Any) -> Any:
