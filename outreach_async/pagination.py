@@ -166,7 +166,6 @@ class PageCursor(Generic[T]):
         return []
 
     def _is_end(self, error: OutreachError) -> bool:
-        """Return whether to continue after an error that may mark the end of the list."""
         if self.total_found is None:  # continue after an error for page 1, because page 0 may be the only page
             return self.first == 1 and not self._looking_back
         if self._looking_back and self.number == 0:  # page 0 does not exist, or cannot be read
@@ -202,7 +201,6 @@ class PageCursor(Generic[T]):
             self.done = True
 
     def _should_visit_page_0(self, *, repeated: bool) -> bool:
-        """Return whether to go back to page 0."""
         # If the service numbers its pages from 0, page `total_pages` does not exist. The response is then an error, has no items,
         # or repeats items of earlier pages.
         if self._looking_back or self.first != 1 or self.number < self._last_page:
@@ -214,9 +212,6 @@ def _may_be_past_end(error: OutreachError) -> bool:
     if isinstance(error, UnexpectedResponse):
         return error.states_error
     return isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
-
-
-_USAGE = "write `async for item in pager`, or `items = await pager.collect()` for a list"
 
 
 @attrs.frozen
@@ -248,20 +243,11 @@ class Pager(Generic[T]):
         """Iterate over every item once, page by page."""
         return _ItemIterator(self)
 
-    # Hidden from type checkers, which then report these mistakes before the program runs.
-    if not TYPE_CHECKING:  # pragma: no branch
+    if not TYPE_CHECKING:  # pragma: no branch - type checkers report this mistake before the program runs
 
         def __iter__(self) -> NoReturn:
-            raise TypeError(f"Pager: expected `async for`, got `for`; {_USAGE}")
-
-        def __len__(self) -> NoReturn:
-            raise TypeError(f"Pager: expected a list, got a pager whose items are not fetched yet; {_USAGE}")
-
-        def __getitem__(self, _index: object) -> NoReturn:
-            raise TypeError(f"Pager: expected a list, got a pager whose items are not fetched yet; {_USAGE}")
-
-        def __bool__(self) -> bool:
-            return True  # like any object without a length
+            remedy = "write `async for item in pager`, or `items = await pager.collect()` for a list"
+            raise TypeError(f"Pager: expected `async for`, got `for`; {remedy}")
 
     def pages(self) -> AsyncIterator[Page[T]]:
         """Iterate over the pages. A page that only marks the end of the list is left out.

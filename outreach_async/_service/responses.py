@@ -40,7 +40,6 @@ _SECRET_HEADER_WORDS: Final = ("auth", "token", "secret", "key", "cookie", "sign
 
 
 def is_secret_header(name: str) -> bool:
-    """Return whether a header field of this name may contain a secret."""
     return any(word in name.lower() for word in _SECRET_HEADER_WORDS)
 
 
@@ -62,7 +61,7 @@ def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
 
 
 def make_secret_detector(*secrets: str | Secret) -> Callable[[str], bool]:
-    """Build a fast check for whether a string may contain a secret in any form."""
+    """Return a fast check of whether a string may contain a secret in any form."""
     detectors = [_make_detector(secret) for secret in set(map(reveal, secrets))]
     return detectors[0] if len(detectors) == 1 else lambda text: any(detect(text) for detect in detectors)
 
@@ -100,7 +99,8 @@ def clean_string(text: str, secrets: Iterable[str | Secret]) -> str:
 
 
 def _clean_beginning(text: str, secrets: Secrets) -> str:
-    return clean_string(_mask_string_beginning(text, secrets), secrets)
+    beginning = _mask_beginning(_cut_for_masking(text, secrets).encode(errors="surrogatepass"), secrets)
+    return clean_string(beginning.decode(errors="replace"), secrets)
 
 
 def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
@@ -112,10 +112,6 @@ def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
         return mask_bytes(body, secrets)
     masked = mask_bytes(body[: _MAX_INSPECTED_BYTES + margin], secrets)
     return masked[: max(0, len(masked) - margin)]
-
-
-def _mask_string_beginning(text: str, secrets: Secrets) -> str:
-    return _mask_beginning(_cut_for_masking(text, secrets).encode(errors="surrogatepass"), secrets).decode(errors="replace")
 
 
 def _cut_for_masking(text: str, secrets: Secrets) -> str:
@@ -204,16 +200,13 @@ def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 def scrub_error(error: errors.OutreachError, secrets: Secrets) -> errors.OutreachError:
     """Mask secrets in an error, and return the error. An error of a backend may quote a response that contains a secret."""
-    texts = [text for link in errors.iterate_linked_errors(error) for text in (str(link), *_error_notes(link))]
+    links = errors.iterate_linked_errors(error)
+    texts = [text for link in links for text in (str(link), *getattr(link, "__notes__", ()))]
     if any(mask_string(text, secrets) != text for text in texts):
         error.args = (mask_string(str(error), secrets),)
-        error.__notes__ = [mask_string(note, secrets) for note in _error_notes(error)]
+        error.__notes__ = [mask_string(note, secrets) for note in getattr(error, "__notes__", ())]
         error.__cause__ = error.__context__ = None
     return error
-
-
-def _error_notes(error: BaseException) -> list[str]:
-    return getattr(error, "__notes__", [])
 
 
 def _error_attributes(operation: str, response: Response, secrets: Secrets) -> dict[str, Any]:
