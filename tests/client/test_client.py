@@ -10,11 +10,8 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.tables import check_rows_async
 from support.time import virtual_time
-from support.transport import HANG, Script, added, lost, page, status, unsent
+from support.transport import HANG, Script, added, lost, page, status
 
 from outreach_async import (
     DeadlineExceeded,
@@ -22,8 +19,6 @@ from outreach_async import (
     InvalidRequest,
     NewContact,
     OutreachClient,
-    Progress,
-    Request,
     Response,
     RetryPolicy,
     TransportError,
@@ -149,22 +144,7 @@ async def test_leaving_the_block_closes_the_transport_and_raises_its_error() -> 
     assert script.closed == 1
 
 
-async def test_without_a_block_aclose_closes_the_transport() -> None:
-    script = Script(page())
-    await client(script).aclose()
-    assert script.closed == 1
-
-
 # Precedence of options
-
-
-async def test_options_of_a_call_override_those_of_the_client() -> None:
-    script = Script(added())
-    api_client = client(script)
-    await api_client.contacts.create(CONTACT, owner_key="key_call", workspace="space_call")
-    assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_call", "space_call")
-    await api_client.contacts.create(CONTACT)
-    assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_secret", "space_1")
 
 
 CALLS: dict[str, Callable[..., Awaitable[Any]]] = {
@@ -206,12 +186,6 @@ async def test_timeouts_of_a_copy_override_those_of_the_client(call: Callable[..
     assert await seconds_until(TransportError, call(api_client.with_options(workspace="space_2"))) == pytest.approx(30.0)
 
 
-@virtual_time
-async def test_without_timeouts_a_call_waits_forever() -> None:
-    api_client = client(Script(1e6, page()), timeout=None, deadline=None)
-    assert (await api_client.campaigns.list()).status == "ok"
-
-
 @each_call
 @pytest.mark.parametrize("clock", ["timeout", "deadline"])
 async def test_an_invalid_timeout_is_refused_by_every_call(call: Callable[..., Awaitable[Any]], clock: str) -> None:
@@ -224,27 +198,21 @@ async def test_an_invalid_timeout_is_refused_by_every_call(call: Callable[..., A
 # Copies
 
 
+class Mine(OutreachClient):
+    """A client of a user's own class."""
+
+
 async def test_a_copy_has_its_own_options_and_does_not_change_the_client() -> None:
     script = Script(added())
-    api_client = client(script, headers={"X-One": "1", "X-Two": "1"})
-    copy = api_client.with_options(owner_key="key_2", workspace="space_2", headers={"x-TWO": "2"})
+    api_client = Mine(transport=script, owner_key="key_secret", workspace="space_1", headers={"X-One": "1", "X-Two": "1"})
+    copy = api_client.with_options(owner_key="key_2", workspace="space_2").with_options(headers={"x-TWO": "2"})
+    assert type(copy) is Mine
     await copy.contacts.create(CONTACT)
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_2", "space_2")
     assert {name: value for name, value in script.requests[-1].headers.items() if name[0] == "x"} == {"x-one": "1", "x-two": "2"}
     await api_client.contacts.create(CONTACT)
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_secret", "space_1")
     assert {name: value for name, value in script.requests[-1].headers.items() if name[0] == "x"} == {"x-one": "1", "x-two": "1"}
-
-
-async def test_a_copy_has_the_class_and_options_of_the_client_it_came_from() -> None:
-    class Mine(OutreachClient):
-        pass
-
-    script = Script(added())
-    copy = Mine(transport=script, owner_key="key_1").with_options(workspace="space_2").with_options(timeout=5.0)
-    assert type(copy) is Mine
-    await copy.contacts.create(CONTACT)
-    assert sent(script)["workspace"] == "space_2"
 
 
 @pytest.mark.parametrize("wrong", [{"timeout": -1}, {"deadline": "5"}, {"headers": {"a": "\n"}}], ids=repr)
@@ -276,19 +244,6 @@ async def test_a_copy_shares_the_limit_of_requests_in_flight() -> None:
 
 
 @virtual_time
-async def test_a_copy_shares_the_pause_after_a_retry_after() -> None:
-    script = Script(status(429, retry_after="10"), page())
-    api_client = client(script)
-    began = anyio.current_time()
-    async with anyio.create_task_group() as group:
-        group.start_soon(api_client.campaigns.list().collect)
-        await anyio.sleep(1)
-        await api_client.with_options(workspace="space_2").campaigns.list()
-    assert script.times[0] == began
-    assert min(script.times[1:]) - began >= 10
-
-
-@virtual_time
 async def test_a_copy_shares_the_retry_budget() -> None:
     script = Script(lost())
     api_client = client(script, retry=RetryPolicy(attempts=2, budget=14))
@@ -310,63 +265,6 @@ async def test_a_raw_request_returns_any_response_unchanged(code: int) -> None:
     assert len(script.requests) == 1
 
 
-@given(st.from_regex(r"/(?:[A-Za-z0-9\-_~!$&'()*+,;=:@]|%2F|%C3%A9)*(?:\?[A-Za-z0-9\-_~!$&'()*+,;=:@/?.\[\]]*)?", fullmatch=True))
-async def test_a_target_is_sent_unchanged(target: str) -> None:
-    script = Script(Response(200))
-    if target.startswith("//"):
-        with pytest.raises(InvalidRequest, match=r"^target: "):
-            await client(script).request("GET", target)
-    else:
-        await client(script).request("PATCH", target)
-        assert [(request.method, request.target) for request in script.requests] == [("PATCH", target)]
-
-
-async def test_an_invalid_target_or_method_is_refused() -> None:
-    async def check(arguments: Any, message: str) -> None:
-        script = Script(Response(200))
-        with pytest.raises(InvalidRequest, match=f"^{message}$"):
-            await client(script).request(*arguments)
-        assert script.requests == []
-
-    await check_rows_async(
-        [
-            (("GET", ""), "target: expected a path that starts with exactly one .+; pass .+"),
-            (("GET", "campaigns"), "target: expected a path that starts with exactly one .+; pass .+"),
-            (("GET", "https://other.example/"), "target: expected a path that starts with exactly one .+; pass .+"),
-            (("GET", "//other.example/"), "target: expected a path that starts with exactly one .+; pass .+"),
-            (("GET", "/a b"), "target: expected a percent-encoded .+, got .+; use .+"),
-            (("GET", "/é"), "target: expected a percent-encoded .+, got .+; use .+"),
-            (("GET", "/a#b"), "target: expected a percent-encoded .+, got .+; use .+"),
-            (("GET", "/a\r\nx: y"), "target: expected a percent-encoded .+, got .+; use .+"),
-            (("GET", "/a/../b"), "target: expected no '.' or '..' segments, .+; remove them"),
-            (("GET", "/a/%2E%2e/b"), "target: expected no '.' or '..' segments, .+; remove them"),
-            (("GET", "/."), "target: expected no '.' or '..' segments, .+; remove them"),
-            (("GET", b"/a"), "target: expected a string .+, got bytes; .+"),
-            (("get", "/"), "method: expected .+; .+"),
-            (("GET /\r\nx: y", "/"), "method: expected .+; .+"),
-            ((None, "/"), "method: expected .+; .+"),
-        ],
-        check,
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"body": "{}"}, "body: expected .+, got str; .+"),
-        ({"body": {"a": 1}}, "body: expected .+, got dict; .+"),
-        ({"body": None}, "body: expected .+, got None; .+"),
-        ({"headers": {"a": None}}, r"headers\['a'\]: expected .+, got NoneType|None; .+"),
-    ],
-    ids=repr,
-)
-async def test_an_invalid_raw_body_or_header_is_refused(options: dict[str, Any], message: str) -> None:
-    script = Script(Response(200))
-    with pytest.raises(InvalidRequest, match=f"^{message}$"):
-        await client(script).request("POST", "/", **options)
-    assert script.requests == []
-
-
 BASIC = {"accept": "application/json", "accept-encoding": "gzip, deflate"}
 
 
@@ -381,59 +279,6 @@ async def test_headers_of_the_call_override_those_of_the_client_and_the_library(
     assert second == {**BASIC, "user-agent": "mine", "x-client": "1", "content-type": "application/json"}
     assert third == {**second, "content-type": "text/plain", "accept": "*/*"}
     assert [request.body for request in script.requests] == [b"", b"{}", b"a"]
-
-
-@given(
-    st.dictionaries(st.text("abcXYZ-09", min_size=1), st.text("ab \t~", max_size=3).map(str.strip)),
-    st.sampled_from(["client", "copy", "call"]),
-)
-async def test_header_names_are_sent_in_lower_case(headers: dict[str, str], given_to: str) -> None:
-    script = Script(Response(200))
-    api_client = client(script, headers=headers if given_to == "client" else None)
-    copy = api_client.with_options(headers=headers if given_to == "copy" else None)
-    await copy.request("GET", "/", headers=headers if given_to == "call" else None)
-    on_the_wire = script.requests[0].headers
-    assert all(name == name.lower() for name in on_the_wire)
-    assert {name.lower(): value for name, value in headers.items()}.items() <= dict(on_the_wire).items()
-
-
-class Dies:
-    """A transport that fails with a foreign error."""
-
-    def __init__(self, error: Exception, *, sent: bool | None) -> None:
-        self.error, self.sent = error, sent
-
-    async def send(self, _request: Request, progress: Progress, /) -> Response:
-        progress.sent = self.sent
-        raise self.error
-
-    async def aclose(self) -> None: ...
-
-
-FAILURES: dict[str, Callable[[], Transport]] = {
-    "lost": lambda: Script(lost()),
-    "timeout": lambda: Script(HANG),
-    "foreign, nobody knows": lambda: Dies(OSError(), sent=None),
-    "foreign, sent": lambda: Dies(OSError(), sent=True),
-}
-
-
-@virtual_time
-@pytest.mark.parametrize("make", FAILURES.values(), ids=FAILURES)
-async def test_a_raw_request_is_not_retried_once_a_byte_may_have_been_sent(make: Callable[[], Transport]) -> None:
-    with pytest.raises(TransportError) as caught:
-        await client(make()).request("GET", "/")
-    assert (caught.value.attempts, caught.value.maybe_sent, caught.value.operation) == (1, True, "request")
-
-
-@virtual_time
-async def test_a_raw_request_is_retried_while_no_byte_was_sent() -> None:
-    script = Script(unsent(), Response(200))
-    assert (await client(script).request("DELETE", "/")).status == 200
-    assert len(script.requests) == 2
-    with pytest.raises(TransportError) as caught:
-        await client(Dies(OSError(), sent=False), retry=RetryPolicy(attempts=3)).request("DELETE", "/")
-    assert (caught.value.attempts, caught.value.maybe_sent) == (3, False)
 
 
 def test_the_user_agent_names_the_library_and_its_version() -> None:
