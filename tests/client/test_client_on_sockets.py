@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -14,7 +14,6 @@ from support.transports import Make, over
 from outreach_async import (
     BulkSuspended,
     DeadlineExceeded,
-    InvalidRequest,
     NewContact,
     Outcome,
     OutreachClient,
@@ -153,33 +152,6 @@ async def test_a_bulk_run_under_faults_has_a_true_outcome_for_every_row(make: Ma
     for outcome in found:
         truth = Outcome.ADDED if rows[outcome.index].email in stored_emails else Outcome.NOT_APPLIED
         assert truth in outcome.possible, outcome
-
-
-BAD_INPUT: Final[dict[str, Callable[[OutreachClient], Any]]] = {
-    "wrong id prefix": lambda client: client.campaigns.steps("mailbox_1"),
-    "wrong workspace prefix": lambda client: client.workspaces.fields(workspace="camp_1"),
-    "empty workspace": lambda client: client.mailboxes.list(workspace=""),
-    "too many mailboxes a page": lambda client: client.mailboxes.list(display=2001),
-    "wrong key prefix": lambda client: client.contacts.create(CONTACT, owner_key="secret"),
-    "empty key": lambda client: client.contacts.create(CONTACT, owner_key=""),
-    "blank e-mail": lambda client: client.contacts.create(NewContact(" ")),
-    "unknown duplicates option": lambda client: client.contacts.create(CONTACT, duplicates="ignore"),  # type: ignore[arg-type]
-    "malformed custom code": lambda client: client.contacts.create(NewContact("a@b.example", custom={"custom_x": "1"})),
-    "wrong campaign": lambda client: client.contacts.create(CONTACT, campaign="space_1"),
-}
-
-
-@over("httpx", "aiohttp", "httptools")
-async def test_invalid_input_is_refused_before_a_byte_is_sent(make: Make) -> None:
-    async with world(make) as (fake, client):
-        for name, call in BAD_INPUT.items():
-            with pytest.raises(InvalidRequest, match="expected"):
-                await call(client)
-            assert len(fake.requests) == 0, name
-        keyless = OutreachClient(transport=client._engine.transport, workspace="space_1")
-        with pytest.raises(InvalidRequest, match=r"owner_key: .* OUTREACH_OWNER_KEY"):
-            await keyless.contacts.create(CONTACT)
-        assert len(fake.requests) == 0
 
 
 @over("httpx", "aiohttp", "httptools")

@@ -175,22 +175,6 @@ async def test_with_one_attempt_a_refused_read_is_not_retried() -> None:
 
 
 @virtual_time
-@pytest.mark.parametrize("moment", ["in flight", "waiting"])
-async def test_a_cancelled_call_leaves_nothing_in_flight(moment: str) -> None:
-    script = Script("hang")
-    client = client_of(script, max_in_flight=1 if moment == "waiting" else 8)
-    async with anyio.create_task_group() as group:
-        for number in range(4):
-            group.start_soon(client.contacts.create, NewContact(f"user{number}@a.example"))
-        await anyio.wait_all_tasks_blocked()
-        assert client._engine.limiter.in_flight == (1 if moment == "waiting" else 4)
-        group.cancel_scope.cancel()
-    assert client._engine.limiter.in_flight == 0
-    script.entries = [added()]
-    assert (await client.contacts.create(NewContact("a@a.example"))).attempts == 1
-
-
-@virtual_time
 async def test_a_run_left_early_leaves_nothing_in_flight() -> None:
     script = Script("hang")
     client = client_of(script)

@@ -33,10 +33,8 @@ from outreach_async import (
     Response,
     RetryPolicy,
     StatusError,
-    UnexpectedResponse,
 )
 from outreach_async._engine.call import CallOptions
-from outreach_async._engine.engine import Engine
 from outreach_async._service.operations import Operation
 from outreach_async.bulk.journal import Identity, JournalWriter
 from outreach_async.hooks import (
@@ -329,12 +327,6 @@ async def test_a_throttled_run_counts_as_running_after_a_quiet_second() -> None:
     assert all(event.state != event.before for event in spy.of(BulkStateChanged))
 
 
-async def test_a_run_without_hooks_is_still_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="outreach_async"):
-        await client(Script(added(), status(429, retry_after="1"), added())).contacts.create_many(rows(2), concurrency=2)
-    assert [record.state for record in caplog.records if hasattr(record, "state")][:2] == ["running", "paused"]
-
-
 async def test_a_run_that_is_suspended_or_stopped_says_why() -> None:
     spy = Spy()
     with pytest.raises(BulkSuspended):
@@ -403,20 +395,6 @@ async def test_an_error_of_the_row_iterator_is_reported_by_its_class_only(caplog
 # Request ids
 
 
-async def test_the_request_id_is_kept_in_responses_errors_and_outcomes() -> None:
-    script = Script(added(), status(400, x_request_id="req_2"), Response(200, {"x-request-id": "req_3"}, b"{}"), added())
-    one = client(script)
-    assert (await one.contacts.create(CONTACT)).request_id == "req_1"
-    with pytest.raises(StatusError) as refused:
-        await one.contacts.create(CONTACT)
-    with pytest.raises(UnexpectedResponse) as strange:
-        await one.contacts.create(CONTACT)
-    assert (refused.value.request_id, strange.value.request_id) == ("req_2", "req_3")
-    async with client(Script(added(), status(422, x_request_id="req_4"))).contacts.create_many(rows(2)) as outcomes:
-        errors = [outcome.error async for outcome in outcomes if outcome.error is not None]
-    assert [error.request_id for error in errors] == ["req_4"]
-
-
 @pytest.mark.parametrize(
     ("sent_id", "reported"),
     [("req_1", "req_1"), ("for key_secret", "for ***"), ("", None), ("x" * 256, "x" * 256), ("x" * 257, None), (None, None)],
@@ -462,14 +440,6 @@ async def test_the_base_url_of_a_transport_is_reported_without_credentials(repor
     assert (await call(script)).events[0].base_url == shown
 
 
-def test_the_base_url_of_a_client_is_reported(anyio_backend: Any) -> None:
-    def engine(*url: str) -> Any:
-        return OutreachClient(*url, hooks=[Spy()])._engine.observer
-
-    assert engine("https://ann:pass-word@api.example/v1")._base_url == "https://api.example/v1"
-    assert anyio_backend
-
-
 # Failing hooks
 
 
@@ -511,11 +481,6 @@ async def test_hooks_are_called_in_order() -> None:
     reported: list[int] = []
     await client(Script(added()), lambda _: reported.append(1), lambda _: reported.append(2)).contacts.create(CONTACT)
     assert reported == [1, 2] * 4
-
-
-def test_a_client_without_hooks_has_the_plain_engine(anyio_backend: Any) -> None:
-    assert type(client(Script(added()))._engine) is Engine
-    assert anyio_backend
 
 
 async def wait_for_it(_event: Event) -> None: ...

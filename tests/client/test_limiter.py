@@ -55,66 +55,7 @@ def test_a_refusal_lowers_the_limit_below_the_configured_rate() -> None:
     assert limiter(0.5).limit == 0.5
 
 
-def test_a_configured_rate_stays_the_limit_below_a_learned_one() -> None:
-    limits = limiter(0.5)
-    assert limits.try_start(0.0)
-    limits.on_failure(refused(0.0))
-    assert limits.limit == 0.5
-
-
 # The queue
-
-
-@virtual_time
-async def test_waiting_attempts_start_at_the_rate_in_order_of_arrival() -> None:
-    limits, began = limiter(10.0), anyio.current_time()
-    started: list[tuple[int, float]] = []
-
-    async def attempt(number: int) -> None:
-        await limits.wait(limits.start_if_due)
-        started.append((number, anyio.current_time() - began))
-
-    async with anyio.create_task_group() as group:
-        for number in range(20):
-            group.start_soon(attempt, number)
-            await anyio.wait_all_tasks_blocked()
-    assert [number for number, _ in started] == list(range(20))
-    assert [at for _, at in started] == pytest.approx([number / 10 for number in range(20)])
-
-
-@virtual_time
-async def test_no_more_attempts_are_in_flight_than_allowed() -> None:
-    limits, most = limiter(max_in_flight=3), 0
-
-    async def attempt() -> None:
-        nonlocal most
-        if not limits.try_start(started := anyio.current_time()):
-            await limits.wait(limits.start_if_due)
-        most = max(most, limits.in_flight)
-        await anyio.sleep(1)
-        limits.on_success(anyio.current_time(), started, {})
-
-    began = anyio.current_time()
-    async with anyio.create_task_group() as group:
-        for _ in range(10):
-            group.start_soon(attempt)
-    assert (most, limits.in_flight) == (3, 0)
-    assert anyio.current_time() - began == pytest.approx(4)
-
-
-@virtual_time
-async def test_a_cancelled_wait_starts_nothing_and_blocks_nobody() -> None:
-    limits = limiter(max_in_flight=1)
-    now = anyio.current_time()
-    assert limits.try_start(now)
-    async with anyio.create_task_group() as group:
-        group.start_soon(limits.wait, limits.start_if_due)
-        await anyio.wait_all_tasks_blocked()
-        assert not limits.try_start(now)
-        group.cancel_scope.cancel()
-    limits.on_cancelled(now)
-    assert limits.in_flight == 0
-    assert limits.try_start(now)
 
 
 @virtual_time
@@ -233,19 +174,6 @@ def test_what_was_learned_in_one_event_loop_is_forgotten_in_the_next(anyio_backe
 
     anyio.run(learn, backend=anyio_backend[0])
     anyio.run(start_again, backend=anyio_backend[0])
-
-
-def test_a_client_without_a_rate_may_start_at_once_in_the_next_event_loop(anyio_backend: tuple[str, dict[str, Any]]) -> None:
-    limits = limiter()
-
-    async def start() -> None:
-        now = anyio.current_time()
-        limits.use_loop(anyio.lowlevel.current_token().native_token, lambda: now)
-        assert limits.try_start(now)
-        limits.on_failure(refused(now, 1e9))
-
-    anyio.run(start, backend=anyio_backend[0])
-    anyio.run(start, backend=anyio_backend[0])
 
 
 # Between runs

@@ -16,7 +16,7 @@ from support.time import virtual_time
 from support.transport import Script, added, lost, status
 
 from outreach_async import NewContact, OutreachClient, OutreachError, Response, RetryPolicy
-from outreach_async._engine.logs import LOGGER, warn_of_plain_http
+from outreach_async._engine.logs import warn_of_plain_http
 
 CLIENT = """
 import logging
@@ -65,10 +65,6 @@ def run_and_log(level: str | None, before: str = "") -> tuple[str, list[str]]:
     """Return what a program that uses clients prints, and the lines it logs."""
     done = run_program(CLIENT.format(before=before), level)
     return done.stdout.strip(), done.stderr.splitlines()
-
-
-def test_there_is_one_logger_named_after_the_library() -> None:
-    assert LOGGER.name == "outreach_async"
 
 
 def test_the_environment_configures_logging_once_for_all_clients() -> None:

@@ -31,7 +31,6 @@ from support.tables import check_rows_async
 from outreach_async import (
     Campaign,
     Collected,
-    InvalidRequest,
     OutreachClient,
     Page,
     Pager,
@@ -45,7 +44,6 @@ from outreach_async import (
 )
 from outreach_async._service.codec import decode_model
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.fake._error_responses import RENDERERS
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.pagination import PageCursor
 from outreach_async.testing import pairwise
@@ -273,15 +271,6 @@ async def test_page_0_is_tried_even_if_the_last_pages_were_deleted_meanwhile() -
     assert service.answered == [1, 2, 3, 0]
 
 
-async def test_a_service_that_counts_from_0_may_refuse_page_1() -> None:
-    async def check(walk: Walker, status: Any, size: int) -> None:
-        service = PagingService(size, Reading(first_page=0, past_end=status))
-        assert await walk(campaigns(service, display=2)) == service.ids
-        assert service.answered == [1, 0]
-
-    await check_rows_async(((walk, status, size) for walk in WALKERS for status in [400, 404] for size in [0, 1, 2]), check)
-
-
 async def test_an_empty_list_takes_one_request_and_has_one_page() -> None:
     service = PagingService(0)
     assert [page.data async for page in campaigns(service).pages()] == [[]]
@@ -345,14 +334,6 @@ async def test_pages_are_fetched_concurrently_and_returned_in_order(prefetch: in
     assert service.most_open == prefetch
     batches = [range(start, start + prefetch) for start in range(2, 10, prefetch)]
     assert service.answered == [1, *(page for batch in batches for page in reversed(batch))]
-
-
-@pytest.mark.parametrize("prefetch", [0, -1, True, 2.0, "2", None])
-async def test_an_invalid_prefetch_is_refused(prefetch: Any) -> None:
-    service = PagingService(1)
-    with pytest.raises(InvalidRequest, match=r"^prefetch: expected .*, got .*; "):
-        await campaigns(service).collect(prefetch=prefetch)
-    assert service.answered == []
 
 
 async def test_a_page_that_overtook_its_predecessor_is_refetched_after_insertions() -> None:
@@ -555,31 +536,6 @@ async def test_pages_of_only_undecodable_items_do_not_end_the_iteration() -> Non
 
 def test_the_repr_of_a_list_shows_where_it_starts_and_ends() -> None:
     assert repr(campaigns(PagingService(0), page=2, max_items=5)) == "Pager(first=2, max_items=5)"
-
-
-def paging_behaviours() -> st.SearchStrategy[Behaviour]:
-    return st.builds(
-        Behaviour,
-        first_page=st.sampled_from([0, 1]),
-        past_end=st.sampled_from(["empty", "clamp", "error"]),
-        over_max=st.sampled_from(["clamp", "serve"]),
-        campaign_max_display=st.sampled_from([None, 2, 100]),
-        order=st.sampled_from(["oldest", "newest", "last_activity"]),
-        bad_number=st.sampled_from(["reject", "default"]),
-        error_renderer=st.sampled_from(list(RENDERERS)),
-    )
-
-
-@pytest.mark.thorough
-@given(paging_behaviours(), st.integers(0, 9), displays, walkers, st.booleans())
-async def test_every_interpretation_of_the_fake_is_paged_through_completely(
-    behaviour: Behaviour, size: int, display: int, walk: Walker, correct_total: bool
-) -> None:
-    fake = FakeService(seed=0, behaviour=behaviour)
-    space = fake.add_workspace("space_1")
-    created_ids = sorted(fake.add_campaign(space, name=f"Campaign {number}") for number in range(size))
-    found = await walk(campaigns(FakeTransport(fake), display=display, page=behaviour.first_page if correct_total else 1))
-    assert sorted(found) == created_ids
 
 
 PAGING_KNOBS = ("first_page", "past_end", "bad_number", "error_renderer")

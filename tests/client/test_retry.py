@@ -101,26 +101,6 @@ def test_the_kind_of_failure_and_the_idempotency_decide_on_a_retry(
 
 
 @pytest.mark.parametrize(
-    ("error", "evidence", "doubtful"),
-    [
-        (TransportError("x"), NOT_SENT, False),
-        (TransportError("x", maybe_sent=True), AMBIGUOUS, True),
-        (answered(500), AMBIGUOUS, True),
-        (answered(503), AMBIGUOUS, True),
-        (answered(429), REFUSED, False),
-        (answered(503, retry_after="1"), REFUSED, True),
-        (unexpected(well_formed=False), AMBIGUOUS, True),
-        (unexpected(well_formed=True), FINAL, False),
-    ],
-)
-def test_failures_that_may_have_been_applied_make_later_responses_uncertain(
-    error: OutreachError, evidence: FailureKind, doubtful: bool
-) -> None:
-    assert classify(error, KNOWINGLY) is evidence
-    assert maybe_applied(error, evidence) is doubtful
-
-
-@pytest.mark.parametrize(
     ("codes", "maybe"),
     [
         (range(300, 400), True),
@@ -205,8 +185,3 @@ def test_a_policy_needs_at_least_one_attempt(attempts: int) -> None:
 def test_a_policy_refuses_negative_values(name: str, value: Any) -> None:
     with pytest.raises(InvalidRequest, match=re.escape(f"{name}: expected 0 or more, got {value}; pass 0 or a positive number")):
         RetryPolicy(**{name: value})
-
-
-def test_a_policy_may_have_zero_waits_and_no_budget() -> None:
-    policy = RetryPolicy(attempts=1, backoff=0, backoff_cap=0, retry_after_cap=0, budget=0)
-    assert backoff_delay(policy, 5) == 0

@@ -9,7 +9,6 @@ from decimal import Decimal
 from functools import partial
 from http import HTTPMethod
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -358,19 +357,6 @@ def test_a_string_without_the_prefix_is_not_an_id(what: str, rest: str, prefix: 
             require_id("x", text, what, "remedy")
 
 
-@pytest.mark.parametrize(("what", "prefix"), ID_PREFIXES.items())
-def test_the_error_for_another_prefix_says_what_the_id_looks_like(what: str, prefix: str) -> None:
-    other = "campaign" if what == "workspace" else "workspace"
-    with pytest.raises(InvalidRequest, match=re.escape(f"({prefix}...)")) as caught:
-        require_id("x", prefix + "1", other, "remedy")
-    assert what in str(caught.value)
-
-
-@given(st.text())
-def test_any_string_without_surrogates_can_be_encoded(text: str) -> None:
-    require_encodable("x", text)
-
-
 @given(st.text(), st.characters(categories=["Cs"]), st.text())
 def test_a_lone_surrogate_is_reported_with_its_position(before: str, surrogate: str, after: str) -> None:
     with pytest.raises(InvalidRequest, match=f"at character {len(before)};") as caught:
@@ -387,22 +373,10 @@ def test_an_integer_within_bounds_is_accepted(value: int, least: int, most: int 
             require_number("x", value, least=least, most=most)
 
 
-def test_only_mailboxes_have_a_maximum_page_size() -> None:
-    assert require_display("display", 2000, mailboxes=True) == 2000
-    assert require_display("display", 1_000_000, mailboxes=False) == 1_000_000
-
-
 @given(st.none() | st.integers(1, 10**300) | st.floats(min_value=0, exclude_min=True, allow_nan=False))
 def test_seconds_are_any_positive_number_or_none(value: float | None) -> None:
     assert require_seconds("x", value) == (None if value is None else float(value))
     assert type(require_seconds("x", value)) in {float, type(None)}
-
-
-@pytest.mark.parametrize("duplicates", ["skip", "overwrite", "update_missing_fields"])
-@pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("campaign", [None, "camp_1"])
-def test_the_documented_options_are_accepted(duplicates: str, strict: bool, campaign: str | None) -> None:
-    require_upload_options(duplicates, strict, campaign)
 
 
 @given(
@@ -426,11 +400,6 @@ def test_extra_may_not_contain_a_member_with_its_own_argument() -> None:
     check_rows(((code,) for code in sorted(RESERVED_FIELDS)), check)
 
 
-def test_a_contact_is_accepted_unchanged() -> None:
-    contact = NewContact("a@b.example", first_name="A")
-    assert to_contact(contact) is contact
-
-
 def test_a_row_may_contain_custom_codes_beside_its_fields() -> None:
     row = {"email": "a@b.example", "city": None, "custom_1": "x", "custom": {"custom_2": "y"}, "extra": {"linkedin": "z"}}
     assert to_contact(row) == NewContact(
@@ -447,16 +416,6 @@ def test_the_values_of_a_row_are_checked_when_it_is_sent() -> None:
 @pytest.mark.parametrize("method", ["GET", "POST", "M-SEARCH", HTTPMethod.DELETE])
 def test_a_method_in_capitals_is_accepted(method: str) -> None:
     assert require_method(method) == method
-
-
-def test_a_body_is_bytes() -> None:
-    assert require_body(b"") == b""
-
-
-@given(st.text(), st.text())
-def test_any_quoted_path_and_query_is_a_target(path: str, value: str) -> None:
-    target = f"/x{quote(path, safe='')}?a={quote(value, safe='')}"
-    assert require_target(target) == target
 
 
 @pytest.mark.parametrize(
