@@ -1,317 +1,402 @@
-"""A scan for keys and header credentials in everything the library logs, shows, raises or pickles when a call fails."""
+"""No key is shown, wherever a response echoes it or an error of a transport quotes it."""
 
 from __future__ import annotations
 
-import copy
-import io
 import json
 import logging
-import pickle
-import traceback
-from collections.abc import Awaitable, Callable, Iterator
-from functools import cache
-from typing import Any
-from urllib.parse import quote, quote_plus
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 import anyio
-import attrs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.echoes import ENCODINGS, Held, assert_hidden, logged, representations
+from support.examples import scaled
+from support.listener import Listener, Peer
 from support.tables import check_rows_async
 from support.time import virtual_time
+from support.transports import ALL, PROXYING, Make, over
+from support.wire import unhurried
 
-from outreach_async import (
-    InvalidRequest,
-    NewContact,
-    OutreachClient,
-    OutreachError,
-    Progress,
-    Request,
-    Response,
-    RetryPolicy,
-    TransportError,
-)
+from outreach_async import HttpxTransport, NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
+from outreach_async.bulk.journal import Journal
+from outreach_async.errors import InvalidRequest, TransportError, iterate_linked_errors
+from outreach_async.otel import OtelHook
+from outreach_async.transport._secret import Secret, hide, reveal
+from outreach_async.transport._urls import parse_base_url
 
-CONTACT = NewContact("a@b.example")
+PLAIN: Final = "key_5f1c0b9ad7e24c63"
+CONTACT: Final = NewContact("ann@company.example")
 
 
-@attrs.frozen
-class Secrets:
-    """Secrets that must not be shown: keys and headers of the client and of a call."""
-
-    key: str
-    call_key: str
-    token: str
-    cookie: str
-
-    def all(self) -> list[str]:
-        return [self.key, self.call_key, self.token, self.cookie]
-
-    def client(self, transport: Any, **options: Any) -> OutreachClient:
-        headers = {"Authorization": f"Bearer {self.token}", "x-plain": "plain"}
-        return OutreachClient(transport=transport, owner_key=self.key, workspace="space_1", headers=headers, **options)
+def inside(text: str) -> bytes:
+    return json.dumps(text)[1:-1].encode()
 
 
-PLAIN = Secrets("key_5f1c0b9ad7e24c63", "key_8e7d6c5b4a392817", "eyJhbGciOi.J9-Zm9v_YmFy", "sid=7c9e6679f3")
-ODD = Secrets('key_5f"1c/0b 9a\\d7+é%2F', "key_\u2603'8e\t7d&6c", "eyJh+bGci/Oi~J9==", 'sid="7c 9e"; id=6679')
-each_kind = pytest.mark.parametrize("secrets", [PLAIN, ODD], ids=["plain", "odd"])
+def as_field(text: str) -> dict[str, str]:
+    return {"x-echo": text, "x-request-id": text}
 
 
-@cache
-def spellings(secret: str) -> set[bytes]:
-    """Encode a secret as JSON, Python, a URL, a form and a pickle would."""
-    texts = {
-        secret,
-        json.dumps(secret)[1:-1],
-        json.dumps(secret, ensure_ascii=False)[1:-1],
-        repr(secret)[1:-1],
-        ascii(secret)[1:-1],
-        quote(secret, safe=""),
-        quote(secret),
-        quote_plus(secret),
-    }
-    return {text.encode() for text in texts} | {secret.encode("raw_unicode_escape"), secret.encode("utf-16-le")}
-
-
-def assert_hidden(secrets: Secrets, shown: bytes, where: object) -> None:
-    for secret in secrets.all():
-        for spelling in spellings(secret):
-            at = shown.find(spelling)
-            assert at < 0, f"{type(where).__name__}: {shown[max(0, at - 80) : at + 80]!r}"
-
-
-def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Return an error with the errors that a traceback shows with it."""
-    if error is not None:
-        yield error
-        yield from chain(error.__cause__ if error.__suppress_context__ else error.__context__)
-
-
-def views(thing: Any) -> Iterator[bytes]:
-    """Return every representation of an object."""
-    yield repr(thing).encode()
-    yield str(thing).encode()
-    for each in chain(thing if isinstance(thing, BaseException) else getattr(thing, "error", None)):
-        yield "".join(traceback.format_exception(each, limit=0)).encode()  # omits the source lines of the tests
-        yield repr(vars(each)).encode()
-        if isinstance(each, OutreachError):
-            yield from pickles(each)
-            yield repr(vars(copy.copy(each))).encode()
-
-
-def pickles(thing: Any) -> Iterator[bytes]:
-    for protocol in (0, 2, pickle.HIGHEST_PROTOCOL):
-        buffer = io.BytesIO()
-        pickler = pickle.Pickler(buffer, protocol)
-        # Ignore the reducers of other libraries: tblib, which Dask uses, also pickles the causes of errors.
-        pickler.dispatch_table = {}
-        pickler.dump(thing)
-        yield buffer.getvalue()
-
-
-def log_views(records: list[logging.LogRecord]) -> Iterator[bytes]:
-    formatter = logging.Formatter("%(name)s %(message)s")
-    for record in records:
-        yield formatter.format(record).encode()
-        yield repr(vars(record)).encode()
-
-
-def sent_in(request: Request) -> str:
-    members: dict[str, Any] = json.loads(request.body or b"{}")
-    return " ".join([*request.headers.values(), *(value for value in members.values() if isinstance(value, str))])
-
-
-# Actions of a program
-
-
-async def listed(client: OutreachClient, _secrets: Secrets) -> Any:
-    return [item async for item in client.campaigns.list()]
-
-
-async def paged(client: OutreachClient, _secrets: Secrets) -> Any:
-    return [page async for page in client.mailboxes.list().pages()]
-
-
-async def collected(client: OutreachClient, _secrets: Secrets) -> Any:
-    return await client.campaigns.list().collect()
-
-
-async def keep_undecodable(client: OutreachClient, _secrets: Secrets) -> Any:
-    page = await client.mailboxes.list(undecodable="keep")
-    return [page, *page.undecodable]
-
-
-async def many(client: OutreachClient, secrets: Secrets) -> Any:
-    run = client.contacts.create_many([CONTACT, {"email": ""}, CONTACT], owner_key=secrets.call_key)
-    seen: list[Any] = [run]
-    try:
-        async with run as outcomes:
-            seen += [outcomes, outcomes._pipeline._plan.source]
-            async for outcome in outcomes:
-                seen.append(outcome)
-    except OutreachError as error:
-        seen.append(error)
-    return [*seen, outcomes.report, outcomes.report.to_dict()]
-
-
-async def raw(client: OutreachClient, secrets: Secrets) -> Any:
-    body = json.dumps({"owner_key": secrets.key}).encode()
-    return [await client.request("POST", "/contacts", body=body, headers={"Cookie": secrets.cookie})]
-
-
-ACTS: dict[str, Callable[[OutreachClient, Secrets], Awaitable[Any]]] = {
-    "create": lambda client, _: client.contacts.create(CONTACT),
-    "create, key of the call": lambda client, secrets: client.contacts.create(CONTACT, owner_key=secrets.call_key),
-    "create_many": many,
-    "request": raw,
-    "page": lambda client, _: client.campaigns.list(),
-    "items": listed,
-    "pages": paged,
-    "collect": collected,
-    "keep": keep_undecodable,
-    "steps": lambda client, _: client.campaigns.steps("camp_1"),
-    "fields": lambda client, _: client.workspaces.fields(),
-    "copy": lambda client, _: client.with_options(workspace="space_2").mailboxes.list(),
+PAGE: Final = b'{"status":"ok","headers":[],"data":[],"total_found":0,"current_page":1,"total_pages":1,"echo":"%b"}'
+PLACES: Final[dict[str, Callable[[str], Response]]] = {
+    "message of a refusal": lambda echo: Response(500, {}, b'{"error":"no %b"}' % inside(echo)),
+    "page of HTML": lambda echo: Response(400, {}, b"<p>%b</p>" % echo.encode()),
+    "header fields": lambda echo: Response(429, {**as_field(echo), "retry-after": "9000"}, b"{}"),
+    "status": lambda echo: Response(200, {}, b'{"status":"%b","id":null,"details":null}' % inside(echo)),
+    "status beside an id": lambda echo: Response(200, {}, b'{"status":"%b","id":"contact_1","details":null}' % inside(echo)),
+    "id": lambda echo: Response(200, {}, b'{"status":"added","id":"contact_%b","details":null}' % inside(echo)),
+    "whole id": lambda echo: Response(200, {}, b'{"status":"skipped","id":"%b","details":null}' % inside(echo)),
+    "details": lambda echo: Response(200, as_field(echo), b'{"status":"skipped","id":null,"details":"%b"}' % inside(echo)),
+    "unknown member": lambda echo: Response(200, {}, b'{"status":"added","id":3,"%b":{}}' % inside(echo)),
+    "unknown member of a page": lambda echo: Response(200, as_field(echo), PAGE % inside(echo)),
+    "what is no JSON": lambda echo: Response(200, {}, b'{"status":"added",%b' % echo.encode()),
 }
-each_act = pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 
 
-@attrs.frozen
-class Scan:
-    """Performs actions under full logging and searches everything they produce."""
+class Acts:
+    """A transport that performs a function for every request, after a delay."""
 
-    log: pytest.LogCaptureFixture
-    capture: pytest.CaptureFixture[bytes]
-
-    async def __call__(self, secrets: Secrets, transport: Any, act: Any, **options: Any) -> list[Any]:
-        client = secrets.client(transport, retry=RetryPolicy(attempts=2), deadline=5.0, **options)
-        self.log.clear()
-        with self.log.at_level(logging.DEBUG):
-            try:
-                result = await act(client, secrets)
-            except OutreachError as error:
-                result = error
-        things = result if isinstance(result, list) else [result]
-        for thing in [*things, client, client.contacts, client._settings, client._settings.request_defaults]:
-            assert_hidden(secrets, b"\n".join(views(thing)), thing)
-        assert self.log.records or isinstance(result, InvalidRequest)
-        assert_hidden(secrets, b"\n".join([*log_views(self.log.records), *self.capture.readouterr()]), "log")
-        return things
-
-
-@pytest.fixture
-def scan(caplog: pytest.LogCaptureFixture, capfdbinary: pytest.CaptureFixture[bytes]) -> Scan:
-    return Scan(caplog, capfdbinary)
-
-
-async def no_answer(request: Request, _progress: Progress) -> Response:
-    raise TransportError(f"lost: {sent_in(request)}", maybe_sent=True)
-
-
-async def chained(request: Request, _progress: Progress) -> Response:
-    try:
-        raise KeyError(sent_in(request))  # noqa: TRY301 - an error of the HTTP library, which the adapter converts
-    except KeyError as error:
-        raise TransportError("lost", maybe_sent=False) from error
-
-
-async def foreign(request: Request, _progress: Progress) -> Response:
-    raise RuntimeError(sent_in(request), request.body)
-
-
-async def foreign_and_chained(request: Request, _progress: Progress) -> Response:
-    try:
-        raise OSError(7, sent_in(request))  # noqa: TRY301 - the same
-    except OSError:
-        raise ValueError(request.headers) from ConnectionResetError(request.body)
-
-
-async def silent(_request: Request, _progress: Progress) -> Response:
-    await anyio.sleep_forever()
-    raise AssertionError("for ever is over")
-
-
-async def stuck(request: Request, progress: Progress) -> Response:
-    progress.sent = False
-    return await silent(request, progress)
-
-
-async def refused_connection(request: Request, _progress: Progress) -> Response:
-    raise ConnectionRefusedError(111, sent_in(request))
-
-
-class Fails:
-    """A transport that always fails in the same way."""
-
-    def __init__(self, way: Callable[[Request, Progress], Awaitable[Response]]) -> None:
-        self.way = way
+    def __init__(self, act: Callable[[Request, Progress], Response | Exception]) -> None:
+        self._act = act
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
+        progress.sent = True
         await anyio.sleep(1.0)
-        return await self.way(request, progress)
+        result = self._act(request, progress)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     async def aclose(self) -> None: ...
 
 
+def one_response(answer: Response) -> Acts:
+    return Acts(lambda _request, _progress: answer)
+
+
+class LogCollector(logging.Handler):
+    """Collects log records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+def sorted_files(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+async def bulk(client: OutreachClient, folder: Path) -> list[Any]:
+    seen: list[Any] = []
+    run = client.contacts.create_many([CONTACT], journal=folder / "run.db")
+    try:
+        async with run as outcomes:
+            async for outcome in outcomes:
+                seen += [outcome, outcome.error]
+    except OutreachError as error:
+        seen += [error, error.__cause__]
+    files = [path.read_bytes().decode("latin-1") for path in sorted_files(folder)]
+    return [*seen, json.dumps(outcomes.report.to_dict()), *Journal(folder / "run.db").outcomes(), *files]
+
+
+ACTS: Final[dict[str, Callable[[OutreachClient, Path], Any]]] = {
+    "create": lambda client, _: client.contacts.create(CONTACT),
+    "create_many": bulk,
+    "list": lambda client, _: client.mailboxes.list(),
+    "keep": lambda client, _: client.campaigns.list(undecodable="keep"),
+    "steps": lambda client, _: client.campaigns.steps("camp_1"),
+    "fields": lambda client, _: client.workspaces.fields(),
+    "pages": lambda client, _: client.mailboxes.list().collect(),
+    "request": lambda client, _: client.request("POST", "/contacts", body=b"{}"),
+}
+plain = st.text("0123456789abcdefABCDEF-._~", min_size=6, max_size=30)
+odd = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="*\ufffd\x7f"), min_size=8, max_size=16)
+
+
+def quote(request: Request) -> str:
+    return f"{request.body.decode()} {request.headers['authorization']}"
+
+
+def chained(request: Request, progress: Progress) -> Exception:
+    progress.sent = False
+    error = TransportError("lost", maybe_sent=False)
+    error.__cause__ = KeyError(quote(request))
+    return error
+
+
+def foreign_and_chained(request: Request, _progress: Progress) -> Exception:
+    error = ValueError(request.headers)
+    error.__cause__, error.__context__ = ConnectionResetError(request.body), OSError(7, quote(request))
+    return error
+
+
+QUOTING: Final[dict[str, Callable[[Request, Progress], Exception]]] = {
+    "lost": lambda request, _: TransportError(f"lost: {quote(request)}", maybe_sent=True),
+    "chained": chained,
+    "foreign": lambda request, _: RuntimeError(quote(request), request.body),
+    "foreign and chained": foreign_and_chained,
+    "refused connection": lambda request, _: ConnectionRefusedError(111, quote(request)),
+}
+
+
+@pytest.mark.thorough
 @virtual_time
-@each_kind
-@each_act
-async def test_a_transport_error_that_quotes_the_request_shows_no_secret(
-    act: Any, secrets: Secrets, scan: Scan, anyio_backend_name: str
-) -> None:
-    ways = (no_answer, chained, foreign, foreign_and_chained, silent, stuck, refused_connection)
-    for turn, way in enumerate(ways, anyio_backend_name == "trio"):
-        await scan(secrets, Fails(way), act, **({"timeout": None} if turn % 2 else {}))  # swapped on the other event loop
+@settings(unhurried, max_examples=scaled(40))
+@given(
+    (plain | odd).map("key_{}".format).map(Held),
+    st.sampled_from(sorted(ENCODINGS)),
+    st.sampled_from([*PLACES, *QUOTING]),
+    st.sampled_from(sorted(ACTS)),
+)
+async def test_a_key_echoed_or_quoted_is_shown_nowhere(held_key: Held, encoding: str, place: str, act: str) -> None:
+    held_token = Held("eyJhbGciOi.J9-Zm9v_YmFy")
+    if place in QUOTING:
+        transport = Acts(QUOTING[place])
+    else:
+        transport = one_response(PLACES[place](".".join(map(ENCODINGS[encoding], (held_key.key, held_token.key)))))
+    handler, logger = LogCollector(), logging.getLogger("outreach_async")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    spans, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    client = OutreachClient(
+        transport=transport,
+        owner_key=held_key.key,
+        headers={"authorization": f"Bearer {held_token.key}"},
+        workspace="space_1",
+        retry=RetryPolicy(attempts=2),
+        deadline=5.0,
+        hooks=[OtelHook(tracer_provider=provider)],
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            result = await ACTS[act](client, Path(folder))
+        except OutreachError as error:
+            result = error
+    logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
+    things = [*(result if isinstance(result, list) else [result]), client._settings, client._settings.request_defaults]
+    shown = [found for thing in things for found in representations(thing)]
+    shown += [("spans", "".join(span.to_json() for span in spans.get_finished_spans())), ("log", logged(handler.records))]
+    for where, seen in shown:
+        assert_hidden(held_key.key, seen, where)
+        assert_hidden(held_token.key, seen, where)
+    assert handler.records
 
 
-async def never(_request: Request, _progress: Progress) -> Response:
-    raise AssertionError("something was sent")
+# Ids that contain the key
 
 
-def misplaced(key: Any) -> dict[str, Callable[[OutreachClient], Any]]:
-    """Return calls that pass a key where none belongs, or an invalid key."""
-    return {
-        "as workspace": lambda c: c.contacts.create(CONTACT, workspace=key),
-        "as the client's workspace": lambda c: c.with_options(workspace=key).campaigns.list(),
-        "as workspace of many": lambda c: c.contacts.create_many([CONTACT], workspace=key),
-        "as workspace of fields": lambda c: c.workspaces.fields(workspace=key),
-        "as campaign": lambda c: c.campaigns.steps(key),
-        "as campaign of a creation": lambda c: c.contacts.create(CONTACT, campaign=key),
-        "as duplicates": lambda c: c.contacts.create(CONTACT, duplicates=key),
-        "as strict_validation": lambda c: c.contacts.create(CONTACT, strict_validation=key),
-        "as code": lambda c: c.contacts.create(NewContact("a@b.co", custom={key: "x"})),
-        "as member": lambda c: c.contacts.create({"email": "a@b.co", key: "x"}),
-        "as contact": lambda c: c.contacts.create(key),
-        "as rows": lambda c: c.contacts.create_many(key),
-        "as concurrency": lambda c: c.contacts.create_many([], concurrency=key),
-        "as order": lambda c: c.contacts.create_many([], order=key),
-        "as page": lambda c: c.campaigns.list(page=key),
-        "as display": lambda c: c.campaigns.list(display=key),
-        "as undecodable": lambda c: c.campaigns.list(undecodable=key),
-        "as prefetch": lambda c: c.campaigns.list().collect(prefetch=key),
-        "as timeout": lambda c: c.campaigns.list(timeout=key),
-        "as method": lambda c: c.request(key, "/"),
-        "as target": lambda c: c.request("GET", key),
-        "as body": lambda c: c.request("GET", "/", body=key),
-        "as headers": lambda c: c.request("GET", "/", headers=key),
-        "as header, with a line break": lambda c: c.request("GET", "/", headers={"authorization": f"{key}\n"}),
-        "as the client's header": lambda c: c.with_options(headers={"authorization": f"{key}\n"}),
-        "with a blank before it": lambda c: c.contacts.create(CONTACT, owner_key=f" {key}"),
-        "with a scheme before it": lambda c: c.contacts.create(CONTACT, owner_key=f"Bearer {key}"),
-        "with a lone surrogate": lambda c: c.contacts.create(CONTACT, owner_key=f"{key}\ud800"),
-    }
+@virtual_time
+async def test_an_id_that_contains_the_key_is_dropped_and_the_contact_uncertain() -> None:
+    async def check(key: str, encoding: str) -> None:
+        answer = PLACES["id"](ENCODINGS[encoding](key))
+        client = OutreachClient(transport=one_response(answer), owner_key=key, workspace="space_1")
+        created = await client.contacts.create(CONTACT)
+        assert (created.status, created.id, created.certain) == ("added", None, False)
+        assert created.possible == {"added", "skipped", "not_applied"}
+
+    await check_rows_async(
+        ((key, encoding) for key in [PLAIN, "key_~~~~~~~~", 'key_5f"1c/0b 9a\\d7+'] for encoding in ENCODINGS), check
+    )
 
 
-@each_kind
-async def test_a_key_in_the_wrong_place_is_refused_without_being_shown(secrets: Secrets, scan: Scan) -> None:
-    async def check(place: str) -> None:
-        async def act(client: OutreachClient, secrets: Secrets) -> Any:
-            try:
-                await misplaced(secrets.key)[place](client)
-            except InvalidRequest as error:
-                return error
-            raise AssertionError("it was not refused")
+@virtual_time
+async def test_a_row_whose_id_contains_the_key_is_uncertain_in_the_journal_too(tmp_path: Path) -> None:
+    client = OutreachClient(transport=one_response(PLACES["id"](PLAIN)), owner_key=PLAIN, workspace="space_1")
+    report = await client.contacts.create_many([CONTACT], duplicates="overwrite", journal=tmp_path / "run.db")
+    (outcome,) = Journal(tmp_path / "run.db").outcomes()
+    assert report.to_dict()["uncertain"] == 1
+    assert (outcome.status, outcome.id, outcome.certain) == ("added", None, False)
+    assert {"added", "overwriten", "not_applied"} <= outcome.possible
 
-        (error,) = await scan(secrets, Fails(never), act)
-        assert isinstance(error, InvalidRequest)
 
-    await check_rows_async(((place,) for place in misplaced("")), check)
+@pytest.mark.parametrize(
+    "name", ["contact_1", "contact_64f1c0a2b3d4e5f6a7b8c9d0", f"contact_{'5f1c0b9a-' * 6}", "contact_&%\\\\"]
+)
+@virtual_time
+async def test_an_id_without_the_key_is_kept(name: str) -> None:
+    answer = Response(200, {"x-request-id": "r" * 60}, b'{"status":"added","id":"%b","details":null}' % name.encode())
+    created = await OutreachClient(transport=one_response(answer), owner_key=PLAIN, workspace="space_1").contacts.create(CONTACT)
+    assert (created.id, created.certain, created.request_id) == (name.replace("\\\\", "\\"), True, "r" * 60)
+
+
+# Beyond masking: locals of libraries, arguments, attributes
+
+
+def hang_up(peer: Peer) -> None:
+    peer.request()
+
+
+def refuse(peer: Peer) -> None:
+    peer.request()
+    peer.send(b"HTTP/1.1 502 down\r\ncontent-length: 0\r\n\r\n")
+
+
+@pytest.mark.thorough
+@over(*PROXYING)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_behind_a_proxy_no_traceback_shows_key_or_authorization(make: Make, scheme: str) -> None:
+    key, token = Held(PLAIN), Held("tok_77aa88bb99cc")
+    for way in (hang_up, refuse):
+        with Listener(way) as proxy:
+            transport = make(f"{scheme}://user:{token.key}@service.example", proxy=f"http://localhost:{proxy.port}")
+            client = OutreachClient(
+                transport=transport,
+                owner_key=key.key,
+                headers={"x-api-key": token.key},
+                workspace="space_1",
+                retry=RetryPolicy(attempts=1),
+            )
+            with pytest.raises(OutreachError) as caught:
+                await client.contacts.create(CONTACT)
+            await client.aclose()
+        for where, seen in representations(caught.value):
+            assert_hidden(key.key, seen, where)
+            assert_hidden(token.key, seen, where)
+
+
+@over(*ALL)
+async def test_a_transport_removes_the_tracebacks_of_the_causes_of_an_error(make: Make) -> None:
+    with Listener(hang_up) as listener:
+        transport = make(f"http://localhost:{listener.port}")
+        with pytest.raises(TransportError) as caught:
+            await transport.send(Request("POST", "/contacts", {}, b"{}"), Progress())
+        await transport.aclose()
+    causes = [link for link in iterate_linked_errors(caught.value) if link is not caught.value]
+    assert causes
+    assert all(cause.__traceback__ is None for cause in causes)
+
+
+class Broken:
+    """Fails like a foreign transport, with the request in its locals."""
+
+    async def send(self, request: Request, _progress: Progress, /) -> Response:
+        unmasked = bytes(request.body)
+        raise KeyError(len(unmasked))
+
+    async def aclose(self) -> None: ...
+
+
+async def test_a_foreign_transport_error_has_its_place_but_no_locals() -> None:
+    held_key = Held(PLAIN)
+    client = OutreachClient(transport=Broken(), owner_key=held_key.key, workspace="space_1", retry=RetryPolicy(attempts=1))
+    with pytest.raises(TransportError) as caught:
+        await client.contacts.create(CONTACT)
+    assert "test_secrets.py" in caught.value.__notes__[0]
+    assert "in send" in caught.value.__notes__[0]
+    assert isinstance(caught.value.__cause__, KeyError)
+    for where, seen in representations(caught.value):
+        assert_hidden(held_key.key, seen, where)
+
+
+class Waits:
+    """Never responds and holds the request."""
+
+    async def send(self, request: Request, _progress: Progress, /) -> Response:
+        unmasked = bytes(request.body), dict(request.headers)
+        await anyio.sleep_forever()
+        raise AssertionError(unmasked)
+
+    async def aclose(self) -> None: ...
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("act", ["create", "request"])
+async def test_the_traceback_of_a_cancelled_call_shows_no_key(act: str) -> None:
+    held_key, ended = Held(PLAIN), []
+    client = OutreachClient(transport=Waits(), workspace="space_1")
+
+    async def call() -> None:
+        try:
+            if act == "create":
+                await client.contacts.create(CONTACT, owner_key=held_key.key)
+            else:
+                await client.request("POST", "/contacts", body=held_key.key.encode(), headers={"authorization": held_key.key})
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+    for where, seen in representations(ended[0]):
+        assert_hidden(held_key.key, seen, where)
+
+
+WRONG: Final[dict[str, Callable[[OutreachClient, str], Any]]] = {
+    "blank before the key": lambda client, key: client.contacts.create(CONTACT, owner_key=f" {key}"),
+    "key as workspace": lambda client, key: client.contacts.create(CONTACT, workspace=key),
+    "wrong option beside a key": lambda client, key: client.contacts.create(CONTACT, owner_key=key, duplicates="no"),  # type: ignore[arg-type]
+    "wrong option of many": lambda client, key: client.contacts.create_many([], owner_key=key, concurrency=0),
+    "wrong option of a copy": lambda client, key: client.with_options(owner_key=key, headers={"a": key}, timeout=0),
+    "wrong header of a request": lambda client, key: client.request("GET", "/", headers={"authorization": f"{key}\n"}),
+    "wrong method beside a body": lambda client, key: client.request("get", "/", body=key.encode()),
+    "key as campaign": lambda client, key: client.campaigns.steps(key),
+    "key as workspace of fields": lambda client, key: client.workspaces.fields(workspace=key),
+    "key as workspace of a list": lambda client, key: client.mailboxes.list(workspace=key),
+    "wrong option of a client": lambda _, key: OutreachClient("https://a.example", owner_key=key, headers={"a": key}, timeout=0),
+    "password in a wrong URL": lambda _, key: HttpxTransport(f"https://user:{key}@a.example/?"),
+    "password in a wrong proxy": lambda _, key: HttpxTransport("https://a.example", proxy=f"ftp://user:{key}@a.example"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_the_traceback_of_a_refused_argument_shows_no_key(wrong: str) -> None:
+    held_key = Held(PLAIN)
+
+    async def call() -> InvalidRequest:
+        client = OutreachClient(transport=Waits(), workspace="space_1", owner_key=held_key.key)
+        try:
+            await WRONG[wrong](client, held_key.key)
+        except InvalidRequest as error:
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next and error.__traceback__.tb_next.tb_next
+            return error
+        raise AssertionError("it was not refused")
+
+    for where, seen in representations(await call()):  # without the frames of this test, which contain the key
+        assert_hidden(held_key.key, seen, where)
+
+
+def test_tools_that_expand_attributes_find_no_key_in_an_operation() -> None:
+    held_key = Held(PLAIN)
+    client = OutreachClient(
+        transport=Waits(), owner_key=held_key.key, headers={"authorization": held_key.key}, workspace="space_1"
+    )
+    creation = client.contacts._contact_requests(None, None, duplicates="skip", strict_validation=True, campaign=None)
+    operation = creation.build(CONTACT)
+    response = Response(200, {"x-echo": held_key.key}, held_key.key.encode())
+    url = parse_base_url(f"https://user:{held_key.key}@a.example")
+    for thing in (creation, operation, operation.request, response, url, client._settings, client.contacts):
+        for where, seen in representations(thing):
+            assert_hidden(held_key.key, seen, where)
+    assert held_key.key.encode() in operation.request.body
+
+
+@virtual_time
+async def test_the_error_of_a_row_has_no_frames() -> None:
+    for transport in (one_response(Response(422, {}, b"{}")), Broken()):
+        client = OutreachClient(transport=transport, owner_key=PLAIN, workspace="space_1", retry=RetryPolicy(attempts=1))
+        async with client.contacts.create_many([CONTACT]) as outcomes:
+            (error,) = [outcome.error async for outcome in outcomes]
+        assert isinstance(error, OutreachError)
+        assert [link.__traceback__ for link in iterate_linked_errors(error)] == [None] * len([*iterate_linked_errors(error)])
+
+
+def test_a_secret_is_only_shown_by_reveal() -> None:
+    secret = Secret(PLAIN)
+    assert (repr(secret), str(secret), f"{secret}", secret.reveal()) == ("Secret('***')", "***", "***", PLAIN)
+    assert {secret} == {Secret(PLAIN)}
+    assert secret not in {PLAIN, Secret("other")}
+    assert not hasattr(secret, "__dict__")
+    assert (hide(PLAIN), hide(3), reveal(hide(PLAIN)), reveal(3)) == (secret, 3, PLAIN, 3)
