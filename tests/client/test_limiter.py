@@ -154,8 +154,11 @@ def test_nothing_starts_before_a_retry_after_ends_and_then_slowly() -> None:
     assert not limits.try_start(10.5)
 
 
-def test_what_was_learned_in_one_event_loop_is_forgotten_in_the_next(anyio_backend: tuple[str, dict[str, Any]]) -> None:
-    limits = limiter(10.0)
+@pytest.mark.parametrize("rate", [None, 10.0])
+def test_what_was_learned_in_one_event_loop_is_forgotten_in_the_next(
+    anyio_backend: tuple[str, dict[str, Any]], rate: float | None
+) -> None:
+    limits = limiter(rate)
 
     async def learn() -> None:
         now = anyio.current_time()
@@ -168,8 +171,8 @@ def test_what_was_learned_in_one_event_loop_is_forgotten_in_the_next(anyio_backe
     async def start_again() -> None:
         now = anyio.current_time()
         limits.use_loop(anyio.lowlevel.current_token().native_token, lambda: now)
-        assert (limits.gate.opens_at, limits.limit) == (-math.inf, 10.0)
-        assert not limits.try_start(now)  # the number of recent attempts is unknown
+        assert (limits.gate.opens_at, limits.limit) == (-math.inf, rate)
+        assert limits.try_start(now) is (rate is None)  # with a rate, the number of recent attempts is unknown
         assert limits.try_start(now + 0.1)
 
     anyio.run(learn, backend=anyio_backend[0])

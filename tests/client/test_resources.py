@@ -228,6 +228,11 @@ REFUSED: list[tuple[Callable[[OutreachClient], Any], str]] = [
     (lambda c: c.contacts.create_many([], duplicates="Skip"), "duplicates: expected one of .+, got 'Skip'; .+"),  # type: ignore[arg-type]
     (lambda c: c.contacts.create_many([], strict_validation=None), "strict_validation: expected bool, got None; .+"),  # type: ignore[arg-type]
     (lambda c: c.contacts.create_many([], order="random"), "order: expected one of .+, got 'random'; .+"),  # type: ignore[arg-type]
+    (lambda c: c.campaigns.list().collect(prefetch=0), "prefetch: expected at least 1, got 0; .+"),
+    (lambda c: c.request("get", "/"), "method: expected an HTTP method in upper case, .+"),
+    (lambda c: c.request("GET", "/a/../b"), "target: expected no '.' or '..' segments, .+"),
+    (lambda c: c.request("POST", "/", body="{}"), "body: expected bytes, got str; .+"),  # type: ignore[arg-type]
+    (lambda c: c.request("GET", "/", headers={"a": "\n"}), r"headers\['a'\]: expected printable ASCII .+"),
     (lambda c: c.contacts.create_many([], concurrency=0), "concurrency: expected at least 1, got 0; .+"),
 ]
 
