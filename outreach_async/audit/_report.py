@@ -158,11 +158,9 @@ class Report:
             Path("audit.json").write_text(json.dumps(report.to_dict()))
             ```
         """
-        return {
-            "version": REPORT_VERSION,
-            **to_json_values(self),
-            "counts": {severity.value: count for severity, count in self.counts.items()},
-        }
+        counts = {severity.value: count for severity, count in self.counts.items()}
+        changes = {"changes": attrs.asdict(self.diff.counts) if self.diff else None}
+        return {"version": REPORT_VERSION, **to_json_values(self), "counts": counts, **changes}
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
@@ -276,6 +274,37 @@ class Delta:
 
 
 @attrs.frozen(kw_only=True)
+class ChangeCounts:
+    """How the findings of two audits add up.
+
+    The numbers always satisfy `before == unchanged + resolved + not_judged` and `after == unchanged + new`.
+
+    Attributes:
+        before: Number of findings in the earlier audit.
+        after: Number of findings in the later audit.
+        new: Findings that only the later audit has.
+        unchanged: Findings that both audits have, even if their numbers have changed.
+        resolved: Earlier findings that no longer apply.
+        not_judged: Earlier findings that may still apply, because the later audit could not check them again.
+
+    Example:
+        ```python
+        before = await audit(client, ["space_1"])
+        fake.set_mailbox("mailbox_2", spf=True)
+        print((await audit(client, ["space_1"])).since(before).diff.counts)
+        # -> ChangeCounts(before=1, after=0, new=0, unchanged=0, resolved=1, not_judged=0)
+        ```
+    """
+
+    before: int
+    after: int
+    new: int
+    unchanged: int
+    resolved: int
+    not_judged: int
+
+
+@attrs.frozen(kw_only=True)
 class Diff:
     """The changes since an earlier audit.
 
@@ -309,6 +338,19 @@ class Diff:
     scores: list[Delta] = attrs.field(factory=list)
     added_workspaces: list[str] = attrs.field(factory=list)
     removed_workspaces: list[str] = attrs.field(factory=list)
+
+    @property
+    def counts(self) -> ChangeCounts:
+        """The numbers of findings before and after, and how they add up."""
+        new, unchanged, resolved, not_judged = map(len, (self.new, self.unchanged, self.resolved, self.not_judged))
+        return ChangeCounts(
+            before=unchanged + resolved + not_judged,
+            after=unchanged + new,
+            new=new,
+            unchanged=unchanged,
+            resolved=resolved,
+            not_judged=not_judged,
+        )
 
     @property
     def empty(self) -> bool:
@@ -396,13 +438,13 @@ def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
     return is_unchecked
 
 
-_SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
+SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
 """Severities as numbers. A higher number is a worse severity."""
 
 
 def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
     """Yield the numbers that differ between two matching findings."""
-    old, new = ({"severity": _SEVERITY_LEVELS[finding.severity], **finding.figures} for finding in (before, after))
+    old, new = ({"severity": SEVERITY_LEVELS[finding.severity], **finding.figures} for finding in (before, after))
     kind = _subject_kind(after)
     key = after.mailbox or after.step or after.campaign or after.domain or after.server_ip or after.workspace
     for figure in dict.fromkeys([*old, *new]):

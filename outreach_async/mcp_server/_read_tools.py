@@ -16,9 +16,15 @@ from outreach_async.audit._conditions import quote
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS
 from outreach_async.audit.policy import suggest_name
 from outreach_async.audit.reports import write, write_brief
-from outreach_async.audit.reports._brief_view import format_brief_changes, format_brief_headline, list_gaps
-from outreach_async.audit.reports._summary import Action, build_actions, subject_name
-from outreach_async.audit.reports._view import format_counts, format_headline, format_verdict
+from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, list_gaps
+from outreach_async.audit.reports._summary import (
+    Task,
+    format_changes,
+    format_counts,
+    format_headline,
+    subject_name,
+    summarize,
+)
 from outreach_async.audit.reports._wording import format_time
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.client import OutreachClient
@@ -216,26 +222,26 @@ class ReadTools:
         )
 
     def _write_actions(self, report: Report, page: int) -> str:
-        actions = build_actions(report.findings, report.policy)
+        summary = summarize(report)
         return self._answers.write(
             MAX_PROSE,
-            summary=f"{format_headline(report)} {format_verdict(report)} Findings: {format_counts(report.counts)}.",
+            summary=f"{format_headline(AUDIT_TITLE, summary)} {summary.verdict} Findings: {format_counts(summary.counts)}.",
             workspaces=len(report.workspaces),
             unreadable=report.unreadable[:PAGE_SIZE],
             full_report=REPORT_URI,
-            **_paging(page, len(actions)),
-            actions=[_describe_action(action) for action in cut_page(actions, page)],
+            **_paging(page, len(summary.tasks)),
+            actions=[_describe_task(task) for task in cut_page(summary.tasks, page)],
         )
 
     def _write_brief(self, brief: Brief, page: int) -> str:
         campaigns = brief.campaigns or []
         return self._answers.write(
             MAX_PROSE,
-            summary=f"{format_brief_headline(brief)} {brief.verdict} {format_brief_changes(brief)}",
+            summary=f"{format_headline(BRIEF_TITLE, brief)} {brief.verdict} {format_changes(brief)}",
             not_up_to_date=[f"{name} {text}".strip() for name, text in list_gaps(brief)],
             full_brief=BRIEF_URI,
             **_paging(page, max(len(brief.tasks), len(campaigns))),
-            tasks=[{**_describe_action(task), "new": task.new, "worse": task.worse} for task in cut_page(brief.tasks, page)],
+            tasks=[{**_describe_task(task), "new": task.new, "worse": task.worse} for task in cut_page(brief.tasks, page)],
             resolved=[pick(task, ("rule", "title", "findings")) for task in cut_page(brief.resolved, page)],
             campaigns=[_describe_campaign(campaign) for campaign in cut_page(campaigns, page)],
         )
@@ -284,19 +290,19 @@ def _list_templates(steps: CampaignSteps) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
-def _describe_action(action: Action) -> Mapping[str, Any]:
-    places = [f"{name} ({count})" for name, count in action.groups[:_MAX_PLACES]]
-    if more := len(action.groups) - len(places):
+def _describe_task(task: Task) -> Mapping[str, Any]:
+    places = [f"{name} ({count})" for name, count in task.groups[:_MAX_PLACES]]
+    if more := len(task.groups) - len(places):
         places.append(f"and {more:,} more")
     return {
-        "rule": action.rule,
-        "title": action.title,
-        "severity": action.severity.value,
-        "findings": action.findings,
-        "mailboxes": action.mailboxes,
+        "rule": task.rule,
+        "title": task.title,
+        "severity": task.severity.value,
+        "findings": task.findings,
+        "mailboxes": task.mailboxes,
         "where": places,
-        "example": action.example,
-        "remedy": action.remedy,
+        "example": task.example,
+        "remedy": task.remedy,
     }
 
 

@@ -16,7 +16,7 @@ from support.examples import scaled
 
 from outreach_async.audit import CampaignResults, CampaignRow, CampaignTotals, Report, Score, Severity
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.reports.brief import build_baseline, build_brief
+from outreach_async.audit.reports.brief import ChangeCounts, build_baseline, build_brief
 from outreach_async.errors import StatusError
 
 DAY = 86_400.0
@@ -44,7 +44,7 @@ def elsewhere(rule: str = "OA102") -> object:
 def test_the_first_brief_has_tasks_and_nothing_new() -> None:
     brief = build_brief(on_day(0, finding()))
 
-    assert (brief.since, brief.new, brief.unchanged, brief.resolved, brief.score_before) == (None, 0, 0, [], None)
+    assert (brief.since, brief.changes, brief.resolved, brief.score_before) == (None, None, [], None)
     assert [(task.rule, task.new, task.new_groups, task.worse) for task in brief.tasks] == [("OA101", 0, [], 0)]
     assert brief.workspaces[0].since is None
 
@@ -80,7 +80,7 @@ def test_tasks_are_ordered_by_severity_and_then_by_news() -> None:
     brief = build_brief(on_day(1, *old, *new), on_day(0, *old))
 
     assert [(task.rule, task.new) for task in brief.tasks] == [("OA104", 1), ("OA102", 1), ("OA101", 0), ("OA170", 0)]
-    assert (brief.new, brief.unchanged) == (2, 3)
+    assert brief.changes == ChangeCounts(before=3, after=5, new=2, unchanged=3, resolved=0, not_judged=0)
 
 
 def test_a_task_names_the_groups_of_its_new_findings() -> None:
@@ -158,7 +158,7 @@ def test_a_workspace_that_cannot_be_read_loses_nothing() -> None:
 
     assert third is not None
     assert third.last_read == {"space_2": AT}
-    assert (brief.new, brief.unchanged, brief.not_judged) == (0, 2, 0)
+    assert brief.changes == ChangeCounts(before=3, after=2, new=0, unchanged=2, resolved=1, not_judged=0)
     assert [task.rule for task in brief.resolved] == ["OA901"]
     assert [space.since for space in brief.workspaces] == [AT + 2 * DAY, AT]
 
@@ -230,7 +230,8 @@ def test_after_an_outage_nothing_is_new_that_was_known_before(shown: list[Shown]
 
     brief = build_brief(audit(none, 3), baseline)
 
-    assert (brief.new, brief.not_judged) == (0, 0)
+    assert brief.changes is not None
+    assert (brief.changes.new, brief.changes.not_judged) == (0, 0)
     assert {task.rule for task in brief.resolved} <= {"OA901"}
 
 

@@ -52,8 +52,8 @@ def test_the_file_may_begin_as_a_report_of_the_audit(shell: Shell, tmp_path: Pat
 
     _, value = shell.json("brief", *FAKE, "--since", str(path))
 
-    assert (value["new"], value["unchanged"] > 90) == (0, True)
-    assert "Nothing changed since " in shell("audit", *FAKE, "--campaigns", "--compare", str(path)).out
+    assert (value["changes"]["new"], value["changes"]["unchanged"] > 90) == (0, True)
+    assert " 0 new, 0 resolved, " in " ".join(shell("audit", *FAKE, "--campaigns", "--compare", str(path)).out.split())
 
 
 def test_no_replace_shows_the_same_changes_again(
@@ -87,7 +87,7 @@ def test_what_an_incomplete_brief_could_not_read_is_not_forgotten(
 
     assert incomplete.code == 3
     assert "space_2: could not be read: " in incomplete.out
-    assert (code, value["new"], [task["rule"] for task in value["resolved"]]) == (1, 0, ["OA901"])
+    assert (code, value["changes"]["new"], [task["rule"] for task in value["resolved"]]) == (1, 0, ["OA901"])
 
 
 @pytest.mark.parametrize("answer", [403, 404])

@@ -100,6 +100,7 @@ def test_actions_come_first_then_changes_then_domains() -> None:
         "# Mailbox audit",
         "**Stop sending from",
         "## What to do",
+        "## Resolved",
         "## What changed",
         "## Domains",
         "## Findings by domain",
@@ -107,7 +108,7 @@ def test_actions_come_first_then_changes_then_domains() -> None:
     ]
 
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
-    assert "- Resolved: **ERROR** OA110 On blacklists: 2 mailboxes on `gone.example`" in text
+    assert "- **ERROR** OA110 **On blacklists**: 2 mailboxes on `gone.example`" in text
     assert "- Overall: score 94 -> 91.4" in text
 
 

@@ -175,7 +175,7 @@ async def test_a_brief_says_what_has_changed_and_what_needs_a_person(service: Fa
         second = await assistant.ask("brief")
         markdown = await assistant.read("outreach://brief/latest")
     assert "There is no earlier brief to compare with." in first["summary"]
-    assert "1 new finding, 1 resolved" in second["summary"]
+    assert "1 new, 1 resolved, " in second["summary"]
     assert next((task["rule"], task["new"], task["findings"]) for task in second["tasks"]) == ("OA101", 1, 1)
     assert all(task["remedy"] for task in second["tasks"])
     assert "OA110" in {task["rule"] for task in second["resolved"]}

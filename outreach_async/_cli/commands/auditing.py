@@ -37,9 +37,9 @@ from outreach_async.audit.reports import (
     write,
     write_brief,
 )
-from outreach_async.audit.reports._brief_view import format_brief_changes, format_brief_headline
+from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE
+from outreach_async.audit.reports._summary import Summary, format_changes, format_counts, format_headline, summarize
 from outreach_async.audit.reports._text import StyledReport
-from outreach_async.audit.reports._view import format_counts, format_headline, format_verdict
 from outreach_async.audit.reports.brief import Brief, build_baseline, build_brief
 from outreach_async.errors import InvalidRequest
 
@@ -179,20 +179,27 @@ def audit(
 
 def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
     """Write a report to files, or print the report if there are no files."""
-    for path, form in formats.items():
-        with files.explain_write_errors("--output", path):
-            atomic_write(path, write(report, form))
     if formats:
-        screen.print_line(format_headline(report), "bold")
-        screen.print_line(format_verdict(report))
-        screen.print_line(f"Findings: {format_counts(report.counts)}.")
-        for path in formats:
-            screen.print_line(f"Written: {path}")
+        _write_files(screen, AUDIT_TITLE, summarize(report), {path: write(report, form) for path, form in formats.items()})
     elif print_format is not None:
         sys.stdout.write(write(report, print_format))
     else:
         show_audit(screen, report)
     screen.print_result(report.to_dict())
+
+
+def _write_files(screen: Screen, title: str, summary: Summary, pages: dict[Path, str]) -> None:
+    """Write the formats of a report or a brief to files, and print its summary."""
+    for path, text in pages.items():
+        with files.explain_write_errors("--output", path):
+            atomic_write(path, text)
+    screen.print_line(format_headline(title, summary), "bold")
+    screen.print_line(summary.verdict)
+    screen.print_line(f"Findings: {format_counts(summary.counts)}.")
+    if summary.changes:
+        screen.print_line(format_changes(summary))
+    for path in pages:
+        screen.print_line(f"Written: {path}")
 
 
 def show_audit(screen: Screen, report: auditing.Report) -> None:
@@ -422,14 +429,8 @@ def brief(
 
 def _output_brief(screen: Screen, brief: Brief, formats: dict[Path, str], print_format: str | None) -> None:
     """Write a brief to files, or print the brief if there are no files."""
-    for path, form in formats.items():
-        with files.explain_write_errors("--output", path):
-            atomic_write(path, write_brief(brief, form))
     if formats:
-        for line in (format_brief_headline(brief), brief.verdict, format_brief_changes(brief)):
-            screen.print_line(line)
-        for path in formats:
-            screen.print_line(f"Written: {path}")
+        _write_files(screen, BRIEF_TITLE, brief, {path: write_brief(brief, form) for path, form in formats.items()})
     elif print_format is not None:
         sys.stdout.write(write_brief(brief, print_format))
     else:

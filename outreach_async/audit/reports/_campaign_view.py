@@ -1,81 +1,26 @@
-"""Prepare the campaigns of a report for display, as strings for every human-readable format."""
+"""Format the campaigns of a report or a brief for display. Every string is safe to print."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
-from outreach_async.audit._findings import Severity
-from outreach_async.audit._values import format_percent
-from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals, StepComparison, Variant
-from outreach_async.audit.reports._wording import format_count, format_date, format_figure, replace_unprintable
+from outreach_async.audit._values import DAY, format_percent
+from outreach_async.audit.campaigns import LIVE, CampaignResults, StepComparison, Variant
+from outreach_async.audit.reports._summary import MAX_NAME_SHOWN, campaign_label
+from outreach_async.audit.reports._wording import format_count, format_date, format_figure, format_span, replace_unprintable
+from outreach_async.audit.reports.brief import Brief, CampaignBrief
 from outreach_async.errors import shorten
 from outreach_async.models import Number
-
-MAX_NAME_SHOWN: Final = 60
-"""Maximum number of characters of a campaign's name in a human-readable report."""
 
 # With these limits, the table of campaigns fits into 80 columns, regardless of the service's data.
 _MAX_STATUS_SHOWN: Final = 7
 _MAX_AMOUNT: Final = 10_000_000
 
 
-@attrs.frozen(kw_only=True)
-class CampaignLine:
-    """A campaign, formatted for display."""
-
-    row: CampaignRow
-    name: str
-    status: str
-    severity: Severity | None
-    sent: str
-    reply_rate: float | None
-    replied: str
-    bounce_rate: float | None
-    bounced: str
-    left: str
-    end: str
-
-
-@attrs.frozen(kw_only=True)
-class ComparisonLine:
-    """The comparison of a step's variants, formatted for display."""
-
-    comparison: StepComparison
-    name: str
-    verdict: str
-    variants: str
-
-
-@attrs.frozen(kw_only=True)
-class CampaignView:
-    """The campaigns of a report, formatted for display."""
-
-    summary: str
-    campaigns: list[CampaignLine]
-    comparisons: list[ComparisonLine]
-
-
-def build_campaign_view(results: CampaignResults | None) -> CampaignView | None:
-    """Prepare the campaigns of a report; return `None` if the audit did not read campaigns."""
-    if results is None:
-        return None
-    return CampaignView(
-        summary=_summarize(results.totals.values()),
-        campaigns=[_build_line(row) for row in results.rows],
-        comparisons=[_build_comparison(comparison) for comparison in results.comparisons],
-    )
-
-
-def campaign_label(name: str | None, campaign: str) -> str:
-    """Return the name of a campaign for display; its id if it has no name."""
-    return replace_unprintable(shorten(name or campaign, MAX_NAME_SHOWN))
-
-
-def _summarize(totals: Iterable[CampaignTotals]) -> str:
-    known = list(totals)
+def format_totals(results: CampaignResults) -> str:
+    """Return the sums over all campaigns of a report, as one sentence."""
+    known = list(results.totals.values())
     live, sent = sum(each.live for each in known), sum(each.sent for each in known)
     replies, bounces = sum(each.replies_num for each in known), sum(each.bounces_num for each in known)
     count = format_count(sum(each.campaigns for each in known), "campaign")
@@ -84,36 +29,30 @@ def _summarize(totals: Iterable[CampaignTotals]) -> str:
     return f"{count} ({live:,} live): {figures}; live campaigns have {left} left to send."
 
 
-def _build_line(row: CampaignRow) -> CampaignLine:
-    reply_rate, bounce_rate = (_share(part, row.sent) for part in (row.replies_num, row.bounces_num))
-    return CampaignLine(
-        row=row,
-        name=campaign_label(row.name, row.id),
-        status=replace_unprintable(shorten(row.status, _MAX_STATUS_SHOWN)),
-        severity=row.severity,
-        sent=_format_amount(row.sent),
-        reply_rate=reply_rate,
-        replied=_format_share(reply_rate),
-        bounce_rate=bounce_rate,
-        bounced=_format_share(bounce_rate),
-        left=_format_amount(row.left_to_send),
-        end=format_date(row.end),
-    )
+def format_status(status: str) -> str:
+    """Return the status of a campaign for a narrow column."""
+    return replace_unprintable(shorten(status, _MAX_STATUS_SHOWN))
 
 
-def _format_amount(value: Number | None) -> str:
+def format_amount(value: Number | None) -> str:
     """Format a number for a narrow column; numbers of ten million and more look like `1.2e+10`."""
     if value is None:
         return "-"
     return f"{value:.1e}" if value >= _MAX_AMOUNT else f"{round(value):,}"
 
 
-def _share(part: Number | None, whole: Number | None) -> float | None:
+def share(part: Number | None, whole: Number | None) -> float | None:
     return None if part is None or not whole or part > whole else part / whole
 
 
-def _format_share(share: float | None) -> str:
-    return "-" if share is None else format_percent(share)
+def format_share(part: Number | None, whole: Number | None) -> str:
+    rate = share(part, whole)
+    return "-" if rate is None else format_percent(rate)
+
+
+def step_label(comparison: StepComparison) -> str:
+    """Return the name of a compared step for display: its campaign and its position."""
+    return f"{campaign_label(comparison.campaign_name, comparison.campaign)}, step {format_figure(comparison.order)}"
 
 
 _UNDECIDED: Final = {
@@ -123,17 +62,10 @@ _UNDECIDED: Final = {
 }
 
 
-def _build_comparison(comparison: StepComparison) -> ComparisonLine:
-    name = f"{campaign_label(comparison.campaign_name, comparison.campaign)}, step {format_figure(comparison.order)}"
-    variants = ", ".join(map(_describe_variant, comparison.variants))
-    return ComparisonLine(comparison=comparison, name=name, verdict=format_variant_verdict(comparison), variants=variants)
-
-
 def format_variant_verdict(comparison: StepComparison) -> str:
     """Return the conclusion about the variants of a step, such as `B gets more replies than A`."""
     if comparison.better is not None:
-        worse = _join_letters(comparison.worse)
-        return f"{_letter(comparison.better)} gets more replies than {worse}"
+        return f"{_letter(comparison.better)} gets more replies than {' and '.join(map(_letter, comparison.worse))}"
     if comparison.verdict in _UNDECIDED:
         return _UNDECIDED[comparison.verdict]
     if comparison.sends_needed is None:
@@ -141,15 +73,100 @@ def format_variant_verdict(comparison: StepComparison) -> str:
     return f"too early to tell; at these rates, about {comparison.sends_needed:,} more e-mails per variant are needed"
 
 
-def _join_letters(letters: Sequence[str]) -> str:
-    return " and ".join(map(_letter, letters))
+def format_variants(variants: Sequence[Variant]) -> str:
+    """Return the replies to each variant, such as `A 9.0 % (90 of 1,000), B 2.0 % (20 of 1,000)`."""
+    return ", ".join(map(_describe_variant, variants))
+
+
+def _describe_variant(variant: Variant) -> str:
+    figures = f"{format_figure(variant.replied_num)} of {format_figure(variant.sent)}"
+    rate = format_share(variant.replied_num, variant.sent)
+    return f"{_letter(variant.letter)} {rate} ({figures}{'' if variant.compared else '; not compared'})"
 
 
 def _letter(letter: str) -> str:
     return replace_unprintable(shorten(letter, MAX_NAME_SHOWN))
 
 
-def _describe_variant(variant: Variant) -> str:
-    share = _format_share(_share(variant.replied_num, variant.sent))
-    figures = f"{format_figure(variant.replied_num)} of {format_figure(variant.sent)}"
-    return f"{_letter(variant.letter)} {share} ({figures}{'' if variant.compared else '; not compared'})"
+def list_active(brief: Brief) -> list[CampaignBrief]:
+    """Return the campaigns that are live and have e-mails left to send, or that have changed."""
+    return [campaign for campaign in brief.campaigns or [] if _is_active(campaign)]
+
+
+def _is_active(campaign: CampaignBrief) -> bool:
+    changed = campaign.new_sent or campaign.new_replies or campaign.new_bounces or campaign.new_contacts
+    renamed = campaign.status_before not in {None, campaign.status}
+    return bool(changed) or renamed or (campaign.status == LIVE and campaign.left_to_send != 0)
+
+
+def recent_figures(campaign: CampaignBrief) -> tuple[Number | None, ...]:
+    """Return the numbers of e-mails sent, replies, bounces and contacts since the earlier report."""
+    # If the earlier report does not contain the campaign, the numbers cover the whole campaign.
+    if campaign.status_before is None:
+        return campaign.sent, campaign.replies_num, campaign.bounces_num, campaign.contacts
+    return campaign.new_sent, campaign.new_replies, campaign.new_bounces, campaign.new_contacts
+
+
+def format_recent(campaign: CampaignBrief) -> str:
+    """Return the recent numbers of a campaign and its estimated end, in one phrase."""
+    sent, *others = recent_figures(campaign)
+    start = campaign.status_before is None
+    first = "sent unknown" if sent is None else f"{format_figure(sent)} sent" if sent else "nothing sent"
+    nouns = (("reply", "replies"), ("bounce", ""), ("contact" if start else "new contact", ""))
+    counted = [format_count(int(count), *noun) for noun, count in zip(nouns, others, strict=True) if count]
+    end = describe_end(campaign)
+    return f"{', '.join([first, *counted])}{' so far' if start else ''}{f'; {end}' if end else ''}"
+
+
+def describe_status(campaign: CampaignBrief) -> str:
+    """Return the status of a campaign and the earlier one if it has changed; an empty string for a live campaign."""
+    if campaign.status_before not in {None, campaign.status}:
+        return replace_unprintable(f"{campaign.status}, was {campaign.status_before}")
+    return "" if campaign.status == LIVE else replace_unprintable(campaign.status)
+
+
+def describe_end(campaign: CampaignBrief) -> str:
+    """Return the estimated end of a live campaign, and how far it moved."""
+    if campaign.left_to_send == 0:
+        return "all sent"
+    if campaign.end is None or campaign.status != LIVE:
+        return ""
+    days = 0 if campaign.end_before is None else round((campaign.end - campaign.end_before) / DAY)
+    moved = f", {format_count(abs(days), 'day')} {'later' if days > 0 else 'earlier'}" if days else ""
+    return f"ends {format_date(campaign.end)}{moved}"
+
+
+def format_hidden(brief: Brief, shown: int) -> str:
+    """Return a sentence with the number of campaigns that are not shown; an empty string if all are shown."""
+    hidden, active = len(brief.campaigns or []) - shown, len(list_active(brief))
+    quiet = " sends nothing" if hidden == 1 else " send nothing"
+    return f"{format_count(hidden, 'more campaign')}{quiet if shown == active else ''}." if hidden else ""
+
+
+_SUMS: Final = {
+    "new_sent": ("e-mail sent", "e-mails sent"),
+    "new_replies": ("reply", "replies"),
+    "new_bounces": ("bounce", "bounces"),
+    "new_contacts": ("new contact", "new contacts"),
+}
+
+
+def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
+    """Return what all campaigns have gained since the earlier report, as numbers with their nouns."""
+    if brief.since is None or not brief.campaigns:  # if no campaigns were read, zeros would be misleading
+        return []
+    sums = {name: int(sum(getattr(campaign, name) or 0 for campaign in brief.campaigns)) for name in _SUMS}
+    return [(count, _SUMS[name][count != 1]) for name, count in sums.items()]
+
+
+def format_sums(brief: Brief) -> str:
+    """Return the numbers from `sum_campaigns` as one sentence; an empty string if there are none."""
+    sums = ", ".join(f"{count:,} {noun}" for count, noun in sum_campaigns(brief))
+    known = " (incomplete data)" if _is_missing_figures(brief) else ""
+    return f"In {format_span(brief.at - (brief.since or 0))}{known}: {sums}." if sums else ""
+
+
+def _is_missing_figures(brief: Brief) -> bool:
+    """Return whether the sums may be too small because a workspace or the steps of a campaign could not be read."""
+    unknown = (campaign.new_sent is None and campaign.status_before is not None for campaign in brief.campaigns or [])
+    return any(workspace.error is not None for workspace in brief.workspaces) or any(unknown)

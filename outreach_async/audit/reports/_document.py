@@ -11,31 +11,43 @@ import attrs
 
 from outreach_async.audit._findings import Severity
 from outreach_async.audit._report import Report
-from outreach_async.audit.reports._brief_view import (
-    BRIEF_TITLE,
-    ActiveCampaign,
-    format_brief_changes,
-    format_brief_headline,
-    format_campaign_sums,
+from outreach_async.audit.campaigns import CampaignResults, CampaignRow
+from outreach_async.audit.reports._campaign_view import (
+    describe_status,
+    format_amount,
     format_hidden,
-    format_news,
-    format_notes,
-    list_campaigns,
-    list_gaps,
-    split_urgent,
+    format_recent,
+    format_share,
+    format_status,
+    format_sums,
+    format_totals,
+    format_variant_verdict,
+    format_variants,
+    list_active,
+    step_label,
 )
-from outreach_async.audit.reports._campaign_view import CampaignLine, CampaignView
-from outreach_async.audit.reports._summary import Action, Changes
+from outreach_async.audit.reports._summary import (
+    Summary,
+    Task,
+    campaign_label,
+    count_severity,
+    format_changes,
+    format_headline,
+    split_urgent,
+    summarize,
+)
 from outreach_async.audit.reports._view import (
     AUTHENTICATION_RULES,
     COUNTED_SEVERITIES,
     DomainView,
     Overview,
     build_overview,
-    count_severity,
 )
-from outreach_async.audit.reports._wording import format_count, replace_unprintable, split_code
-from outreach_async.audit.reports.brief import Brief, Task
+from outreach_async.audit.reports._wording import format_count, format_date, format_time, replace_unprintable, split_code
+from outreach_async.audit.reports.brief import Brief, CampaignBrief, WorkspaceBrief
+
+AUDIT_TITLE: Final = "Mailbox audit"
+BRIEF_TITLE: Final = "Outreach brief"
 
 CODE: Final = "code"
 STRONG: Final = "strong"
@@ -47,6 +59,8 @@ _MAX_OTHERS: Final = 8
 _MAX_ACTIVE: Final = 10
 _MAX_CHANGES: Final = 10
 _MAX_CAMPAIGNS: Final = 20
+_MAX_GAPS: Final = 5
+"""Maximum number of workspaces that a brief lists as missing or out of date."""
 
 
 @attrs.frozen
@@ -106,37 +120,41 @@ Block: TypeAlias = Title | Paragraph | Entries | Grid
 
 def build_document(report: Report, *, max_domains: int | None = None) -> Iterator[Block]:
     """Yield the blocks of a report: verdict, recommended actions, changes, campaigns, domains, and the limits of the audit."""
-    view = build_overview(report)
-    yield Title(1, [Span("Mailbox audit")])
-    yield Paragraph([[Span(view.headline)], [Span(view.verdict, STRONG)], _counts_line(view)])
+    summary, view = summarize(report), build_overview(report)
+    yield Title(1, [Span(AUDIT_TITLE)])
+    yield _head(AUDIT_TITLE, summary, format_changes(summary) if summary.changes else "")
     if view.unread:
         yield from (_section("Not read and not checked"), Entries(list(_unread_entries(view))))
-    if view.actions:
-        yield from (_section("What to do, most urgent first"), Entries(list(map(_action_entry, view.actions)), numbered=True))
-    if view.changes:
-        scope = [[Span(view.changes.scope, STRONG)]] if view.changes.scope else []
-        yield from (_section("What changed"), Paragraph([[Span(view.changes.summary)], *scope]))
-        yield Entries([Entry(line) for line in _change_lines(view.changes)])
+    if summary.tasks:
+        entries = [_task_entry(task, detailed=True) for task in summary.tasks]
+        yield from (_section("What to do, most urgent first"), Entries(entries, numbered=True))
+    yield from _resolved_blocks(summary.resolved, None)
+    yield from _change_blocks(view)
     if view.trends:
         rows = [[Span(each.name), Span(each.sparkline), Span(each.first), Span(each.last)] for each in view.trends.trends]
-        yield from (
-            _section("History"),
-            Paragraph([[Span(view.trends.summary)]]),
-            Grid(("Figure", "Trend", "First", "Now"), rows),
-        )
-    yield from _campaign_blocks(view.campaigns)
+        yield from (_section("History"), _text(view.trends.summary), Grid(("Figure", "Trend", "First", "Now"), rows))
+    if report.campaigns is not None:
+        yield from _campaign_blocks(report.campaigns)
     yield from _domain_blocks(view, max_domains)
-    yield Paragraph([[Span(view.summary)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
+    yield Paragraph([[Span(view.rest)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
     yield from (_section("What this audit cannot check"), Entries([Entry(_prose(line, SOFT)) for line in view.unknowable]))
+
+
+def _head(title: str, summary: Summary, changes: str) -> Paragraph:
+    counts = [
+        Span(count_severity(severity, count), severity.value if count else SOFT) for severity, count in summary.counts.items()
+    ]
+    findings = [Span("Findings: "), *_join([span] for span in counts), Span(f". Audited {format_time(summary.at)}.")]
+    lines = [[Span(format_headline(title, summary))], [Span(summary.verdict, STRONG)], findings]
+    return Paragraph([*lines, [Span(changes)]] if changes else lines)
 
 
 def _section(title: str) -> Title:
     return Title(2, [Span(title)])
 
 
-def _counts_line(view: Overview) -> Line:
-    counts = [Span(count_severity(severity, count), severity.value if count else SOFT) for severity, count in view.counts.items()]
-    return [Span("Findings: "), *_join([span] for span in counts), Span(f". Audited {view.audited_at}.")]
+def _text(text: str, style: str = "") -> Paragraph:
+    return Paragraph([[Span(text, style)]])
 
 
 def _join(lines: Iterable[Line]) -> Iterator[Span]:
@@ -158,19 +176,25 @@ def _unread_entries(view: Overview) -> Iterator[Entry]:
         yield Entry([Span("and "), *_join([Span(name, CODE)] for name in view.unread_names)])
 
 
-def _extent(action: Action) -> Line:
-    if len(action.groups) != 1:
-        return [Span(action.extent)]
-    name = Span(action.groups[0][0], CODE)
-    return [Span(f"{format_count(action.mailboxes, 'mailbox')} on "), name] if action.mailboxes else [name]
+def _extent(task: Task) -> Line:
+    if len(task.groups) != 1:
+        return [Span(task.extent)]
+    name = Span(task.groups[0][0], CODE)
+    return [Span(f"{format_count(task.mailboxes, 'mailbox')} on "), name] if task.mailboxes else [name]
 
 
-def _action_entry(action: Action) -> Entry:
-    details = [_prose(action.remedy)]
-    if len(action.groups) > 1:
-        details.append(list(_places(action.groups)))
-    line = [Span(action.title, STRONG), Span(": "), *_extent(action)]
-    return Entry(line, details, action.severity, action.rule)
+def _task_entry(task: Task, *, detailed: bool) -> Entry:
+    line = [Span(task.title, STRONG), Span(": "), *_extent(task)]
+    if task.news:
+        line += [Span(" ("), Span(task.news, STRONG), Span(")")]
+    if not detailed:
+        return Entry(line, (), task.severity, task.rule)
+    details = [_prose(task.remedy)]
+    if len(task.groups) > 1:
+        details.append(list(_places(task.groups)))
+        if task.new not in {0, task.findings}:
+            details.append([Span("New: ", STRONG), *_places(task.new_groups)])
+    return Entry(line, details, task.severity, task.rule)
 
 
 def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Span]:
@@ -179,40 +203,62 @@ def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Span]:
         yield Span(f" and {len(groups) - _MAX_PLACES:,} more")
 
 
-def _change_lines(changes: Changes) -> Iterator[Line]:
-    for label, actions in (("New", changes.new), ("Resolved", changes.resolved)):
-        for action in actions:
-            severity = Span(action.severity.upper(), action.severity.value)
-            yield [Span(f"{label}: "), severity, Span(f" {action.rule} {action.title}: "), *_extent(action)]
-    for change in changes.figure_changes[:_MAX_CHANGES]:
-        name = Span(change.name, CODE if change.has_name else "")
-        yield [name, Span(f": {change.figure} {change.before} -> {change.after}")]
-    more = len(changes.figure_changes) - _MAX_CHANGES
-    if more > 0:
-        yield [Span(f"and {format_count(more, 'more figure')} changed")]
+def _resolved_blocks(tasks: Sequence[Task], most: int | None, notes: int = 0) -> Iterator[Block]:
+    """Yield the section of resolved findings: at most `most` tasks, and the number of resolved notes that no task contains."""
+    entries = [_task_entry(task, detailed=False) for task in tasks[:most]]
+    entries += _more_entries(len(tasks) - len(entries), "more task")
+    entries += _more_entries(notes, "note")
+    if entries:
+        yield from (_section("Resolved"), Entries(entries))
 
 
-def _campaign_blocks(view: CampaignView | None) -> Iterator[Block]:
-    if view is None:
+def _more_entries(count: int, noun: str) -> list[Entry]:
+    return [Entry([Span(f"and {format_count(count, noun)}")])] if count > 0 else []
+
+
+def _change_blocks(view: Overview) -> Iterator[Block]:
+    if not view.scope and not view.figure_changes:
         return
-    yield from (_section("Campaigns, worst first"), Paragraph([[Span(view.summary)]]))
-    if view.campaigns:
-        heads = ("Campaign", "Status", "Sent", "Replied", "Bounced", "Left", "Ends")
-        yield Grid(heads, [_campaign_row(line) for line in view.campaigns[:_MAX_CAMPAIGNS]])
-    if len(view.campaigns) > _MAX_CAMPAIGNS:
-        yield Paragraph([[Span(f"and {format_count(len(view.campaigns) - _MAX_CAMPAIGNS, 'more campaign')}.")]])
-    if view.comparisons:
+    yield _section("What changed")
+    if view.scope:
+        yield _text(view.scope, STRONG)
+    entries = [
+        Entry([Span(each.name, CODE if each.has_name else ""), Span(f": {each.figure} {each.before} -> {each.after}")])
+        for each in view.figure_changes[:_MAX_CHANGES]
+    ]
+    more = len(view.figure_changes) - _MAX_CHANGES
+    yield Entries([*entries, *([Entry([Span(f"and {format_count(more, 'more figure')} changed")])] if more > 0 else [])])
+
+
+def _campaign_blocks(results: CampaignResults) -> Iterator[Block]:
+    yield from (_section("Campaigns, worst first"), _text(format_totals(results)))
+    rows, comparisons = results.rows[:_MAX_CAMPAIGNS], results.comparisons[:_MAX_CAMPAIGNS]
+    if rows:
+        yield Grid(("Campaign", "Status", "Sent", "Replied", "Bounced", "Left", "Ends"), list(map(_campaign_row, rows)))
+    if more := len(results.rows) - len(rows):
+        yield _text(f"and {format_count(more, 'more campaign')}.")
+    if comparisons:
         yield _section("A/B variants")
-        shown = view.comparisons[:_MAX_CAMPAIGNS]
-        yield Entries([Entry([Span(each.name, CODE), Span(f": {each.verdict}. Replies: {each.variants}.")]) for each in shown])
-    if len(view.comparisons) > _MAX_CAMPAIGNS:
-        yield Paragraph([[Span(f"and {format_count(len(view.comparisons) - _MAX_CAMPAIGNS, 'more step')} with variants.")]])
+        yield Entries(
+            [
+                Entry(
+                    [
+                        Span(step_label(each), CODE),
+                        Span(f": {format_variant_verdict(each)}. Replies: {format_variants(each.variants)}."),
+                    ]
+                )
+                for each in comparisons
+            ]
+        )
+    if more := len(results.comparisons) - len(comparisons):
+        yield _text(f"and {format_count(more, 'more step')} with variants.")
 
 
-def _campaign_row(line: CampaignLine) -> Line:
-    style = "" if line.severity is None else line.severity.value
-    figures = (line.sent, line.replied, line.bounced, line.left, line.end)
-    return [Span(line.name, CODE), Span(line.status, style), *map(Span, figures)]
+def _campaign_row(row: CampaignRow) -> Line:
+    replied, bounced = format_share(row.replies_num, row.sent), format_share(row.bounces_num, row.sent)
+    figures = (format_amount(row.sent), replied, bounced, format_amount(row.left_to_send), format_date(row.end))
+    status = Span(format_status(row.status), "" if row.severity is None else row.severity.value)
+    return [Span(campaign_label(row.name, row.id), CODE), status, *map(Span, figures)]
 
 
 def _domain_blocks(view: Overview, most: int | None) -> Iterator[Block]:
@@ -222,7 +268,7 @@ def _domain_blocks(view: Overview, most: int | None) -> Iterator[Block]:
     heads = ("Domain", "Score", *AUTHENTICATION_RULES, *(severity.value.capitalize() for severity in COUNTED_SEVERITIES))
     yield from (_section("Domains, worst first"), Grid(heads, list(map(_domain_row, domains[:most]))))
     if most is not None and len(domains) > most:
-        yield Paragraph([[Span(f"and {format_count(len(domains) - most, 'more domain')} with errors.")]])
+        yield _text(f"and {format_count(len(domains) - most, 'more domain')} with errors.")
     yield _section("Findings by domain, worst first")
     yield from chain.from_iterable(map(_domain_detail, view.worst_domains))
 
@@ -256,57 +302,70 @@ def _domain_detail(domain: DomainView) -> Iterator[Block]:
 def build_brief_document(brief: Brief) -> Iterator[Block]:
     """Yield the blocks of a brief: the verdict, the open tasks, the campaigns and the resolved findings."""
     yield Title(1, [Span(BRIEF_TITLE)])
-    yield Paragraph([[Span(format_brief_headline(brief))], [Span(brief.verdict, STRONG)], [Span(format_brief_changes(brief))]])
+    yield _head(BRIEF_TITLE, brief, format_changes(brief))
     if gaps := list(list_gaps(brief)):
         entries = [Entry([Span(name, CODE), Span(f": {text}")] if name else [Span(text)]) for name, text in gaps]
         yield from (_section("Missing or out of date"), Entries(entries))
-    urgent, others = split_urgent(brief)
+    urgent, others = split_urgent(brief.tasks)
     if urgent:
         yield _section("What to do, most urgent first")
         yield Entries([_task_entry(task, detailed=True) for task in urgent[:_MAX_TASKS]], numbered=True)
     if others := [*urgent[_MAX_TASKS:], *others]:
         entries = [_task_entry(task, detailed=False) for task in others[:_MAX_OTHERS]]
-        yield from (_section("Less urgent"), Entries([*entries, *_more_entries(len(others) - _MAX_OTHERS)]))
+        yield from (_section("Less urgent"), Entries([*entries, *_more_entries(len(others) - _MAX_OTHERS, "more task")]))
     yield from _active_blocks(brief)
-    if brief.resolved:
-        entries = [Entry([Span(f"{task.title}: "), *_extent(task)]) for task in brief.resolved[:_MAX_TASKS]]
-        yield from (_section("Resolved"), Entries([*entries, *_more_entries(len(brief.resolved) - _MAX_TASKS)]))
+    yield from _resolved_blocks(brief.resolved, _MAX_TASKS, brief.resolved_notes)
     if notes := format_notes(brief):
-        yield Paragraph([[Span(notes, SOFT)]])
+        yield _text(notes, SOFT)
 
 
-def _task_entry(task: Task, *, detailed: bool) -> Entry:
-    entry, news = _action_entry(task), format_news(task)
-    line = [*entry.line, Span(" ("), Span(news, STRONG), Span(")")] if news else entry.line
-    if not detailed:
-        return Entry(line, (), task.severity, task.rule)
-    if len(task.groups) == 1 or task.new in {0, task.findings}:
-        return attrs.evolve(entry, line=line)
-    return attrs.evolve(entry, line=line, details=[*entry.details, [Span("New: ", STRONG), *_places(task.new_groups)]])
+def format_notes(brief: Brief) -> str:
+    """Return a sentence with the number of notes; an empty string if there are no notes."""
+    count = brief.counts[Severity.INFO]
+    return f"{count_severity(Severity.INFO, count)}. The audit lists every finding." if count else ""
+
+
+def list_gaps(brief: Brief) -> Iterator[tuple[str, str]]:
+    """Yield a workspace id and a description for each gap in the data. The id is empty if the gap concerns several workspaces."""
+    gaps = [(workspace.id, text) for workspace in brief.workspaces if (text := _describe_gap(workspace, brief.since))]
+    gaps += [(workspace, "is no longer covered.") for workspace in brief.dropped]
+    yield from ((replace_unprintable(name), replace_unprintable(text)) for name, text in gaps[:_MAX_GAPS])
+    if len(gaps) > _MAX_GAPS:
+        yield "", f"and {format_count(len(gaps) - _MAX_GAPS, 'more workspace')}"
+    if brief.changes and brief.changes.not_judged:
+        yield "", f"{format_count(brief.changes.not_judged, 'earlier finding')} could not be checked again."
+
+
+def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
+    if workspace.error is not None:
+        read = f"last read {format_time(workspace.since)}" if workspace.since else "never read before"
+        return f"{workspace.error} ({read})"
+    if since is not None and workspace.since is None:
+        return "is covered for the first time."
+    if workspace.since != since:
+        return f"is compared with an older audit ({format_time(workspace.since or 0)})."
+    return ""
 
 
 def _active_blocks(brief: Brief) -> Iterator[Block]:
     if not brief.campaigns:
         return
     yield _section("Campaigns")
-    if sums := format_campaign_sums(brief):
-        yield Paragraph([[Span(sums)]])
-    lines = list_campaigns(brief)
-    for workspace, campaigns in groupby(lines[:_MAX_ACTIVE], key=attrgetter("workspace")):
+    if sums := format_sums(brief):
+        yield _text(sums)
+    active = list_active(brief)[:_MAX_ACTIVE]
+    for workspace, campaigns in groupby(active, key=attrgetter("workspace")):
         if len(brief.workspaces) > 1:
-            yield Title(3, [Span(workspace, CODE)])
+            yield Title(3, [Span(replace_unprintable(workspace), CODE)])
         yield Entries([_active_entry(campaign) for campaign in campaigns])
-    if hidden := format_hidden(brief, min(len(lines), _MAX_ACTIVE)):
-        yield Paragraph([[Span(hidden, SOFT)]])
+    if hidden := format_hidden(brief, len(active)):
+        yield _text(hidden, SOFT)
 
 
-def _active_entry(campaign: ActiveCampaign) -> Entry:
-    status = f" ({campaign.status})" if campaign.status else ""
-    return Entry([Span(campaign.name, STRONG), Span(f"{status}: {campaign.summary}")])
-
-
-def _more_entries(count: int) -> list[Entry]:
-    return [Entry([Span(f"and {format_count(count, 'more rule')}")])] if count > 0 else []
+def _active_entry(campaign: CampaignBrief) -> Entry:
+    shown = describe_status(campaign)
+    status = f" ({shown})" if shown else ""
+    return Entry([Span(campaign_label(campaign.name, campaign.id), STRONG), Span(f"{status}: {format_recent(campaign)}")])
 
 
 def plain(line: Line) -> str:

@@ -18,29 +18,35 @@ import attrs
 from outreach_async.audit._findings import Severity
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
-from outreach_async.audit.reports import _summary as summaries
-from outreach_async.audit.reports._brief_view import (
-    BRIEF_TITLE,
-    format_brief_changes,
-    format_brief_size,
-    format_campaign_sums,
-    format_hidden,
-    format_news,
-    format_notes,
-    list_campaigns,
-    list_gaps,
+from outreach_async.audit.reports import _campaign_view as campaign_view
+from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, format_notes, list_gaps
+from outreach_async.audit.reports._summary import (
+    Summary,
+    campaign_label,
+    format_changes,
+    format_counts,
     split_urgent,
-    sum_campaigns,
+    subject_name,
+    summarize,
+    worst_first_key,
 )
 from outreach_async.audit.reports._view import (
-    Overview,
+    SCORE_BANDS,
+    MailboxHealth,
     build_authentication,
     build_domain_views,
+    build_health,
     build_overview,
-    format_size,
     score_tone,
 )
-from outreach_async.audit.reports._wording import format_count, format_figure, format_time, replace_unprintable, split_code
+from outreach_async.audit.reports._wording import (
+    format_count,
+    format_date,
+    format_figure,
+    format_time,
+    replace_unprintable,
+    split_code,
+)
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import InvalidRequest
 
@@ -49,7 +55,7 @@ if TYPE_CHECKING:
 
 _MAX_GROUPS: Final = 6
 _MAX_FIGURE_CHANGES: Final = 12
-_MAX_CHANGED_ACTIONS: Final = 8
+_MAX_CHANGED_TASKS: Final = 8
 _MAX_BARS: Final = 8
 _MAX_CAMPAIGNS: Final = 200
 _MAX_MAILBOXES: Final = 1000
@@ -77,56 +83,60 @@ def render_html(report: Report) -> str:
     """Render a report as one self-contained HTML page that makes no requests."""
     # The page is readable without JavaScript. JavaScript adds sorting, filters and paging. The page lists at most 2,000 findings
     # and 1,000 mailboxes.
-    view, health = build_overview(report), summaries.build_health(report)
-    return (
-        load_templates()
-        .get_template("page.html")
-        .render(
-            report=report,
-            view=view,
-            health=health,
-            title="Mailbox audit",
-            at=view.audited_at,
-            size=format_size(report),
-            tiles=[
-                *((health.boxes[severity], label, severity.value) for severity, label in _TILE_LABELS.items()),
-                (health.clean, "without findings", "good"),
-            ],
-            **_action_values(view),
-            **_chart_values(report, view, health),
-            **_table_values(report, view),
-            facts=list(_policy_facts(report)),
-        )
+    summary, health = summarize(report), build_health(report)
+    tiles = [(health.boxes[severity], label, severity.value) for severity, label in _TILE_LABELS.items()]
+    return _render(
+        "page.html",
+        AUDIT_TITLE,
+        summary,
+        report=report,
+        view=build_overview(report),
+        health=health,
+        tiles=[*tiles, (health.clean, "without findings", "good")],
+        **_chart_values(report, summary, health),
+        **_table_values(report),
+        facts=list(_policy_facts(report)),
     )
 
 
 def render_brief_html(brief: Brief) -> str:
     """Render a brief as one self-contained HTML page, in the style of the HTML report of an audit."""
-    urgent, later = split_urgent(brief)
-    campaigns = list_campaigns(brief)[:_MAX_CAMPAIGNS]
-    resolved = sum(task.findings for task in brief.resolved)
-    found = [(brief.new, "new findings", "error"), (resolved, "resolved", "good")] if brief.since else []
+    campaigns = campaign_view.list_active(brief)[:_MAX_CAMPAIGNS]
+    changes = brief.changes
+    found = [(changes.new, "new findings", "error"), (changes.resolved, "resolved", "good")] if changes else []
+    return _render(
+        "brief.html",
+        BRIEF_TITLE,
+        brief,
+        tiles=[*found, *((count, noun, "info") for count, noun in campaign_view.sum_campaigns(brief))],
+        campaigns=campaigns,
+        hidden=campaign_view.format_hidden(brief, len(campaigns)),
+        sums=campaign_view.format_sums(brief),
+        gaps=list(list_gaps(brief)),
+        notes=format_notes(brief),
+    )
+
+
+def _render(template: str, title: str, summary: Summary, **values: Any) -> str:
+    """Render a page with the values that both pages show."""
+    urgent, later = split_urgent(summary.tasks)
     return (
         load_templates()
-        .get_template("brief.html")
+        .get_template(template)
         .render(
-            brief=brief,
-            title=BRIEF_TITLE,
-            at=format_time(brief.at),
-            size=format_brief_size(brief),
-            tone=next((severity.value for severity, count in brief.counts.items() if count), "good"),
-            changes=format_brief_changes(brief),
-            tiles=[*found, *((count, noun, "info") for count, noun in sum_campaigns(brief))],
-            campaigns=campaigns,
-            hidden=format_hidden(brief, len(campaigns)),
-            sums=format_campaign_sums(brief),
-            gaps=list(list_gaps(brief)),
+            summary=summary,
+            title=title,
+            at=format_time(summary.at),
+            counts=format_counts(summary.counts),
+            changes=format_changes(summary),
             urgent=urgent,
             later=later,
-            news={task.rule: format_news(task) for task in brief.tasks},
-            notes=format_notes(brief),
+            # The tables link to the worst task of a rule.
+            anchors={task.rule: task for task in reversed(summary.tasks)},
             max_groups=_MAX_GROUPS,
-            max_resolved=_MAX_CHANGED_ACTIONS,
+            max_changed_tasks=_MAX_CHANGED_TASKS,
+            max_figure_changes=_MAX_FIGURE_CHANGES,
+            **values,
         )
     )
 
@@ -182,28 +192,28 @@ def _format_percentage(share: float | None) -> str:
 
 
 _FILTERS: Final[dict[str, Callable[..., Any]]] = {
+    "amount": campaign_view.format_amount,
+    "campaign_label": lambda campaign: campaign_label(campaign.name, campaign.id),
+    "campaign_status": lambda row: campaign_view.format_status(row.status),
     "code_spans": split_code,
     "counted": format_count,
     "cut": _cut,
+    "date": format_date,
+    "end": campaign_view.describe_end,
     "figure": format_figure,
     "percentage": _format_percentage,
+    "recent_figures": campaign_view.recent_figures,
     "rule_title": rule_title,
     "score_tone": lambda row: score_tone(row.score, row.severity),
-    "subject_name": summaries.subject_name,
+    "share": campaign_view.share,
+    "share_text": campaign_view.format_share,
+    "status_change": campaign_view.describe_status,
+    "step_label": campaign_view.step_label,
+    "subject_name": subject_name,
+    "totals": campaign_view.format_totals,
+    "variant_verdict": campaign_view.format_variant_verdict,
+    "variants": campaign_view.format_variants,
 }
-
-
-def _action_values(view: Overview) -> dict[str, Any]:
-    """Split the actions into visible and collapsed actions."""
-    # If any action has severity `error` or worse, the actions of lower severity are collapsed.
-    urgent = sum(action.severity.reaches(Severity.ERROR) for action in view.actions) or len(view.actions)
-    return {
-        "urgent": view.actions[:urgent],
-        "later": view.actions[urgent:],
-        "max_groups": _MAX_GROUPS,
-        "max_changed_actions": _MAX_CHANGED_ACTIONS,
-        "max_figure_changes": _MAX_FIGURE_CHANGES,
-    }
 
 
 @attrs.frozen
@@ -216,15 +226,14 @@ class _Bar:
     tone: str
 
 
-def _chart_values(report: Report, view: Overview, health: summaries.MailboxHealth) -> dict[str, Any]:
+def _chart_values(report: Report, summary: Summary, health: MailboxHealth) -> dict[str, Any]:
     scored = [domain for domain in build_domain_views(report) if domain.score is not None][:_MAX_BARS]
-    labels = (f"{low}" if low == high else f"{low}-{high}" for low, high in summaries.SCORE_BANDS)
+    labels = (f"{low}" if low == high else f"{low}-{high}" for low, high in SCORE_BANDS)
     return {
         "domain_bars": [_Bar(domain.name, domain.score or 0.0, domain.points, domain.tone) for domain in scored],
         "bands": list(zip(labels, health.bands, _BAND_TONES, strict=True)),
         "rule_bars": [
-            _Bar(action.title, action.findings, f"{action.findings:,}", action.severity.value)
-            for action in view.actions[:_MAX_BARS]
+            _Bar(task.title, task.findings, f"{task.findings:,}", task.severity.value) for task in summary.tasks[:_MAX_BARS]
         ],
     }
 
@@ -265,11 +274,11 @@ def _build_table(rows: Sequence[T], most: int, **filters: tuple[str, Mapping[str
     )
 
 
-def _table_values(report: Report, view: Overview) -> dict[str, _Table[Any]]:
+def _table_values(report: Report) -> dict[str, _Table[Any]]:
     authentication = build_authentication(report)
     domains = [(group, authentication(group.key, group.mailboxes)) for group in report.groups if group.kind == "domain"]
     groups = [group for kind in _KIND_LABELS for group in report.groups if group.kind == kind]
-    findings = sorted(report.findings, key=summaries.worst_first_key)
+    findings = sorted(report.findings, key=worst_first_key)
     worst = "Worst finding", {**_SEVERITY_LABELS, "none": "Clean"}
     state: dict[str, Any] = {} if report.diff is None else {"state": ("Change", {"new": "New", "unchanged": "Unchanged"})}
     return {
@@ -283,14 +292,14 @@ def _table_values(report: Report, view: Overview) -> dict[str, _Table[Any]]:
             type=("Provider", lambda row: row.type),
         ),
         "campaigns": _build_table(
-            view.campaigns.campaigns if view.campaigns else [],
+            report.campaigns.rows if report.campaigns else [],
             _MAX_ROWS,
             severity=worst,
-            status=("Status", lambda line: line.status),
-            workspace=("Workspace", lambda line: line.row.workspace),
+            status=("Status", lambda row: campaign_view.format_status(row.status)),
+            workspace=("Workspace", lambda row: row.workspace),
         ),
         "comparisons": _build_table(
-            view.campaigns.comparisons if view.campaigns else [],
+            report.campaigns.comparisons if report.campaigns else [],
             _MAX_ROWS,
             verdict=("Verdict", _VERDICT_LABELS),
         ),

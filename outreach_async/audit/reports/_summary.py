@@ -1,4 +1,4 @@
-"""Summarize a report for display: recommended actions, changes since an earlier audit, and the state of the mailboxes."""
+"""Summarize a report: its size, verdict, tasks and changes. Audits and briefs take all of their counts from this summary."""
 
 from __future__ import annotations
 
@@ -9,18 +9,42 @@ from typing import Final
 import attrs
 
 from outreach_async.audit._findings import Finding, Severity
-from outreach_async.audit._report import Delta, Diff, Report
-from outreach_async.audit._rules import CATALOGUE, rule_title
-from outreach_async.audit._scoring import MAX_SCORE, mailbox_score
+from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report
+from outreach_async.audit._rules import CATALOGUE, INCOMPLETE, rule_title
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.reports._campaign_view import campaign_label
-from outreach_async.audit.reports._wording import figure_name, format_count, format_figure, format_time, replace_unprintable
-from outreach_async.models import Number
+from outreach_async.audit.reports._wording import format_count, format_span, format_time, replace_unprintable
+from outreach_async.errors import shorten
+
+MAX_NAME_SHOWN: Final = 60
+"""Maximum number of characters of a campaign's name in a human-readable report."""
 
 
 @attrs.frozen(kw_only=True)
-class Action:
-    """Summary of all findings of one rule, with a recommended remedy."""
+class Task:
+    """The findings with the same rule and severity, with the recommended action. Each finding belongs to exactly one task.
+
+    Attributes:
+        rule: Id of the rule.
+        title: Title of the rule.
+        severity: Severity of the findings.
+        findings: Number of findings.
+        mailboxes: Number of different mailboxes that the findings are about.
+        groups: Names of the domains, servers, workspaces or campaigns, each with its number of findings, the most first.
+        group_kind: Kind of the groups: `domain`, `server`, `workspace` or `campaign`.
+        example: Subject and message of one of the findings.
+        remedy: Recommended action.
+        condition: Condition of the rule, with the thresholds of the policy.
+        source: Source of the thresholds.
+        new: Number of findings that the earlier report does not have.
+        new_groups: Like `groups`, but only for new findings.
+        worse: Number of findings that were milder in the earlier report.
+
+    Example:
+        ```python
+        (task,) = build_brief(await audit(client, ["space_1"])).tasks
+        print(task.severity, task.rule, task.title, task.extent)  # -> error OA101 No SPF 1 mailbox on north.example
+        ```
+    """
 
     rule: str
     title: str
@@ -28,11 +52,14 @@ class Action:
     findings: int
     mailboxes: int
     groups: list[tuple[str, int]]
-    example: str
     group_kind: str
+    example: str
     remedy: str
     condition: str
     source: str
+    new: int
+    new_groups: list[tuple[str, int]]
+    worse: int
 
     @property
     def extent(self) -> str:
@@ -40,38 +67,157 @@ class Action:
         where = self.groups[0][0] if len(self.groups) == 1 else format_count(len(self.groups), self.group_kind)
         return f"{format_count(self.mailboxes, 'mailbox')} on {where}" if self.mailboxes else where
 
+    @property
+    def news(self) -> str:
+        """The numbers of new and worse findings, such as `5 new, 1 worse`; `new` if all of several findings are new."""
+        if self.new == self.findings:
+            return "new"
+        return ", ".join(f"{count:,} {word}" for word, count in (("new", self.new), ("worse", self.worse)) if count)
 
-def build_actions(findings: Iterable[Finding], used: PolicyUsed) -> list[Action]:
-    """Group findings by rule into actions, the most urgent first."""
-    by_rule: defaultdict[str, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        by_rule[finding.rule].append(finding)
-    actions = (_build_action(group, used) for group in by_rule.values())
-    return sorted(actions, key=lambda action: (action.severity.rank, -action.findings, action.rule))
+
+@attrs.frozen(kw_only=True)
+class Summary:
+    """The figures of a report that every view shows."""
+
+    at: float
+    since: float | None
+    size: str
+    verdict: str
+    mailboxes: int
+    score: float | None
+    score_before: float | None
+    counts: dict[Severity, int]
+    changes: ChangeCounts | None
+    tasks: list[Task]
+    resolved: list[Task]
+
+    @property
+    def tone(self) -> str:
+        """The worst severity that has findings, which determines a colour; `good` without findings."""
+        return next((severity.value for severity, count in self.counts.items() if count), "good")
+
+
+def summarize(report: Report) -> Summary:
+    """Summarize a report, with the changes if the report was compared with an earlier report."""
+    diff, score = report.diff, report.scores.overall
+    old = {(delta.kind, delta.figure): delta.before for delta in diff.scores} if diff else {}
+    worse = Counter(
+        (delta.rule, delta.after)
+        for delta in (diff.deltas if diff else ())
+        if delta.figure == "severity" and (delta.before or 0) < (delta.after or 0)
+    )
+    return Summary(
+        at=report.at,
+        since=diff.at if diff else None,
+        size=_format_size(report),
+        verdict=_format_verdict(report),
+        mailboxes=report.mailboxes,
+        score=score,
+        score_before=old.get(("audit", "score"), score) if diff else None,
+        counts=report.counts,
+        changes=diff.counts if diff else None,
+        tasks=_build_tasks(report.findings, report.policy, worse if diff else None),
+        resolved=_build_tasks(diff.resolved if diff else (), report.policy, None),
+    )
+
+
+def split_urgent(tasks: Sequence[Task]) -> tuple[Sequence[Task], Sequence[Task]]:
+    """Split tasks into urgent tasks, of severity `error` or worse, and others. If no task is urgent, all count as urgent."""
+    urgent = sum(task.severity.reaches(Severity.ERROR) for task in tasks) or len(tasks)
+    return tasks[:urgent], tasks[urgent:]
+
+
+def format_headline(title: str, summary: Summary) -> str:
+    """Return the title of a view, the size of the audit and its score, in one line."""
+    score, before = summary.score, summary.score_before
+    was = "" if before in {None, score} else f", was {before:g}"
+    return f"{title}: {summary.size}. {'No score.' if score is None else f'Score {score:g} of 100{was}.'}"
+
+
+def format_counts(counts: Mapping[Severity, int]) -> str:
+    """Return the number of findings by severity, such as `1 critical, 2 errors, 0 warnings, 1 note`."""
+    return ", ".join(count_severity(severity, count) for severity, count in counts.items())
+
+
+def count_severity(severity: Severity, count: int) -> str:
+    """Return the number of findings of one severity as text, such as `2 errors` or `1 critical`."""
+    noun = "note" if severity is Severity.INFO else severity.value
+    return f"{count:,} critical" if severity is Severity.CRITICAL else format_count(count, noun)
+
+
+def format_changes(summary: Summary) -> str:
+    """Return the numbers of findings before and now, and how they add up; for a first brief, that there is no earlier one."""
+    changes = summary.changes
+    if changes is None or summary.since is None:
+        return "There is no earlier brief to compare with."
+    since = f"Since {format_time(summary.since)} ({format_span(summary.at - summary.since)})"
+    unchecked = f", {changes.not_judged:,} not checked this time" if changes.not_judged else ""
+    parts = f"{changes.new:,} new, {changes.resolved:,} resolved, {changes.unchanged:,} unchanged{unchecked}"
+    return f"{since}: {format_count(changes.after, 'finding')}, {changes.before:,} before; {parts}."
+
+
+def _format_size(report: Report) -> str:
+    sizes = {
+        "mailbox": report.mailboxes,
+        "domain": report.totals.get("domain", len(report.scores.domains)),
+        "workspace": len(report.workspaces),
+    }
+    if report.campaigns is not None:
+        sizes["campaign"] = report.campaigns.checked
+    return ", ".join(format_count(count, noun) for noun, count in sizes.items())
+
+
+_VERDICTS: Final = {
+    Severity.CRITICAL: "Stop sending from {extent} until the problem is fixed.",
+    Severity.ERROR: "Fix {extent} today; nothing is critical.",
+    Severity.WARNING: "Review {extent}; nothing is broken.",
+    Severity.INFO: "No risks found; there are notes on {extent}.",
+}
+
+
+def _format_verdict(report: Report) -> str:
+    if report.denied:
+        return "Nothing could be read: the service denied access to every workspace."
+    partly = "Not everything could be read. " if report.incomplete else ""
+    for severity, verdict in _VERDICTS.items():
+        findings = [finding for finding in report.findings if finding.severity is severity and not is_about_reading(finding)]
+        if findings:
+            return f"{partly}{verdict.format(extent=_format_extent(findings))}"
+    checked = report.mailboxes or (report.campaigns and report.campaigns.checked)
+    return f"{partly}{'No problems found.' if checked else 'No mailboxes were checked.'}"
+
+
+def _format_extent(findings: Sequence[Finding]) -> str:
+    about_campaigns = [finding for finding in findings if finding.campaign is not None]
+    others = [finding for finding in findings if finding.campaign is None]
+    return " and ".join(_format_groups(part) for part in (others, about_campaigns) if part)
+
+
+def _format_groups(findings: Sequence[Finding]) -> str:
+    mailboxes = _count_mailboxes(findings)
+    kinds = {_group_kind(finding) for finding in findings}
+    noun = kinds.pop() if len(kinds) == 1 else "group"
+    groups = format_count(len(set(map(_group_key, findings))), noun)
+    return f"{format_count(mailboxes, 'mailbox')} on {groups}" if mailboxes else groups
+
+
+def is_about_reading(finding: Finding) -> bool:
+    """Return whether a finding reports an error while reading a whole list, such as the mailboxes of a workspace."""
+    return finding.rule in INCOMPLETE and not is_about_mailboxes(finding) and finding.campaign is None
+
+
+def is_about_mailboxes(finding: Finding) -> bool:
+    return bool(finding.domain or finding.mailbox or finding.email or finding.server_ip)
+
+
+def campaign_label(name: str | None, campaign: str) -> str:
+    """Return the name of a campaign for display; its id if it has no name."""
+    return replace_unprintable(shorten(name or campaign, MAX_NAME_SHOWN))
 
 
 def subject_name(finding: Finding) -> str:
     """Return the name of a finding's subject: the address or id of a mailbox, or the name of a group."""
-    return finding.email or finding.mailbox or group_name(finding)
-
-
-def group_name(finding: Finding) -> str:
-    """Return the name of a finding's group: its campaign or domain, or else its server or workspace."""
-    if finding.campaign is not None:
-        return campaign_label(finding.campaign_name, finding.campaign)
-    return finding.domain or finding.server_ip or finding.workspace
-
-
-def group_kind(finding: Finding) -> str:
-    """Return the kind of a finding's group: campaign, domain, server or workspace."""
-    if finding.campaign is not None:
-        return "campaign"
-    return "domain" if finding.domain else "server" if finding.server_ip else "workspace"
-
-
-def group_key(finding: Finding) -> Hashable:
-    """Return the key of a finding's group. A campaign is identified by its id, because its name may not be unique."""
-    return group_name(finding) if finding.campaign is None else (finding.workspace, finding.campaign)
+    return finding.email or finding.mailbox or _group_name(finding)
 
 
 def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
@@ -79,152 +225,67 @@ def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
     return finding.severity.rank, finding.domain or "", subject_name(finding), finding.rule
 
 
-def _build_action(findings: Sequence[Finding], used: PolicyUsed) -> Action:
+def _group_name(finding: Finding) -> str:
+    if finding.campaign is not None:
+        return campaign_label(finding.campaign_name, finding.campaign)
+    return finding.domain or finding.server_ip or finding.workspace
+
+
+def _group_kind(finding: Finding) -> str:
+    if finding.campaign is not None:
+        return "campaign"
+    return "domain" if finding.domain else "server" if finding.server_ip else "workspace"
+
+
+def _group_key(finding: Finding) -> Hashable:
+    """Return the key of a finding's group. A campaign is identified by its id, because its name may not be unique."""
+    return _group_name(finding) if finding.campaign is None else (finding.workspace, finding.campaign)
+
+
+def _count_mailboxes(findings: Iterable[Finding]) -> int:
+    return len({(finding.workspace, finding.mailbox, finding.email) for finding in findings if finding.mailbox or finding.email})
+
+
+Worse = Mapping[tuple[str | None, float | None], int]
+"""Number of findings that became more severe, by rule and new severity level."""
+
+
+def _build_tasks(findings: Iterable[Finding], used: PolicyUsed, worse: Worse | None) -> list[Task]:
+    """Group findings into tasks: the most severe first, then those with news, then the largest."""
+    groups: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[finding.rule, finding.severity].append(finding)
+    tasks = [_build_task(group, used, worse) for group in groups.values()]
+    return sorted(tasks, key=lambda task: (task.severity.rank, not (task.new or task.worse), -task.findings, task.rule))
+
+
+def _build_task(findings: Sequence[Finding], used: PolicyUsed, worse: Worse | None) -> Task:
     first = min(findings, key=worst_first_key)
     rule = CATALOGUE.get(first.rule)  # a report of another version may contain unknown rules
     if rule:
         rule = attrs.evolve(rule, thresholds={**rule.thresholds, **used.thresholds.get(rule.id, {})})
-    counts = Counter(map(group_key, findings))
-    names = {group_key(finding): replace_unprintable(group_name(finding)) for finding in findings}
-    groups = [(names[key], count) for key, count in counts.items()]
+    # The states of a report that is not compared are those of an earlier comparison.
+    new = [finding for finding in findings if finding.state == "new" and worse is not None]
     remedy = rule.remedy if rule and len({finding.remedy for finding in findings}) > 1 else first.remedy
-    return Action(
+    return Task(
         rule=first.rule,
         title=rule_title(first.rule),
         severity=first.severity,
         findings=len(findings),
-        mailboxes=count_mailboxes(findings),
-        groups=sorted(groups, key=lambda group: (-group[1], group[0])),
+        mailboxes=_count_mailboxes(findings),
+        groups=_count_groups(findings),
+        group_kind=_group_kind(first),
         example=replace_unprintable(f"{subject_name(first)}: {first.message}"),
-        group_kind=group_kind(first),
         remedy=replace_unprintable(remedy),
         condition=rule.condition if rule else "",
         source=rule.source if rule else "",
+        new=len(new),
+        new_groups=_count_groups(new),
+        worse=worse.get((first.rule, SEVERITY_LEVELS[first.severity]), 0) if worse else 0,
     )
 
 
-def count_mailboxes(findings: Iterable[Finding]) -> int:
-    """Return the number of different mailboxes that the findings are about."""
-    return len({(finding.workspace, finding.mailbox, finding.email) for finding in findings if finding.mailbox or finding.email})
-
-
-_SCORE: Final = "score"
-_MAX_NAMES: Final = 5
-
-
-@attrs.frozen(kw_only=True)
-class FigureChange:
-    """A number that changed since an earlier audit, prepared for display."""
-
-    name: str
-    has_name: bool
-    figure: str
-    before: str
-    after: str
-    better: bool | None
-
-
-@attrs.frozen(kw_only=True)
-class Changes:
-    """The changes since an earlier audit, prepared for display."""
-
-    summary: str
-    scope: str
-    new: list[Action]
-    resolved: list[Action]
-    figure_changes: list[FigureChange]
-
-
-def build_changes(report: Report) -> Changes | None:
-    """Return the changes of a report for display; `None` if the report was not compared with an earlier report."""
-    diff = report.diff
-    if diff is None:
-        return None
-    since = format_time(diff.at)
-    counts = f"{len(diff.new):,} new, {len(diff.resolved):,} resolved, {len(diff.unchanged):,} unchanged"
-    unchecked = f", {len(diff.not_judged):,} not checked this time" if diff.not_judged else ""
-    return Changes(
-        summary=f"Nothing changed since {since}." if diff.empty else f"Findings since {since}: {counts}{unchecked}.",
-        scope=_describe_scope(diff),
-        new=build_actions(diff.new, report.policy),
-        resolved=build_actions(diff.resolved, report.policy),
-        figure_changes=list(map(_build_figure_change, sorted((*diff.scores, *diff.deltas), key=_importance_key))),
-    )
-
-
-def _describe_scope(diff: Diff) -> str:
-    parts = {"only this audit covers": diff.added_workspaces, "only the earlier audit covers": diff.removed_workspaces}
-    described = "; ".join(f"{words} {_name_some(names)}" for words, names in parts.items() if names)
-    return f"The audits cover different workspaces: {described}." if described else ""
-
-
-def _name_some(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMES
-    return f"{', '.join(map(replace_unprintable, names[:_MAX_NAMES]))}{f' and {more:,} more' if more > 0 else ''}"
-
-
-def _build_figure_change(delta: Delta) -> FigureChange:
-    # An increase of a score is better, and so is a decrease of a number in a finding. All other changes are neutral.
-    gain = _compute_gain(delta) if delta.figure == _SCORE else -_compute_gain(delta) if delta.rule else 0.0
-    return FigureChange(
-        has_name=delta.kind != "audit",
-        name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
-        figure=figure_name(delta.figure),
-        before=_format_value(delta, delta.before),
-        after=_format_value(delta, delta.after),
-        better=gain > 0 if gain else None,
-    )
-
-
-def _format_value(delta: Delta, value: Number | None) -> str:
-    """Format a number for display. A severity, from 1 (info) to 4 (critical), is shown as its name."""
-    if delta.figure == "severity" and value is not None and value in range(1, len(Severity) + 1):
-        return list(Severity)[-int(value)].value
-    return format_figure(value)
-
-
-def _importance_key(delta: Delta) -> tuple[bool, bool, float, str]:
-    return delta.kind != "audit", delta.figure != _SCORE, _compute_gain(delta), delta.key
-
-
-def _compute_gain(delta: Delta) -> float:
-    return 0.0 if delta.before is None or delta.after is None else float(delta.after) - float(delta.before)
-
-
-SCORE_BANDS: Final = ((0, 19), (20, 39), (40, 59), (60, 79), (80, 99), (MAX_SCORE, MAX_SCORE))
-"""Score ranges in which mailboxes are counted. Both bounds are inclusive."""
-
-
-@attrs.frozen(kw_only=True)
-class MailboxHealth:
-    """Summary of the checked mailboxes."""
-
-    boxes: Mapping[Severity, int]
-    clean: int
-    bands: Sequence[int]
-    summary: str | None
-
-
-def build_health(report: Report) -> MailboxHealth:
-    """Summarize the checked mailboxes. Findings about the domains and servers themselves are not included."""
-    by_mailbox: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for finding in report.findings:
-        if finding.mailbox is not None and finding.sent_30days is not None:
-            by_mailbox[finding.workspace, finding.mailbox].append(finding)
-    boxes: Counter[Severity] = Counter()
-    bands = [0] * len(SCORE_BANDS)
-    unsafe: list[Number] = []
-    for findings in by_mailbox.values():
-        severity = min(findings, key=lambda finding: finding.severity.rank).severity
-        score = mailbox_score(findings)
-        boxes[severity] += 1
-        bands[next(index for index, (_, highest) in enumerate(SCORE_BANDS) if score <= highest)] += 1
-        if severity.reaches(Severity.ERROR):
-            unsafe.append(findings[0].sent_30days or 0)
-    clean = max(0, report.mailboxes - len(by_mailbox))
-    bands[-1] += clean
-    total, part, summary = sum(score.sent_30days for score in report.scores.workspaces.values()), sum(unsafe), None
-    if 0 < part <= total:
-        share = f"{part:,.0f} of the {total:,.0f} e-mails of the last 30 days ({100 * part / total:.1f} %)"
-        summary = f"{share} came from mailboxes that must be stopped or fixed."
-    return MailboxHealth(boxes=boxes, clean=clean, bands=bands, summary=summary)
+def _count_groups(findings: Sequence[Finding]) -> list[tuple[str, int]]:
+    names = {_group_key(finding): replace_unprintable(_group_name(finding)) for finding in findings}
+    groups = [(names[key], count) for key, count in Counter(map(_group_key, findings)).items()]
+    return sorted(groups, key=lambda group: (-group[1], group[0]))

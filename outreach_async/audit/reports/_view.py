@@ -9,12 +9,11 @@ from typing import Final
 import attrs
 
 from outreach_async.audit._findings import Finding, Severity
-from outreach_async.audit._report import HistoryPoint, Report
-from outreach_async.audit._rules import INCOMPLETE, rule_title
-from outreach_async.audit._scoring import Score
-from outreach_async.audit.reports import _summary as summaries
-from outreach_async.audit.reports._campaign_view import CampaignView, build_campaign_view
-from outreach_async.audit.reports._wording import format_count, format_figure, format_time, replace_unprintable
+from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report
+from outreach_async.audit._rules import rule_title
+from outreach_async.audit._scoring import MAX_SCORE, Score, mailbox_score
+from outreach_async.audit.reports._summary import is_about_mailboxes, is_about_reading, subject_name
+from outreach_async.audit.reports._wording import figure_name, format_count, format_figure, format_time, replace_unprintable
 from outreach_async.models import Number
 
 COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
@@ -38,6 +37,8 @@ AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"
 _COUNT_NAMES: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Errors", Severity.WARNING: "Warnings"}
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
+_SCORE: Final = "score"
+_MAX_NAMES: Final = 5
 
 
 @attrs.frozen(kw_only=True)
@@ -145,121 +146,94 @@ class Trends:
 
 
 @attrs.frozen(kw_only=True)
-class Overview:
-    """A report prepared for display. Every string is safe to print in a terminal."""
+class FigureChange:
+    """A number that changed since an earlier audit, prepared for display."""
 
-    headline: str
-    verdict: str
-    score: float | None
-    tone: str
-    counts: dict[Severity, int]
-    audited_at: str
+    name: str
+    has_name: bool
+    figure: str
+    before: str
+    after: str
+    better: bool | None
+
+
+@attrs.frozen(kw_only=True)
+class Overview:
+    """The details of a report, prepared for display. Every string is safe to print in a terminal."""
+
     unread: list[tuple[str, str]]
     unread_names: list[str]
-    changes: summaries.Changes | None
-    campaigns: CampaignView | None
+    scope: str
+    figure_changes: list[FigureChange]
     trends: Trends | None
-    actions: list[summaries.Action]
     worst_domains: list[DomainView]
     other_domains: list[DomainView]
-    summary: str
+    rest: str
     unknowable: list[str]
-
-    @property
-    def counts_line(self) -> str:
-        """The number of findings by severity, in one line."""
-        return format_counts(self.counts)
 
 
 def build_overview(report: Report) -> Overview:
-    """Prepare a report for display."""
-    unread = [finding for finding in report.findings if _is_about_reading(finding)]
+    """Prepare the details of a report for display."""
+    unread = [finding for finding in report.findings if is_about_reading(finding)]
     names = [replace_unprintable(finding.workspace) for finding in unread]
     errors = [replace_unprintable(finding.message) for finding in unread[:MAX_DETAILED]]
     views = build_domain_views(report)
     worst, others = views[:MAX_DETAILED], views[MAX_DETAILED:]
-    rest = [view for view in others if view.severity.reaches(Severity.ERROR)]
-    mild = len(others) - len(rest)
+    grave = [view for view in others if view.severity.reaches(Severity.ERROR)]
+    mild = len(others) - len(grave)
     clean = report.scores.domains.keys() - {finding.domain for finding in report.findings}
     further = f"{format_count(mild, 'more domain')} with warnings or notes only; " if mild else ""
+    deltas = (*report.diff.scores, *report.diff.deltas) if report.diff else ()
     return Overview(
-        headline=format_headline(report),
-        verdict=format_verdict(report),
-        score=report.scores.overall,
-        tone=next((severity.value for severity, count in report.counts.items() if count), "good"),
-        counts=report.counts,
-        audited_at=format_time(report.at),
         unread=list(zip(names, errors, strict=False)),
         unread_names=names[MAX_DETAILED:],
-        changes=summaries.build_changes(report),
-        campaigns=build_campaign_view(report.campaigns),
+        scope=_describe_scope(report.diff) if report.diff else "",
+        figure_changes=list(map(_build_figure_change, sorted(deltas, key=_importance_key))),
         trends=build_trends(report),
-        actions=summaries.build_actions(report.findings, report.policy),
         worst_domains=worst,
-        other_domains=rest,
-        summary=f"{further}{format_count(len(clean), 'domain')} without findings.",
+        other_domains=grave,
+        rest=f"{further}{format_count(len(clean), 'domain')} without findings.",
         unknowable=list(map(replace_unprintable, report.not_judged)),
     )
 
 
-def format_headline(report: Report) -> str:
-    """Return the size of the audit and its score, in one line."""
-    overall = report.scores.overall
-    return f"Mailbox audit: {format_size(report)}. {'No score.' if overall is None else f'Score {overall:g} of 100.'}"
+def _describe_scope(diff: Diff) -> str:
+    parts = {"only this audit covers": diff.added_workspaces, "only the earlier audit covers": diff.removed_workspaces}
+    described = "; ".join(f"{words} {_name_some(names)}" for words, names in parts.items() if names)
+    return f"The audits cover different workspaces: {described}." if described else ""
 
 
-def format_counts(counts: Mapping[Severity, int]) -> str:
-    """Return the number of findings by severity, such as `1 critical, 2 errors, 0 warnings, 1 note`."""
-    return ", ".join(count_severity(severity, count) for severity, count in counts.items())
+def _name_some(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return f"{', '.join(map(replace_unprintable, names[:_MAX_NAMES]))}{f' and {more:,} more' if more > 0 else ''}"
 
 
-def count_severity(severity: Severity, count: int) -> str:
-    """Return the number of findings of one severity as text, such as `2 errors` or `1 critical`."""
-    noun = "note" if severity is Severity.INFO else severity.value
-    return f"{count:,} critical" if severity is Severity.CRITICAL else format_count(count, noun)
+def _build_figure_change(delta: Delta) -> FigureChange:
+    # An increase of a score is better, and so is a decrease of a number in a finding. All other changes are neutral.
+    gain = _compute_gain(delta) if delta.figure == _SCORE else -_compute_gain(delta) if delta.rule else 0.0
+    return FigureChange(
+        has_name=delta.kind != "audit",
+        name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
+        figure=figure_name(delta.figure),
+        before=_format_value(delta, delta.before),
+        after=_format_value(delta, delta.after),
+        better=gain > 0 if gain else None,
+    )
 
 
-def format_size(report: Report) -> str:
-    """Return the numbers of mailboxes, domains and workspaces, and of campaigns if the audit read campaigns."""
-    sizes = {"mailbox": report.mailboxes, "domain": len(report.scores.domains), "workspace": len(report.workspaces)}
-    if report.campaigns is not None:
-        sizes["campaign"] = report.campaigns.checked
-    return ", ".join(format_count(count, noun) for noun, count in sizes.items())
+def _format_value(delta: Delta, value: Number | None) -> str:
+    """Format a number for display. A severity, from 1 (info) to 4 (critical), is shown as its name."""
+    if delta.figure == "severity" and value is not None and value in range(1, len(Severity) + 1):
+        return list(Severity)[-int(value)].value
+    return format_figure(value)
 
 
-_VERDICTS: Final = {
-    Severity.CRITICAL: "Stop sending from {extent} until the problem is fixed.",
-    Severity.ERROR: "Fix {extent} today; nothing is critical.",
-    Severity.WARNING: "Review {extent}; nothing is broken.",
-    Severity.INFO: "No risks found; there are notes on {extent}.",
-}
+def _importance_key(delta: Delta) -> tuple[bool, bool, float, str]:
+    return delta.kind != "audit", delta.figure != _SCORE, _compute_gain(delta), delta.key
 
 
-def format_verdict(report: Report) -> str:
-    """Return the conclusion of a report, in one or two sentences."""
-    if report.denied:
-        return "Nothing could be read: the service denied access to every workspace."
-    partly = "Not everything could be read. " if report.incomplete else ""
-    for severity, verdict in _VERDICTS.items():
-        findings = [finding for finding in report.findings if finding.severity is severity and not _is_about_reading(finding)]
-        if findings:
-            return f"{partly}{verdict.format(extent=_format_extent(findings))}"
-    checked = report.mailboxes or (report.campaigns and report.campaigns.checked)
-    return f"{partly}{'No problems found.' if checked else 'No mailboxes were checked.'}"
-
-
-def _format_extent(findings: Sequence[Finding]) -> str:
-    about_campaigns = [finding for finding in findings if finding.campaign is not None]
-    others = [finding for finding in findings if finding.campaign is None]
-    return " and ".join(_format_groups(part) for part in (others, about_campaigns) if part)
-
-
-def _format_groups(findings: Sequence[Finding]) -> str:
-    mailboxes = summaries.count_mailboxes(findings)
-    kinds = {summaries.group_kind(finding) for finding in findings}
-    noun = kinds.pop() if len(kinds) == 1 else "group"
-    groups = format_count(len(set(map(summaries.group_key, findings))), noun)
-    return f"{format_count(mailboxes, 'mailbox')} on {groups}" if mailboxes else groups
+def _compute_gain(delta: Delta) -> float:
+    return 0.0 if delta.before is None or delta.after is None else float(delta.after) - float(delta.before)
 
 
 def score_tone(score: float | None, severity: Severity | None = None) -> str:
@@ -271,20 +245,11 @@ def score_tone(score: float | None, severity: Severity | None = None) -> str:
     return "good" if score >= GOOD_SCORE else "warning" if score >= FAIR_SCORE else "critical"
 
 
-def _is_about_reading(finding: Finding) -> bool:
-    """Return whether a finding reports an error while reading a whole list, such as the mailboxes of a workspace."""
-    return finding.rule in INCOMPLETE and not _has_mailboxes(finding) and finding.campaign is None
-
-
-def _has_mailboxes(finding: Finding) -> bool:
-    return bool(finding.domain or finding.mailbox or finding.email or finding.server_ip)
-
-
 def build_domain_views(report: Report) -> list[DomainView]:
     """Return the domains and servers with findings, the worst first."""
     by_domain: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in report.findings:
-        if _has_mailboxes(finding):
+        if is_about_mailboxes(finding):
             name = finding.domain or ("(no domain)" if finding.server_ip is None else f"server {finding.server_ip}")
             by_domain[name].append(finding)
     authentication = build_authentication(report)
@@ -320,7 +285,7 @@ def _build_issue(findings: Sequence[Finding]) -> Issue:
         title=f"{title}: {format_count(count, 'mailbox')}" if count > 1 else title,
         severity=first.severity,
         findings=count,
-        subject=replace_unprintable(summaries.subject_name(first)),
+        subject=replace_unprintable(subject_name(first)),
         message=replace_unprintable(first.message),
     )
 
@@ -365,3 +330,42 @@ def build_trends(report: Report) -> Trends | None:
             Trend("Mailboxes", [point.mailboxes for point in points]),
         ],
     )
+
+
+SCORE_BANDS: Final = ((0, 19), (20, 39), (40, 59), (60, 79), (80, 99), (MAX_SCORE, MAX_SCORE))
+"""Score ranges in which mailboxes are counted. Both bounds are inclusive."""
+
+
+@attrs.frozen(kw_only=True)
+class MailboxHealth:
+    """Summary of the checked mailboxes."""
+
+    boxes: Mapping[Severity, int]
+    clean: int
+    bands: Sequence[int]
+    summary: str | None
+
+
+def build_health(report: Report) -> MailboxHealth:
+    """Summarize the checked mailboxes. Findings about the domains and servers themselves are not included."""
+    by_mailbox: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
+    for finding in report.findings:
+        if finding.mailbox is not None and finding.sent_30days is not None:
+            by_mailbox[finding.workspace, finding.mailbox].append(finding)
+    boxes: Counter[Severity] = Counter()
+    bands = [0] * len(SCORE_BANDS)
+    unsafe: list[Number] = []
+    for findings in by_mailbox.values():
+        severity = min(findings, key=lambda finding: finding.severity.rank).severity
+        score = mailbox_score(findings)
+        boxes[severity] += 1
+        bands[next(index for index, (_, highest) in enumerate(SCORE_BANDS) if score <= highest)] += 1
+        if severity.reaches(Severity.ERROR):
+            unsafe.append(findings[0].sent_30days or 0)
+    clean = max(0, report.mailboxes - len(by_mailbox))
+    bands[-1] += clean
+    total, part, summary = sum(score.sent_30days for score in report.scores.workspaces.values()), sum(unsafe), None
+    if 0 < part <= total:
+        share = f"{part:,.0f} of the {total:,.0f} e-mails of the last 30 days ({100 * part / total:.1f} %)"
+        summary = f"{share} came from mailboxes that must be stopped or fixed."
+    return MailboxHealth(boxes=boxes, clean=clean, bands=bands, summary=summary)

@@ -9,6 +9,9 @@ from typing import Final
 from outreach_async.models import Number
 
 _YEAR_10000: Final = 253_402_300_800
+_MINUTE: Final = 60
+_HOUR: Final = 3_600
+_DAY: Final = 86_400
 
 
 def replace_unprintable(text: str) -> str:
@@ -17,8 +20,7 @@ def replace_unprintable(text: str) -> str:
 
 
 def split_code(text: str) -> list[tuple[bool, str]]:
-    """Split a string at its backticks, and return each piece with a flag."""
-    # The flag is true for a piece between two backticks. Such a piece is code, for example a DNS record.
+    """Split a string at its backticks. Each piece has a flag, which is true for code, such as a DNS record."""
     return [(place % 2 == 1, part) for place, part in enumerate(text.split("`")) if part]
 
 
@@ -45,6 +47,13 @@ def format_time(at: float) -> str:
 def format_date(at: Number | None) -> str:
     """Format a date in UTC, such as `2026-03-02`; `-` if the time is unknown."""
     return "-" if at is None or not 0 < at < _YEAR_10000 else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+
+
+def format_span(seconds: float) -> str:
+    """Format a duration in seconds as whole minutes, hours or days, such as `26 hours` or `2 days`."""
+    if seconds < 2 * _HOUR:
+        return format_count(max(0, round(seconds / _MINUTE)), "minute")
+    return format_count(round(seconds / _HOUR), "hour") if seconds < 2 * _DAY else format_count(round(seconds / _DAY), "day")
 
 
 def figure_name(name: str) -> str:

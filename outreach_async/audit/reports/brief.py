@@ -1,7 +1,7 @@
 """Build a daily brief: a one-page summary of the changes since the last brief, and of the open tasks.
 
-A brief summarizes a report and compares it with an earlier report. All findings of a rule become one task with a remedy.
-`build_brief` and `build_baseline` are pure functions; the caller loads and saves the reports.
+A brief summarizes a report and compares it with an earlier report. The findings with the same rule and severity become one task
+with a remedy. `build_brief` and `build_baseline` are pure functions; the caller loads and saves the reports.
 
 ```python
 import json
@@ -52,49 +52,23 @@ the new audit does not cover are dropped.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit._findings import Finding, Severity
-from outreach_async.audit._report import Delta, Diff, Report
+from outreach_async.audit._findings import Severity
+from outreach_async.audit._report import ChangeCounts, Report
 from outreach_async.audit._rules import INCOMPLETE
 from outreach_async.audit._values import to_json_values
-from outreach_async.audit.campaigns import MAX_CAMPAIGN_ROWS, CampaignResults, CampaignRow
-from outreach_async.audit.reports._summary import Action, build_actions
-from outreach_async.audit.reports._view import format_verdict
+from outreach_async.audit.campaigns import CampaignRow
+from outreach_async.audit.reports._baseline import FIGURES, build_baseline, campaign_rows, last_read
+from outreach_async.audit.reports._summary import Summary, Task, summarize
 from outreach_async.models import Number
 
-__all__ = ["Brief", "CampaignBrief", "Task", "WorkspaceBrief", "build_baseline", "build_brief"]
+__all__ = ["Brief", "CampaignBrief", "ChangeCounts", "Task", "WorkspaceBrief", "build_baseline", "build_brief"]
 
 BRIEF_VERSION: Final = 1
 """Version of the JSON format of briefs."""
-
-_FIGURES: Final = ("contacts", "sent", "replies_num", "bounces_num")
-"""Campaign fields whose increase a brief shows."""
-
-
-@attrs.frozen(kw_only=True)
-class Task(Action):
-    """The findings of one rule, with the recommended action. The other attributes are inherited from `Action`.
-
-    Attributes:
-        new: Number of findings that the earlier report does not have.
-        new_groups: Like `groups`, but only for new findings.
-        worse: Number of findings that were milder in the earlier report.
-
-    Example:
-        ```python
-        (task,) = build_brief(await audit(client, ["space_1"])).tasks
-        print(task.severity, task.rule, task.title, task.extent)  # -> error OA101 No SPF 1 mailbox on north.example
-        ```
-    """
-
-    new: int
-    new_groups: list[tuple[str, int]]
-    worse: int
 
 
 @attrs.frozen(kw_only=True)
@@ -175,25 +149,24 @@ class CampaignBrief:
 
 
 @attrs.frozen(kw_only=True)
-class Brief:
-    """A one-page summary of changes and open tasks.
+class Brief(Summary):
+    """A one-page summary of changes and open tasks. An audit of the same workspaces has the same verdict, counts and tasks.
 
     Attributes:
         at: Time of the audit, in Unix seconds.
         since: Time of the earlier audit, in Unix seconds; `None` in the first brief.
+        size: Numbers of mailboxes, domains, workspaces and campaigns, as text.
         verdict: Conclusion in one or two sentences.
         mailboxes: Number of checked mailboxes.
         score: Score of all mailboxes; `None` if no mailbox was checked.
         score_before: Score in the earlier report; `None` if the earlier report has no score.
         counts: Number of findings by severity.
-        new: Number of findings that the earlier report does not have.
-        unchanged: Number of findings that both reports have.
-        not_judged: Number of earlier findings that could not be checked again.
+        changes: How the findings of the earlier report and of this one add up; `None` in the first brief.
         workspaces: The workspaces, in the order of the audit.
         dropped: Ids of workspaces that only the earlier report covers.
-        tasks: The open tasks, the most severe first. Notes are included only if they are new. Within a severity, tasks with
+        tasks: The open tasks, the most severe first. Notes are included only if some are new. Within a severity, tasks with
             findings that are new or have become more severe come first.
-        resolved: Earlier findings that no longer apply, by rule. Notes are left out.
+        resolved: Earlier findings that no longer apply, by rule and severity. Notes are left out.
         campaigns: The campaigns, grouped by workspace. Within a workspace, campaigns that sent the most e-mails since the earlier
             report come first. `None` if the audit did not read campaigns.
 
@@ -206,21 +179,14 @@ class Brief:
         ```
     """
 
-    at: float
-    since: float | None
-    verdict: str
-    mailboxes: int
-    score: float | None
-    score_before: float | None
-    counts: dict[Severity, int]
-    new: int
-    unchanged: int
-    not_judged: int
     workspaces: list[WorkspaceBrief]
     dropped: list[str]
-    tasks: list[Task]
-    resolved: list[Task]
     campaigns: list[CampaignBrief] | None
+
+    @property
+    def resolved_notes(self) -> int:
+        """Number of resolved notes, which `resolved` leaves out."""
+        return self.changes.resolved - sum(task.findings for task in self.resolved) if self.changes else 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the brief as JSON-compatible values; `outreach_async.audit.reports.brief_schema()` describes them.
@@ -247,47 +213,19 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
         print(brief.verdict, brief.since)  # -> Fix 1 mailbox on 1 domain today; nothing is critical. None
         ```
     """
-    compared = report.since(earlier) if earlier else report
-    diff = compared.diff if earlier and compared.diff else Diff(at=0.0, new=[], unchanged=[], resolved=[])
-    worse = Counter(delta.rule for delta in diff.deltas if _is_worse(delta))
-    needing = [each for each in compared.findings if each.severity.reaches(Severity.WARNING) or each.state == "new"]
-    resolved = [each for each in diff.resolved if each.severity.reaches(Severity.WARNING)]
+    compared = report.since(earlier) if earlier else attrs.evolve(report, diff=None)
+    summary = summarize(compared)
+    about = attrs.asdict(summary, recurse=False)
+    about |= {
+        "tasks": [task for task in summary.tasks if task.severity.reaches(Severity.WARNING) or task.new],
+        "resolved": [task for task in summary.resolved if task.severity.reaches(Severity.WARNING)],
+    }
     return Brief(
-        at=report.at,
-        since=earlier.at if earlier else None,
-        verdict=format_verdict(compared),
-        mailboxes=report.mailboxes,
-        score=report.scores.overall,
-        score_before=earlier.scores.overall if earlier else None,
-        counts=compared.counts,
-        new=len(diff.new),
-        unchanged=len(diff.unchanged),
-        not_judged=len(diff.not_judged),
         workspaces=[_build_workspace(workspace, report, earlier) for workspace in report.workspaces],
-        dropped=diff.removed_workspaces,
-        tasks=_build_tasks(needing, worse, report),
-        resolved=_build_tasks(resolved, Counter(), report),
+        dropped=compared.diff.removed_workspaces if compared.diff else [],
         campaigns=_build_campaigns(report, earlier),
+        **about,
     )
-
-
-def _is_worse(delta: Delta) -> bool:
-    return delta.figure == "severity" and (delta.before or 0) < (delta.after or 0)
-
-
-def _build_tasks(findings: Sequence[Finding], worse: Mapping[str | None, int], report: Report) -> list[Task]:
-    used = report.policy
-    news = {action.rule: action for action in build_actions([each for each in findings if each.state == "new"], used)}
-    tasks = [
-        Task(
-            **attrs.asdict(action, recurse=False),
-            new=news[action.rule].findings if action.rule in news else 0,
-            new_groups=news[action.rule].groups if action.rule in news else [],
-            worse=worse.get(action.rule, 0),
-        )
-        for action in build_actions(findings, used)
-    ]
-    return sorted(tasks, key=lambda task: (task.severity.rank, not (task.new or task.worse)))
 
 
 def _build_workspace(workspace: str, report: Report, earlier: Report | None) -> WorkspaceBrief:
@@ -299,7 +237,7 @@ def _build_workspace(workspace: str, report: Report, earlier: Report | None) -> 
         score=score.score if score else None,
         score_before=before.score if before else None,
         error=_reading_errors(report).get(workspace) if workspace in report.unreadable else None,
-        since=_last_read(earlier).get(workspace),
+        since=last_read(earlier).get(workspace),
     )
 
 
@@ -309,33 +247,21 @@ def _reading_errors(report: Report) -> dict[str, str]:
     return {finding.workspace: finding.message for finding in reversed(errors)}
 
 
-def _last_read(report: Report | None) -> dict[str, float]:
-    """Return the time at which each workspace of a baseline was last read completely, in Unix seconds."""
-    if report is None:
-        return {}
-    unread = set(report.unreadable)
-    return {workspace: report.at for workspace in report.workspaces if workspace not in unread} | report.last_read
-
-
 def _build_campaigns(report: Report, earlier: Report | None) -> list[CampaignBrief] | None:
     if report.campaigns is None:
         return None
-    before = _campaign_rows(earlier)
+    before = campaign_rows(earlier)
     since = earlier.at if earlier else math.inf
     places = {workspace: place for place, workspace in enumerate(report.workspaces)}
     campaigns = [_build_campaign(row, before.get((row.workspace, row.id)), since) for row in report.campaigns.rows]
     return sorted(campaigns, key=lambda campaign: (places.get(campaign.workspace, len(places)), -(campaign.new_sent or 0)))
 
 
-def _campaign_rows(report: Report | None) -> dict[tuple[str, str], CampaignRow]:
-    return {(row.workspace, row.id): row for row in report.campaigns.rows} if report and report.campaigns else {}
-
-
 def _build_campaign(row: CampaignRow, before: CampaignRow | None, since: float) -> CampaignBrief:
     # If the campaign was created after the earlier audit, all of its numbers are new.
-    known = dict.fromkeys(_FIGURES, 0) if (row.created or 0) > since else {}
+    known = dict.fromkeys(FIGURES, 0) if (row.created or 0) > since else {}
     if before is not None:
-        known = {name: getattr(before, name) for name in _FIGURES}
+        known = {name: getattr(before, name) for name in FIGURES}
     return CampaignBrief(
         id=row.id,
         name=row.name,
@@ -358,62 +284,3 @@ def _build_campaign(row: CampaignRow, before: CampaignRow | None, since: float) 
 
 def _increase(now: Number | None, before: Number | None) -> Number | None:
     return None if now is None or before is None or now < before else now - before
-
-
-def build_baseline(report: Report, earlier: Report | None = None) -> Report | None:
-    """Return the report to compare the next brief with. This function performs no I/O.
-
-    The baseline contains the data of `report`. Data that could not be read this time is taken from `earlier`. This applies to
-    findings, numbers of campaigns, and the scores of workspaces that could not be read completely.
-
-    Args:
-        report: The report of an audit.
-        earlier: The baseline of the last brief; `None` for the first brief.
-
-    Returns:
-        The baseline. If nothing could be read, `earlier` is returned unchanged.
-
-    Example:
-        ```python
-        first = await audit(client, ["space_1"])
-        later = await audit(client, ["space_1", "space_gone"])
-        print(build_baseline(later, first).workspaces, build_baseline(first) == first)  # -> ['space_1', 'space_gone'] True
-        ```
-    """
-    unread = set(report.unreadable)
-    if unread.issuperset(report.workspaces) and not report.mailboxes and not (report.campaigns and report.campaigns.checked):
-        return earlier
-    if earlier is None:
-        return report
-    compared = report.since(earlier)
-    covered, off = unread.intersection(earlier.workspaces), set(report.policy.off)
-    unchecked = compared.diff.not_judged if compared.diff else []
-    kept = [finding for finding in unchecked if finding.workspace in report.workspaces and finding.rule not in off]
-    scores = {key: score for key, score in earlier.scores.workspaces.items() if key in covered}
-    return attrs.evolve(
-        compared,
-        diff=None,
-        findings=sorted([*compared.findings, *kept], key=lambda finding: finding.severity.rank),
-        scores=attrs.evolve(report.scores, workspaces=report.scores.workspaces | scores),
-        campaigns=_keep_campaigns(compared, earlier),
-        last_read={key: at for key, at in _last_read(earlier).items() if key in covered},
-    )
-
-
-def _keep_campaigns(report: Report, earlier: Report) -> CampaignResults | None:
-    """Return the campaigns of a report. Numbers that could not be read are taken from an earlier report."""
-    if report.campaigns is None:
-        return earlier.campaigns
-    before = _campaign_rows(earlier)
-    rows = [_keep_figures(row, before.pop((row.workspace, row.id), None)) for row in report.campaigns.rows]
-    # If a completely read workspace does not contain a campaign, the campaign has been deleted.
-    incomplete = {finding.workspace for finding in report.findings if finding.rule in INCOMPLETE}
-    missing = [row for row in before.values() if row.workspace in incomplete]
-    return attrs.evolve(report.campaigns, rows=[*rows, *missing][:MAX_CAMPAIGN_ROWS])
-
-
-def _keep_figures(row: CampaignRow, before: CampaignRow | None) -> CampaignRow:
-    if before is None:
-        return row
-    figures: dict[str, Any] = {name: getattr(before, name) for name in _FIGURES if getattr(row, name) is None}
-    return attrs.evolve(row, **figures)

@@ -1,0 +1,87 @@
+"""The summary of a report: audit and brief take every count from it, and its counts add up."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.audit import REPORTS
+from support.audit_reports import AT, HOSTILE_REPORTS, finding, make_report
+from support.examples import scaled
+
+from outreach_async.audit import Report, Severity
+from outreach_async.audit.reports import write, write_brief
+from outreach_async.audit.reports._summary import summarize
+from outreach_async.audit.reports.brief import build_baseline, build_brief
+
+DAY = 86_400.0
+WORLDS = REPORTS | HOSTILE_REPORTS
+
+
+def next_day(report: Report) -> Report:
+    return attrs.evolve(report, at=report.at + DAY, diff=None)
+
+
+def head(markdown: str) -> str:
+    """Return the first paragraph of a view without its title."""
+    return markdown.split("\n\n")[1].strip().partition(": ")[2]
+
+
+@given(WORLDS, WORLDS.map(next_day))
+@settings(max_examples=scaled(40))
+def test_audit_and_brief_have_the_same_counts_and_they_add_up(before: Report, later: Report) -> None:
+    compared, brief = later.since(before), build_brief(later, before)
+    summary, changes = summarize(compared), brief.changes
+
+    assert changes is not None
+    assert changes.before == len(before.findings) == changes.unchanged + changes.resolved + changes.not_judged
+    assert changes.after == len(compared.findings) == changes.unchanged + changes.new
+    assert changes == summary.changes
+    assert json.loads(write(compared, "json"))["changes"] == json.loads(write_brief(brief, "json"))["changes"]
+    assert head(write(compared, "markdown")) == head(write_brief(brief, "markdown"))
+    assert [task for task in summary.tasks if task in brief.tasks] == brief.tasks
+    assert sum(task.new for task in summary.tasks) == sum(task.new for task in brief.tasks) == changes.new
+    assert sum(task.findings for task in summary.resolved) == changes.resolved
+    assert sum(task.findings for task in brief.resolved) + brief.resolved_notes == changes.resolved
+
+
+@given(WORLDS)
+@settings(max_examples=scaled(40))
+def test_every_finding_belongs_to_one_task(report: Report) -> None:
+    tasks = summarize(report).tasks
+    counts: Counter[Severity] = Counter()
+    for task in tasks:
+        counts[task.severity] += task.findings
+        assert task.findings == sum(count for _, count in task.groups)
+
+    assert {severity: counts[severity] for severity in Severity} == report.counts
+    assert len({(task.rule, task.severity) for task in tasks}) == len(tasks)
+
+
+@given(st.lists(WORLDS, min_size=3, max_size=3))
+@settings(max_examples=scaled(15))
+def test_the_next_brief_starts_from_what_the_last_one_had(worlds: list[Report]) -> None:
+    first, second, third = (attrs.evolve(world, at=AT + day * DAY, diff=None) for day, world in enumerate(worlds))
+    brief, baseline = build_brief(second, first), build_baseline(second, first)
+
+    assert brief.changes is not None
+    assert baseline is not None
+    later = build_brief(third, baseline).changes
+    assert later is not None
+    if baseline is not first:
+        assert brief.changes.after <= later.before <= brief.changes.after + brief.changes.not_judged
+
+
+def test_a_task_has_the_mailboxes_of_its_severity_only() -> None:
+    severe = [finding("OA120", severity=Severity.CRITICAL, mailbox=f"mailbox_{n}", email=f"a{n}@one.example") for n in range(9)]
+    notes = [finding("OA120", mailbox=f"mailbox_{n}", email=f"a{n}@two.example", domain="two.example") for n in (10, 11)]
+    summary = summarize(make_report([*severe, *notes]))
+
+    assert summary.verdict == "Stop sending from 9 mailboxes on 1 domain until the problem is fixed."
+    assert [(task.severity, task.extent) for task in summary.tasks] == [
+        ("critical", "9 mailboxes on one.example"),
+        ("info", "2 mailboxes on two.example"),
+    ]
