@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from support.cli import Shell
@@ -42,8 +42,6 @@ settings.load_profile("outreach_async")
 settings.register_profile("thorough", settings.get_profile("outreach_async"), max_examples=20)  # loaded by support/tiers.py
 # For finding new failures: `pytest -n auto --hypothesis-profile=search`.
 settings.register_profile("search", settings.get_profile("outreach_async"), max_examples=300, derandomize=False)
-# For `python -m tools.mutation`: a failing test is enough, so examples are not shrunk.
-settings.register_profile("mutants", settings.get_profile("outreach_async"), phases=[Phase.explicit, Phase.generate])
 
 
 LONG = (

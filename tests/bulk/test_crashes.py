@@ -1,4 +1,4 @@
-"""The real pipeline, killed at every point and resumed by another process; tools/simulation.py runs the long version."""
+"""The real pipeline, killed at every point and resumed by another process."""
 
 from __future__ import annotations
 
@@ -186,6 +186,12 @@ class Forgetful(HarmedWriter):
 @pytest.mark.parametrize("seed", range(40))
 def test_outcomes_are_true_however_a_run_ends_early(seed: int) -> None:
     assert draw_scenario(seed).violations() == []
+
+
+@pytest.mark.nightly
+def test_outcomes_are_true_in_many_more_scenarios() -> None:
+    found = {seed: draw_scenario(seed).violations() for seed in range(40, 40 + scaled(300))}
+    assert {seed: broken for seed, broken in found.items() if broken} == {}
 
 
 def test_the_first_scenarios_cover_every_ending_on_both_event_loops() -> None:

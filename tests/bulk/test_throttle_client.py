@@ -16,8 +16,7 @@ SCENES = {
     "down for five minutes": (Scenario(seconds=450, limits=[(0, 10)], outages=[(60, 360, "refused")]), 0.08),
     "hanging for five minutes": (Scenario(seconds=480, limits=[(0, 10)], outages=[(60, 360, "hanging")]), 0.08),
 }
-"""Scenarios with the maximum share of 429 responses: in so short a run, the first attempts of 64 workers are a large part.
-`tools/flow_table.py --client` plays longer scenarios."""
+"""Scenarios with the maximum share of 429 responses: in so short a run, the first attempts of 64 workers are a large part."""
 
 
 @pytest.mark.nightly

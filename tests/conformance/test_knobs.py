@@ -1,4 +1,4 @@
-"""Calibration measures every knob that is visible from outside; tools/conformance_table.py measures them all over a real port."""
+"""Calibration measures every knob that is visible from outside."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_value_of_every_knob_is_measured_where_it_shows(knob: str, behavio
 @pytest.mark.parametrize("place", range(len(pairwise())))
 def test_any_two_values_together_are_measured_and_every_documented_rule_holds(place: int) -> None:
     behaviour = pairwise()[place]
-    connect = LEVELS[place % len(LEVELS)]  # conformance_table.py runs all of them on a real port
+    connect = LEVELS[place % len(LEVELS)]
 
     async def measure_there() -> Measurement:
         async with connect(service(behaviour)) as transport:

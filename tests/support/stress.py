@@ -1,4 +1,4 @@
-"""Random faults, cancellations at random points, and bursts of cancellations, for the tests and `tools.stress`."""
+"""Random faults, cancellations at random points, and bursts of cancellations."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.certificates import certificates
+from support.examples import scaled
 from support.listener import (
     OK,
     Behaviour,
@@ -134,7 +135,7 @@ async def test_closing_ends_requests_in_flight(make: Make, where: str) -> None:
 @over(*OWN)
 @pytest.mark.parametrize("tls", [False, True], ids=["TCP", "TLS"])
 async def test_bursts_of_cancellations_leave_the_pool_usable_and_no_connection(make: Make, tls: bool) -> None:
-    tally = await bursts(make, count=12, seed=5, tls=tls)
+    tally = await bursts(make, count=scaled(90), seed=5, tls=tls)
     assert tally.denied, "nothing was put to the test"
     assert tally.faults == {}
 
@@ -142,7 +143,7 @@ async def test_bursts_of_cancellations_leave_the_pool_usable_and_no_connection(m
 @pytest.mark.nightly
 @over(*ALL)
 async def test_random_faults_and_cancellations_never_deny_a_delivered_request(make: Make) -> None:
-    tally = await storm(make, calls=160, seed=7)
+    tally = await storm(make, calls=scaled(480), seed=7)
     assert tally.denied, "nothing was put to the test"
     assert tally.faults == {}
 
