@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 import attrs
 import pytest
+from support.damage import run
 from support.journal import ENDINGS, make_killed_journal, open_elsewhere, require_prefix, require_resumable
 from support.time import virtual_time
 from support.transport import HANG, Script, added, skipped
 from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, steps, window
-from tools.journal_faults import damaged
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
 from outreach_async.bulk._rows import PossiblySent
@@ -63,7 +63,7 @@ def ended(path: Path, state: str = "finished", rows: int = 3) -> None:
 
 @pytest.mark.nightly
 def test_a_short_damage_run_finds_no_false_label_and_no_wrong_read(tmp_path: Path) -> None:
-    figures = damaged(tmp_path, count=90, seed=7)
+    figures = run(tmp_path, 90, seed=7)
     assert figures.wrong == []
     assert figures.copies == 90
     assert figures.counts["resuming, earlier known: done"] > 20

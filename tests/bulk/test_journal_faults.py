@@ -1,37 +1,87 @@
-"""Journals under kills, power failures, full disks and I/O errors; tools/journal_faults.py runs the long version."""
+"""Journals under kills, power failures, full disks and I/O errors."""
 
 from __future__ import annotations
 
+import random
+import signal
+import time
 from pathlib import Path
 
 import pytest
-from support.journal import require_prefix, require_resumable
+from support.examples import scaled
+from support.journal import (
+    child,
+    count_acknowledged,
+    cut_copy,
+    make_killed_journal,
+    open_elsewhere,
+    require_prefix,
+    require_resumable,
+    run_to_end,
+)
 from tools.journal_child import open_journal, outcome_of, window
-from tools.journal_faults import broken_log, cuts, full_disk, kills
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.journal._writer import FileWriter
-from outreach_async.errors import JournalError
+from outreach_async.errors import InvalidRequest, JournalError
 
 
 @pytest.mark.thorough
 def test_a_log_cut_anywhere_leaves_every_durable_state(tmp_path: Path) -> None:
-    assert set(cuts(tmp_path, count=8)) == {(540, 540)}
+    path, count = tmp_path / "cut.db", scaled(24)
+    make_killed_journal(path, 81)
+    size = Path(f"{path}-wal").stat().st_size
+    for number in range(count + 1):
+        copy = cut_copy(path, tmp_path / f"cut{number}", size * number // count)
+        assert require_prefix(copy) == (540, 540)  # the file is complete without its log
+        require_resumable(copy)
 
 
 @pytest.mark.thorough
 def test_a_killed_process_leaves_at_least_what_it_reported_as_durable(tmp_path: Path) -> None:
-    assert kills(tmp_path, count=2, seed=1) == 2
+    chance, wanted, done = random.Random(1), scaled(6), 0  # noqa: S311 - reproducible, not secret
+    path = tmp_path / "kill0.db"
+    while done < wanted:
+        process = child(path)
+        assert process.stdout is not None
+        reported = "".join(process.stdout.readline() for _ in range(chance.randrange(1, 40)))
+        time.sleep(chance.random() * 0.002)  # hits the child at a random instant
+        process.send_signal(signal.SIGKILL)
+        rest, errors = process.communicate()
+        assert not errors
+        done += process.returncode == -signal.SIGKILL
+        if chance.random() < 0.5:  # another program opens the journal, and thereby removes its log
+            open_elsewhere(path)
+        require_prefix(path, count_acknowledged(reported + rest))
+        if process.returncode == 0:
+            path = tmp_path / f"kill{done}.db"
+    require_resumable(path)
+
+
+def require_kept(path: Path, code: int, reported: tuple[int, int]) -> None:
+    """Check that a run that reported an error has kept what it reported, and can be resumed."""
+    assert code == 3
+    try:
+        require_prefix(path, reported)
+    except InvalidRequest:  # the disk was full before the journal existed
+        assert reported == (0, 0)
+    require_resumable(path)
 
 
 @pytest.mark.thorough
 def test_a_file_that_cannot_grow_ends_writing_without_losing_durable_data(tmp_path: Path) -> None:
-    assert full_disk(tmp_path, [30_000]) == 1
+    count = scaled(3)
+    for number in range(1, count + 1):
+        path = tmp_path / f"limit{number}.db"
+        require_kept(path, *run_to_end(path, "--file-size", 30_000 * number // count))
 
 
 @pytest.mark.thorough
 def test_a_log_that_cannot_be_written_ends_writing_without_losing_durable_data(tmp_path: Path) -> None:
-    assert broken_log(tmp_path, [9]) == 1
+    count = scaled(3)
+    for number in range(1, count + 1):
+        path = tmp_path / f"break{number}.db"
+        require_kept(path, *run_to_end(path, "--break", 9 * number // count))
 
 
 def fill(writer: FileWriter) -> None:
