@@ -6,20 +6,17 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from difflib import get_close_matches
-from functools import partial
 from importlib.metadata import version
+from socket import SHUT_RDWR, socket, socketpair
 from threading import Thread
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import anyio
-from anyio.from_thread import BlockingPortal
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
-from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import ToolAnnotations
 from pydantic import ValidationError
@@ -32,7 +29,6 @@ from outreach_async.mcp_server._read_tools import BRIEF_URI, MAX_CONTACTS, REPOR
 from outreach_async.mcp_server._write_tool import WriteTool, build_create_function
 
 if TYPE_CHECKING:
-    from anyio.streams.memory import MemoryObjectSendStream
     from mcp.server.mcpserver import Context
     from mcp_types import CallToolResult, InputRequiredResult
 
@@ -89,11 +85,6 @@ class ToolServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool.
-
-        Raises:
-            ToolError: The call failed.
-        """
         try:
             self._check_names(name, arguments)
             return await super().call_tool(name, arguments, context)
@@ -105,11 +96,6 @@ class ToolServer(MCPServer[Any]):
             raise ToolError(text) from None
 
     async def read_resource(self, uri: Any, context: Context[Any, Any] | None = None) -> Any:
-        """Read a resource.
-
-        Raises:
-            ResourceError: The resource cannot be read.
-        """
         try:
             return await super().read_resource(uri, context)
         except ResourceError as error:
@@ -118,13 +104,7 @@ class ToolServer(MCPServer[Any]):
             raise (ResourceNotFoundError if causes else type(error))(text) from (None if causes else error.__cause__)
 
     def _check_names(self, name: str, arguments: dict[str, Any]) -> None:
-        """Reject unknown arguments, which the MCP SDK would ignore.
-
-        Otherwise, if `campaign` were misspelled, the contacts would be created without a campaign.
-
-        Raises:
-            ToolError: An argument is unknown.
-        """
+        # The MCP SDK ignores unknown arguments: a misspelled `campaign` would create the contacts without a campaign.
         known = list(self._tools[name].parameters["properties"]) if name in self._tools else list(arguments)
         for argument in arguments:
             if argument not in known:
@@ -261,27 +241,25 @@ def _ask_campaign(campaign: str) -> str:
 
 
 async def serve_stdio(server: MCPServer[Any], source: Iterable[bytes] | None = None) -> None:
-    """Serve over stdin and stdout until stdin is closed or the client has disconnected.
+    """Serve over stdin, or the lines of `source`, and stdout until the input ends or the client has disconnected.
 
     Meanwhile, only messages of the protocol are written to stdout; the output of other code is redirected to stderr.
-
-    Args:
-        server: The server.
-        source: Iterable of lines to read instead of stdin.
     """
-    sender, receiver = anyio.create_memory_object_stream[str](0)
+    # The SDK reads `sys.stdin` in a thread that cannot be cancelled, so Ctrl-C would wait for the next line. It therefore gets a
+    # socket, which can be shut down. A daemon thread, which does not keep the process running, copies the input to the socket.
+    ours, theirs = socketpair()
+    stdin = sys.stdin
+    Thread(target=_copy_lines, args=(source or _open_stdin(), ours), name="stdin", daemon=True).start()
     try:
-        async with BlockingPortal() as portal:
-            with sender, receiver:
-                # The SDK reads stdin in a thread that cannot be cancelled, so Ctrl-C would wait for the next line. A daemon
-                # thread does not keep the process running.
-                reader = partial(_read_lines, source or _open_stdin(), portal, sender)
-                Thread(target=reader, name="stdin", daemon=True).start()
-                async with stdio_server(stdin=cast("Any", receiver)) as (incoming, outgoing):
-                    inner = server._lowlevel_server  # noqa: SLF001 - the SDK's `run_stdio_async` reads stdin itself
-                    await inner.run(incoming, outgoing, inner.create_initialization_options())
+        with theirs, theirs.makefile() as sys.stdin:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_shut_down_when_cancelled, ours)
+                await server.run_stdio_async()
+                group.cancel_scope.cancel()
     except* (BrokenPipeError, anyio.BrokenResourceError):  # the client has disconnected
         pass
+    finally:
+        sys.stdin = stdin
 
 
 def _open_stdin() -> BinaryIO:
@@ -289,10 +267,15 @@ def _open_stdin() -> BinaryIO:
     return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
 
 
-def _read_lines(source: Iterable[bytes], portal: BlockingPortal, sender: MemoryObjectSendStream[str]) -> None:
-    """Send each line to the event loop, until the input ends or the server stops."""
-    with suppress(RuntimeError, anyio.BrokenResourceError, anyio.ClosedResourceError, CancelledError):  # the server has stopped
-        with suppress(OSError):  # stdin is gone, for example after its terminal was closed
-            for line in source:
-                portal.call(sender.send, line.decode(errors="replace"))
-        portal.call(sender.aclose)
+def _copy_lines(source: Iterable[bytes], target: socket) -> None:
+    with target, suppress(OSError):  # the server has stopped, or stdin is gone, for example after its terminal was closed
+        for line in source:
+            target.sendall(line)
+
+
+async def _shut_down_when_cancelled(sender: socket) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        with suppress(OSError):  # the input has ended
+            sender.shutdown(SHUT_RDWR)
