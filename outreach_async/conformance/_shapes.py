@@ -49,6 +49,7 @@ NUMBER: Final[ValueKind] = ("a number", is_number)
 BOOLEAN: Final[ValueKind] = ("a boolean", lambda value: isinstance(value, bool))
 ARRAY: Final[ValueKind] = ("an array", lambda value: isinstance(value, list))
 STRINGS: Final[ValueKind] = ("an array of strings", lambda value: ARRAY[1](value) and all(map(STRING[1], value)))
+OBJECTS: Final[ValueKind] = ("an array of objects", lambda value: ARRAY[1](value) and all(isinstance(one, dict) for one in value))
 STRING_OR_NULL: Final[ValueKind] = ("a string or null", lambda value: value is None or isinstance(value, str))
 BOOLEAN_OR_NULL: Final[ValueKind] = ("a boolean or null", lambda value: value is None or isinstance(value, bool))
 STRING_OR_NUMBER: Final[ValueKind] = ("a string or a number", lambda value: isinstance(value, str) or is_number(value))
@@ -91,7 +92,7 @@ MAILBOX: Final[Shape] = {
 STEP: Final[Shape] = {
     **_fields_of_kind("id status type", STRING),
     **_fields_of_kind("order wait_time left_to_send already_sent out_of", NUMBER),
-    "templates": ARRAY,
+    "templates": OBJECTS,
 }
 
 TEMPLATE: Final[Shape] = {

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.calibration import (
-    BEARER,
     DRAFT,
     KEY,
     MANY,
@@ -27,13 +26,12 @@ from support.calibration import (
     world,
 )
 from support.examples import scaled
-from support.fake_transports import LEVELS, Connect
+from support.fake_transports import LEVELS
 
 from outreach_async.conformance import Patience, calibrate
 from outreach_async.conformance._calibration import (
     MAX_CONTACTS,
     Measurement,
-    build_calibration,
     describe_run,
     measure_knobs,
     measure_service,
@@ -83,26 +81,6 @@ def test_any_combination_of_values_is_measured(behaviour: Behaviour, auth: Heade
     behaviour = attrs.evolve(behaviour, auth=auth)
     access = attrs.evolve(WRITER, headers={auth.header: f"{auth.scheme} {KEY}".lstrip()} if auth else {})
     assert find_misses(behaviour, measure(behaviour, access).findings) == {}
-
-
-@pytest.mark.parametrize("connect", LEVELS)
-async def test_measuring_over_any_transport_gives_the_same_findings(connect: Connect) -> None:
-    async with connect(service(Behaviour.lenient())) as transport:
-        found = (await measure_service(transport, WRITER, Patience())).findings
-    called = measure(Behaviour.lenient()).findings
-    assert {**found, "rate_limit": called["rate_limit"]} == called
-    assert "none was throttled" in found["rate_limit"].explanation
-
-
-def test_the_presets_are_measured() -> None:
-    for preset in (Behaviour.documented(), Behaviour.strict(), Behaviour.lenient()):
-        assert find_misses(preset, measure(preset).findings) == {}
-
-
-async def test_a_fake_with_the_measured_behaviour_is_measured_the_same() -> None:
-    behaviour = attrs.evolve(Behaviour.lenient(), first_page=0, order="newest")
-    first = build_calibration(measure(behaviour).findings)
-    assert build_calibration(measure(first.behaviour).findings) == first
 
 
 async def test_calibration_is_a_call_of_the_library() -> None:
@@ -203,9 +181,3 @@ def test_without_a_gmail_address_the_gmail_rules_are_undecided() -> None:
     for reading in ("lower", "gmail"):
         found = measure(Behaviour(email_key=reading), attrs.evolve(WRITER, gmail=False)).findings
         assert found["email_key"].possible == ("lower", "gmail")
-
-
-def test_a_credential_is_sent_with_every_request() -> None:
-    fake = service(Behaviour(auth=HeaderAuth()))
-    found = measure(Behaviour(auth=HeaderAuth()), attrs.evolve(READER, headers=BEARER), fake.snapshot()).findings
-    assert found["past_end"].is_only("empty")

@@ -12,7 +12,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.calibration import KEY, READER, SPACE, WRITER, Altered, document_changed, measure, run_directly, service
+from support.calibration import KEY, READER, SPACE, WRITER, Altered, document_changed, run_directly, service
 from support.examples import scaled
 
 from outreach_async.conformance import _read_probes as read_probes
@@ -25,15 +25,11 @@ from outreach_async.conformance._target import (
     InconclusiveError,
     KnobFinding,
     Requests,
-    extract_rows,
     is_accepted,
-    is_throttled,
     observed,
     require_integer,
-    require_success,
 )
 from outreach_async.errors import InvalidRequest
-from outreach_async.fake import Behaviour
 from outreach_async.fake.behaviour import KNOB_NAMES
 from outreach_async.transport._wire import Request, Response
 
@@ -84,29 +80,10 @@ def test_a_response_that_is_neither_success_nor_refusal_decides_nothing(given_re
         is_accepted(given_response)
 
 
-def test_only_a_successful_response_has_a_document() -> None:
-    assert require_success(answer({"status": "ok"})) == {"status": "ok"}
-    with pytest.raises(InconclusiveError, match="refused the request with 400"):
-        require_success(REFUSED)
-
-
-def test_a_retry_after_is_throttling_whatever_the_status() -> None:
-    assert [is_throttled(given_response) for given_response in (answer(status=429), answer(retry_after="1"), answer())] == [
-        True,
-        True,
-        False,
-    ]
-
-
 @pytest.mark.parametrize("value", [None, True, "1", 1.5, math.nan, math.inf])
 def test_a_count_that_is_not_an_integer_decides_nothing(value: Any) -> None:
     with pytest.raises(InconclusiveError, match="total_found is not a whole number"):
         require_integer({"total_found": value}, "total_found")
-
-
-def test_integers_and_items_are_read() -> None:
-    assert [require_integer({"n": value}, "n") for value in (3, 3.0)] == [3, 3]
-    assert (extract_rows({"data": [1, {}, None]}), extract_rows({"data": 5}), extract_rows({})) == ([{}], [], [])
 
 
 def test_a_response_is_shown_short_printable_and_without_secrets() -> None:
@@ -125,10 +102,6 @@ def test_writing_needs_a_key_and_permission() -> None:
     for more in ({"campaign": "camp_1"}, {"gmail": True}):
         with pytest.raises(InvalidRequest, match="need writes=True"):
             Requests(SPACE, KEY, **more)
-
-
-def test_every_run_has_its_own_addresses() -> None:
-    assert Requests(SPACE).address("a") != Requests(SPACE).address("a")
 
 
 # Lists.
@@ -178,9 +151,10 @@ def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
     assert run_directly(read_probes.probe_campaign_max_display(READER, 1, KnobFinding((), "")), at_most_3).is_only(3)
 
 
-def test_campaigns_refused_at_every_size_have_no_maximum() -> None:
-    with pytest.raises(InconclusiveError, match="refused every value of display"):
-        run_probe(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), REFUSED)
+@pytest.mark.parametrize(("response", "why"), [(REFUSED, "refused every value of display"), (page(0, 9), "none of 9 served")])
+def test_campaigns_that_are_never_served_have_no_maximum(response: Response, why: str) -> None:
+    with pytest.raises(InconclusiveError, match=why):
+        run_probe(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), response)
 
 
 def test_a_cut_list_of_campaigns_decides_what_too_few_mailboxes_could_not() -> None:
@@ -430,13 +404,6 @@ def test_a_refused_list_reveals_nothing_about_paging() -> None:
     assert found["list_date"].is_observed
 
 
-def test_a_refusal_without_any_key_is_described() -> None:
-    altered = Altered(service(), lambda request, response: answer({}, 400) if "conformance" in request.target else response)
-    found = run_directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
-    body = "the body of an error response with status 400"
-    assert found.explanation == f"{body} is a JSON object with no keys; no value of this knob matches this behaviour"
-
-
 def test_reasons_contain_no_secret() -> None:
     altered = Altered(service(), lambda request, response: answer({KEY: 1}, 400) if "conformance" in request.target else response)
     found = run_directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
@@ -482,7 +449,3 @@ def test_a_run_ends_whatever_the_service_responds(answers: list[Response]) -> No
     assert known.to_toml()
     for rule in RULES:
         assert all(map(str, find_breaches(rule, found) or ()))
-
-
-def test_the_default_fake_is_measured_as_documented() -> None:
-    assert measure(Behaviour()).findings["past_end"].is_only("empty")

@@ -168,12 +168,6 @@ def test_measuring_one_service_from_several_processes_is_refused(suite: Suite) -
     assert len(fake.requests) == 0
 
 
-def test_its_tests_can_be_collected_without_a_service(suite: Suite) -> None:
-    done = suite.run("--collect-only", "-q")
-    assert done.ret == pytest.ExitCode.OK
-    done.stdout.fnmatch_lines(["*test_conformance.py::test_the_service_keeps_the_rule?W1?"])
-
-
 @pytest.mark.usefixtures("suite")
 def test_the_command_runs_the_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--collect-only", "-q", "-p", "no:cacheprovider"]) == pytest.ExitCode.OK

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -86,25 +85,24 @@ ANSWERS = [
 """Faults, an e-mail, and the status and error that a site answers to a visitor."""
 
 
+def require_answers(sign_up: Callable[[dict[str, str]], Any], fake: FakeService, workspace: str) -> None:
+    for scripted, email, status, reason in ANSWERS:
+        fake.faults.script("create_contact", *scripted)
+        answer = sign_up({"email": email, "first_name": "Ann"})
+        assert (answer.status_code, reason in answer.json()["error"]) == (status, True), answer.json()
+    assert not fake.contacts(workspace)
+
+
 @pytest.mark.thorough
 def test_the_fastapi_app_answers_422_only_if_the_visitor_s_data_was_refused(fake: FakeService, workspace: str) -> None:
     with TestClient(example("fastapi_app").app) as site:
-        for scripted, email, status, reason in ANSWERS:
-            fake.faults.script("create_contact", *scripted)
-            answer = site.post("/signups", json={"email": email, "first_name": "Ann"})
-            assert (answer.status_code, reason in answer.json()["error"]) == (status, True), answer.json()
-    assert not fake.contacts(workspace)
+        require_answers(lambda person: site.post("/signups", json=person), fake, workspace)
 
 
 @pytest.mark.thorough
 def test_the_django_site_answers_422_only_if_the_visitor_s_data_was_refused(fake: FakeService, workspace: str) -> None:
     with django_site() as site:
-        for scripted, email, status, reason in ANSWERS:
-            fake.faults.script("create_contact", *scripted)
-            body = json.dumps({"email": email, "first_name": "Ann"})
-            answer = site.post("/signups", body, content_type="application/json")
-            assert (answer.status_code, reason in answer.json()["error"]) == (status, True), answer.json()
-    assert not fake.contacts(workspace)
+        require_answers(lambda person: site.post("/signups", person, content_type="application/json"), fake, workspace)
 
 
 @pytest.mark.thorough
@@ -126,8 +124,7 @@ def test_the_fastapi_app_shares_one_client_between_requests(fake: FakeService, w
 @pytest.mark.thorough
 def test_the_django_site_shares_one_client_between_requests(fake: FakeService, workspace: str) -> None:
     def sign_up(email: str) -> Any:
-        body = json.dumps({"email": email, "first_name": "Ann"})
-        return site.post("/signups", body, content_type="application/json")
+        return site.post("/signups", {"email": email, "first_name": "Ann"}, content_type="application/json")
 
     with django_site() as site:
         assert [sign_up(f"{name}@company.example").json()["status"] for name in ("ann", "bob")] == ["added", "added"]

@@ -236,8 +236,3 @@ def test_pydoc_shows_exactly_the_public_names(package: str) -> None:
     shown = set(re.findall(r"^    (?:class |async )?(\w+)(?:\(| = |$)", listed, re.MULTILINE))
     public_here = {name for name in module.__all__ if not inspect.ismodule(getattr(module, name))}
     assert {name for name in shown if not name.startswith("__")} == public_here
-
-
-def test_the_readme_refers_to_the_guides() -> None:
-    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    assert "python -m pydoc outreach_async.bulk" in text

@@ -19,11 +19,9 @@ from tools.supply import (
     LOCKED_USER,
     ROOT,
     find_differences,
-    find_unchecked,
     floors,
     locked_versions,
     update_hooks,
-    vulnerable,
 )
 
 from outreach_async._files.optional import SUPPORTED_VERSIONS
@@ -110,11 +108,3 @@ def test_every_dependency_of_users_has_a_minimum_version() -> None:
 @pytest.mark.nightly
 def test_wheel_and_sdist_builds_are_reproducible(tmp_path: Path) -> None:
     assert list(find_differences(Path(sys.executable), tmp_path)) == []
-
-
-def test_an_audit_that_skipped_a_package_is_not_clean() -> None:
-    skipped = {"dependencies": [{"name": "a", "skip_reason": "not found"}, {"name": "b", "version": "1", "vulns": []}]}
-    required = {"dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}]}
-    assert find_unchecked([]) == {"everything"}
-    assert (find_unchecked([skipped]), vulnerable([skipped])) == ({"a"}, set())
-    assert (find_unchecked([skipped, required]), vulnerable([skipped, required])) == (set(), {"a 1: X-1, fixed in 2"})

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.tiers import DEFAULT_TIER, names_tests, repeated_on_other_loops
-
-pytest_plugins = ["pytester"]
+from support.tiers import names_tests, repeated_on_other_loops
 
 
 @pytest.mark.parametrize(
@@ -40,50 +38,3 @@ def test_each_parameter_set_runs_on_one_loop_in_turn(parameters: list[str], kept
 )
 def test_a_file_a_test_or_a_keyword_selects_thorough_tests_too(arguments: list[str], keyword: str, *, named: bool) -> None:
     assert names_tests(arguments, keyword) == named
-
-
-def test_the_default_selection_of_pytest_is_the_one_that_a_named_file_lifts(pytestconfig: pytest.Config) -> None:
-    assert f"-m{DEFAULT_TIER}" in pytestconfig.getini("addopts")
-
-
-@pytest.mark.thorough  # it imports the whole package
-def test_a_test_over_the_limit_of_cpu_fails_unless_it_is_thorough(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("""
-        import time
-        from functools import cache
-
-        import pytest
-
-        def work():
-            end = time.process_time() + 0.4
-            while time.process_time() < end:
-                pass
-
-        @pytest.fixture(scope="module")
-        def shared():
-            work()
-
-        @pytest.mark.thorough
-        def test_thorough():
-            work()
-
-        def test_cheap(shared):
-            pass
-
-        def test_expensive():
-            work()
-
-        @cache
-        def load():
-            work()
-
-        def test_expensive_at_first():
-            load()
-
-        def test_last():
-            pass
-    """)
-    limit = ("-p", "support.tiers", "--cpu-limit=0.02", "-o", "markers=thorough")
-    ended = pytester.runpytest_inprocess(*limit, "-m", "not nightly", "--hypothesis-profile=outreach_async")
-    ended.assert_outcomes(passed=5, errors=1)
-    ended.stdout.fnmatch_lines(["*::test_expensive used 0.4* s of CPU, and 0.* s are allowed on this machine; *"])
