@@ -6,17 +6,20 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import partial
 from importlib.metadata import version
-from socket import SHUT_RDWR, socket, socketpair
 from threading import Thread
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import anyio
+from anyio.from_thread import BlockingPortal
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import ToolAnnotations
 from pydantic import ValidationError
@@ -29,6 +32,7 @@ from outreach_async.mcp_server._read_tools import BRIEF_URI, MAX_CONTACTS, REPOR
 from outreach_async.mcp_server._write_tool import WriteTool, build_create_function
 
 if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectSendStream
     from mcp.server.mcpserver import Context
     from mcp_types import CallToolResult, InputRequiredResult
 
@@ -245,21 +249,19 @@ async def serve_stdio(server: MCPServer[Any], source: Iterable[bytes] | None = N
 
     Meanwhile, only messages of the protocol are written to stdout; the output of other code is redirected to stderr.
     """
-    # The SDK reads `sys.stdin` in a thread that cannot be cancelled, so Ctrl-C would wait for the next line. It therefore gets a
-    # socket, which can be shut down. A daemon thread, which does not keep the process running, copies the input to the socket.
-    ours, theirs = socketpair()
-    stdin = sys.stdin
-    Thread(target=_copy_lines, args=(source or _open_stdin(), ours), name="stdin", daemon=True).start()
+    sender, receiver = anyio.create_memory_object_stream[str](0)
     try:
-        with theirs, theirs.makefile() as sys.stdin:
-            async with anyio.create_task_group() as group:
-                group.start_soon(_shut_down_when_cancelled, ours)
-                await server.run_stdio_async()
-                group.cancel_scope.cancel()
+        async with BlockingPortal() as portal:
+            with sender, receiver:
+                # The SDK reads stdin in a thread that cannot be cancelled, so Ctrl-C would wait for the next line. A daemon
+                # thread does not keep the process running.
+                reader = partial(_read_lines, source or _open_stdin(), portal, sender)
+                Thread(target=reader, name="stdin", daemon=True).start()
+                async with stdio_server(stdin=cast("Any", receiver)) as (incoming, outgoing):
+                    inner = server._lowlevel_server  # noqa: SLF001 - the SDK's `run_stdio_async` reads stdin itself
+                    await inner.run(incoming, outgoing, inner.create_initialization_options())
     except* (BrokenPipeError, anyio.BrokenResourceError):  # the client has disconnected
         pass
-    finally:
-        sys.stdin = stdin
 
 
 def _open_stdin() -> BinaryIO:
@@ -267,15 +269,10 @@ def _open_stdin() -> BinaryIO:
     return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
 
 
-def _copy_lines(source: Iterable[bytes], target: socket) -> None:
-    with target, suppress(OSError):  # the server has stopped, or stdin is gone, for example after its terminal was closed
-        for line in source:
-            target.sendall(line)
-
-
-async def _shut_down_when_cancelled(sender: socket) -> None:
-    try:
-        await anyio.sleep_forever()
-    finally:
-        with suppress(OSError):  # the input has ended
-            sender.shutdown(SHUT_RDWR)
+def _read_lines(source: Iterable[bytes], portal: BlockingPortal, sender: MemoryObjectSendStream[str]) -> None:
+    """Send each line to the event loop, until the input ends or the server stops."""
+    with suppress(RuntimeError, anyio.BrokenResourceError, anyio.ClosedResourceError, CancelledError):  # the server has stopped
+        with suppress(OSError):  # stdin is gone, for example after its terminal was closed
+            for line in source:
+                portal.call(sender.send, line.decode(errors="replace"))
+        portal.call(sender.aclose)

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import mcp_types
 import pytest
+from anyio.lowlevel import checkpoint
 from support.assistants import HOSTILE, MODES, assisted, connected
 from support.cli import small_service
 
@@ -139,19 +140,27 @@ async def test_calls_run_at_the_same_time(service: FakeService) -> None:
     assert len(service.requests) == 5
 
 
-async def test_a_cancelled_server_does_not_wait_for_its_input(service: FakeService) -> None:
-    typed = threading.Event()
+class Lines:
+    """An input that never ends, or fails after some lines."""
 
-    def terminal() -> Iterator[bytes]:
-        typed.wait(60)
-        yield b"too late\n"
+    def __init__(self, fails_after: int | None = None) -> None:
+        self.read = 0
+        self._fails_after = fails_after
 
+    def __iter__(self) -> Iterator[bytes]:
+        while self.read != self._fails_after:
+            self.read += 1
+            yield b"not the protocol\n"
+        raise OSError("the terminal is closed")
+
+
+async def test_a_cancelled_server_leaves_its_input_alone(service: FakeService) -> None:
+    lines = Lines()
     async with assisted(service) as server, anyio.create_task_group() as group:
-        group.start_soon(serve_stdio, server, terminal())
-        await anyio.wait_all_tasks_blocked()
+        group.start_soon(serve_stdio, server, lines)
+        while lines.read < 10:
+            await checkpoint()
         group.cancel_scope.cancel()
-    assert not typed.is_set()
-    typed.set()
     for thread in threading.enumerate():
         if thread.name == "stdin":
             thread.join(60)
@@ -159,9 +168,5 @@ async def test_a_cancelled_server_does_not_wait_for_its_input(service: FakeServi
 
 
 async def test_an_input_that_fails_ends_the_server(service: FakeService) -> None:
-    def hung_up() -> Iterator[bytes]:
-        yield b"not the protocol\n"
-        raise OSError("the terminal is closed")
-
     async with assisted(service) as server:
-        await serve_stdio(server, hung_up())
+        await serve_stdio(server, Lines(fails_after=3))
