@@ -61,6 +61,7 @@ import pytest
 if TYPE_CHECKING:
     from outreach_async.client import OutreachClient
     from outreach_async.fake import Behaviour, FakeService
+    from outreach_async.fake.control import ControlPlane
     from outreach_async.testing import VirtualTime
     from outreach_async.testing._marker import FakeConfig, FakeUse
 
@@ -230,18 +231,29 @@ def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreac
         closing.send(None)
 
 
-@pytest.fixture
-def outreach_url(request: pytest.FixtureRequest, outreach_fake: FakeService) -> Iterator[str]:
-    """Yield the base URL of the fake on a real port, served from its own thread."""
+@pytest.fixture(scope="session")
+def _outreach_server() -> Iterator[tuple[ControlPlane, str]]:
+    """Serve the fakes of all tests from one thread, each as a sandbox. Yield the server and its base URL."""
     from anyio.from_thread import start_blocking_portal
 
+    from outreach_async.fake import FakeService
+    from outreach_async.fake.control import ControlPlane
     from outreach_async.fake.server import serve
 
+    plane = ControlPlane(FakeService())
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(plane)) as url:
+        yield plane, url
+
+
+@pytest.fixture
+def outreach_url(request: pytest.FixtureRequest, outreach_fake: FakeService) -> Iterator[str]:
+    """Yield the base URL of the fake on a real port. Its control plane is below this URL, at `/_fake`."""
     if "outreach_virtual_time" in request.fixturenames:
         fault = "outreach_url cannot be used with outreach_virtual_time: socket I/O does not follow virtual time"
         pytest.fail(f"{fault}; use outreach_client instead of outreach_url, or omit outreach_virtual_time", pytrace=False)
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(outreach_fake)) as url:
-        yield url
+    plane, url = request.getfixturevalue("_outreach_server")
+    with plane.sandbox(outreach_fake) as path:
+        yield url + path
 
 
 # Results and reports.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -375,6 +376,14 @@ class FakeService(WorldBuilder):
         """
         with self._locked_and_current():
             return dump_world(self._world, self._clock.iso)
+
+
+def copy_service(original: FakeService, state: Snapshot, behaviour: Behaviour, seed: int | None) -> FakeService:
+    """Return a new fake with the clock of another one, and with a snapshot of it."""
+    fake = FakeService(original.seed if seed is None else seed, behaviour)
+    fake._clock = copy(original._clock)  # noqa: SLF001 - the class of this module
+    fake.restore(state)
+    return fake
 
 
 def _contact_document(contact: Contact) -> dict[str, Any]:

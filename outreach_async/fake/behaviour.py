@@ -83,6 +83,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -165,11 +166,13 @@ def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **
 
 
 def _is_status_by_outcome(value: object) -> bool:
-    return isinstance(value, Mapping) and set(value.values()) <= {200, 201}  # the API documentation names these two statuses
+    # The API documentation names these two statuses.
+    return isinstance(value, Mapping) and all(type(status) is int and status in {200, 201} for status in value.values())
 
 
-def _to_codes(value: str | Iterable[str]) -> str | frozenset[str]:
-    return value if isinstance(value, str) else frozenset(value)
+def _to_codes(value: Any) -> Any:
+    is_collection = isinstance(value, list | tuple | AbstractSet)
+    return frozenset(value) if is_collection and all(isinstance(code, str) for code in value) else value
 
 
 @attrs.frozen(kw_only=True)
@@ -249,7 +252,10 @@ class Behaviour:
     overwrite_blank: Literal["clear", "keep", "store"] = _knob("clear", "keep", "store")
     missing_campaign: Literal["reject", "null"] = _knob("reject", "null")
     strict_fields: Literal["all"] | frozenset[str] = _knob(
-        "all", frozenset[str](), is_accepted=lambda value: isinstance(value, frozenset), converter=_to_codes
+        "all",
+        frozenset[str](),
+        is_accepted=lambda value: isinstance(value, frozenset) and all(isinstance(code, str) for code in value),
+        converter=_to_codes,
     )
     reenrol: Literal["noop", "restart", "error"] = _knob("noop", "restart", "error")
     numbers: Literal["int_when_whole", "float", "mixed"] = _knob("int_when_whole", "float", "mixed")
@@ -304,6 +310,13 @@ class Behaviour:
             strict_fields=frozenset(),
         )
 
+
+PRESETS: Final[Mapping[str, Callable[[], Behaviour]]] = {
+    "documented": Behaviour.documented,
+    "strict": Behaviour.strict,
+    "lenient": Behaviour.lenient,
+}
+"""The functions that create the behaviours with a name."""
 
 KNOB_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in attrs.fields(Behaviour))
 """Names of the knobs of `Behaviour`, in the order of their definition."""
@@ -428,7 +441,7 @@ def _parse_document(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[An
     for knob, value in document.items():
         if knob != _UNDECIDED_TABLE:
             check_known(knob, (*KNOB_NAMES, _UNDECIDED_TABLE), "a behaviour")
-            yield knob, (_convert_value(knob, value),)
+            yield knob, (convert_knob(knob, value),)
     for knob, values in undecided.items():
         check_known(knob, KNOB_NAMES, "a behaviour")
         if not isinstance(values, list) or not values:
@@ -437,11 +450,11 @@ def _parse_document(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[An
             )
         if knob in document:
             raise ValueError(f"{_UNDECIDED_TABLE}.{knob}: {knob} is also set at the top level of the file; remove one of the two")
-        yield knob, tuple(_convert_value(knob, value) for value in values)
+        yield knob, tuple(convert_knob(knob, value) for value in values)
 
 
-def _convert_value(knob: str, value: Any) -> Any:
-    """Convert a TOML value to the knob's type, and validate the value with `Behaviour`."""
+def convert_knob(knob: str, value: Any) -> Any:
+    """Convert a value of a TOML or JSON document to the knob's type, and validate it with `Behaviour`."""
     if value == NONE_VALUE and knob in _NULLABLE_KNOBS:
         value = None
     elif kind := _TABLE_CLASSES.get(knob):

@@ -23,7 +23,7 @@ from outreach_async.fake import FakeService
 from outreach_async.fake._arguments import check_known
 from outreach_async.fake._error_responses import mask_document, mask_keys
 from outreach_async.fake._fault_plan import Fault
-from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour, load_behaviour
+from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, PRESETS, Behaviour, load_behaviour
 from outreach_async.fake.faults import Faults
 from outreach_async.fake.request_log import Recorded
 
@@ -102,8 +102,6 @@ _DEFAULTS: Final = Behaviour()
 
 # The arguments of `@pytest.mark.outreach(...)`.
 
-_PRESETS: Final = {"documented": Behaviour.documented, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
-
 
 class FakeConfigError(ValueError):
     pass
@@ -161,11 +159,11 @@ def _read_behaviour(value: Any, folder: Path) -> Behaviour:
         for knob in value:
             check_known(knob, KNOB_NAMES, "Behaviour")
         return Behaviour(**value)
-    if isinstance(value, str) and value in _PRESETS:
-        return _PRESETS[value]()
+    if isinstance(value, str) and value in PRESETS:
+        return PRESETS[value]()
     if isinstance(value, str | Path) and Path(value).suffix == ".toml":
         return load_behaviour(folder / value)
-    names = ", ".join(map(repr, [*_PRESETS, "pairwise"]))
+    names = ", ".join(map(repr, [*PRESETS, "pairwise"]))
     raise TypeError(
         f"expected {names}, the path of a .toml file, a Behaviour or a mapping of knobs, got {value!r}; pass one of them"
     )

@@ -12,8 +12,8 @@ from support.fake import KEY, SPACE, creation, get, post, small_world
 
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, RateLimit, Recorded, faults
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES
-from outreach_async.fake.control import _schemas as schemas
-from outreach_async.fake.control._schemas import FAULT_FACTORIES
+from outreach_async.fake.control._bodies import FAULT_FACTORIES, OperationName, Problem
+from outreach_async.fake.control._control_plane import MAX_SANDBOXES, Sandboxes
 from outreach_async.transport._wire import Request
 
 
@@ -49,15 +49,12 @@ def test_the_request_log_shows_no_key() -> None:
     assert (journal["total"], journal["counts"]) == (3, {"create_contact": 1, "list_fields": 2})
     assert journal["statuses"] == {"400": 2, "unanswered": 1}
     first, _, last = journal["requests"]
+    assert set(first) == {field.name for field in attrs.fields(Recorded)} - {"headers"}
     assert (first["number"], first["operation"], first["method"], first["target"]) == (0, "create_contact", "POST", "/contacts")
     assert (first["json"]["owner_key"], first["json"]["email"], first["status"]) == ("***", "ada@acme.example", 400)
     assert (last["status"], last["served"], last["request_id"], last["fault"]) == (None, False, None, "hang()")
     assert first["request_id"]
     assert last["hints"] == ["unknown parameter owner_key ignored"]
-
-
-def test_the_request_log_shows_everything_but_headers() -> None:
-    assert set(schemas.LoggedRequest.__struct_fields__) == {field.name for field in attrs.fields(Recorded)} - {"headers"}
 
 
 def test_the_request_log_can_be_filtered_and_cleared() -> None:
@@ -143,7 +140,7 @@ def test_every_fault_can_be_scripted_alone_and_after_the_commit(name: str) -> No
 def test_there_is_a_schema_for_every_fault() -> None:
     created_ids = {name for name in faults.__all__ if name == "ok" or name in FAULT_FACTORIES}
     assert created_ids == set(faults.__all__) - {"OPERATIONS", "Exchange", "Fault", "Faults", "error_response"}
-    assert set(get_args(schemas.OperationName)) == set(faults.OPERATIONS)
+    assert set(get_args(OperationName)) == set(faults.OPERATIONS)
 
 
 def test_a_script_is_followed_in_order_and_ok_is_not_a_fault() -> None:
@@ -210,6 +207,11 @@ def test_a_knob_set_to_a_function_shows_its_name() -> None:
     assert plane("GET", "/behaviour")["email_key"] == "function casefold"
 
 
+def test_an_error_of_a_knob_says_what_was_expected() -> None:
+    error = PlaneClient().problem("PATCH", "/behaviour", {"past_end": "x"})
+    assert "expected one of 'empty', 'clamp', 'error'" in error["message"]
+
+
 # Time.
 
 
@@ -218,6 +220,73 @@ def test_time_advances_by_the_given_amount() -> None:
     assert plane("GET", "/time") == {"now": "2026-01-01T00:00:00Z", "unix": 1767225600.0}
     plane("POST", "/time/advance", {"weeks": 1, "days": 1, "hours": 1, "minutes": 1, "seconds": 1.5})
     assert plane("GET", "/time") == {"now": "2026-01-09T01:01:01.500000Z", "unix": 1767920461.5}
+
+
+# Sandboxes.
+
+
+def test_a_sandbox_starts_as_the_server_did_and_shares_nothing_with_others() -> None:
+    plane = PlaneClient(small_world(past_end="clamp"))
+    start = state(plane)
+    post(plane.fake, creation())
+    changed, other = plane.sandbox(), plane.sandbox()
+    assert state(changed) == start
+    changed("POST", "/faults", {"fault": {"name": "status", "code": 500}, "times": 2})
+    changed("PATCH", "/behaviour", {"past_end": "error"})
+    changed("POST", "/time/advance", {"days": 3})
+    assert changed.send("GET", f"/workspaces/{SPACE}/all-fields").status == 500
+    assert all(now != was for now, was in zip(state(changed), start, strict=True))
+    assert [entry["target"] for entry in changed("GET", "/requests")["requests"]] == [f"/workspaces/{SPACE}/all-fields"]
+    assert state(other) == start
+    assert [contact["email"] for contact in plane.fake.contacts(SPACE)][3:] == ["ada@acme.example"]
+    assert len(plane.fake.requests) == 1
+    changed("POST", "/reset")
+    assert state(changed) == start
+
+
+def test_a_sandbox_can_have_its_own_seed_world_and_behaviour() -> None:
+    plane = PlaneClient(small_world())
+    inside = plane.sandbox(seed=7, world={"workspaces": [{}]}, behaviour={"preset": "strict", "numbers": "mixed"})
+    (workspace,) = inside("GET", "/world")["workspaces"]
+    assert workspace["id"] == FakeService(7).add_workspace()
+    assert inside("GET", "/behaviour")["numbers"] == "mixed"
+    before = state(inside)
+    inside("PUT", "/world", {})
+    inside("POST", "/reset")
+    assert state(inside) == before
+    assert len(json.loads(plane.fake.dump())["workspaces"]) == 2
+
+
+def test_a_sandbox_ends_when_it_is_deleted_or_unused_for_long() -> None:
+    plane = PlaneClient(small_world())
+    used, unused, deleted = (plane.sandbox(expires_after=60) for _ in range(3))
+    assert deleted.send("DELETE", "").status == 200
+    plane.time = 50.0
+    used("GET", "/time")
+    plane.time = 100.0
+    used("GET", "/time")
+    for ended in (unused, deleted):
+        assert "deleted or has expired" in ended.problem("GET", "/time", status=404)["message"]
+        assert ended.send("GET", f"/workspaces/{SPACE}/all-fields").status == 404
+    assert plane.send("DELETE", "/_fake/sandboxes/none").status == 404
+
+
+def test_unused_sandboxes_make_room_for_new_ones() -> None:
+    now, fake = [0.0], FakeService()
+    sandboxes = Sandboxes(lambda: now[0])
+    for _ in range(MAX_SANDBOXES):
+        sandboxes.add(fake, 60)
+    with pytest.raises(Problem) as refused:
+        sandboxes.add(fake, 60)
+    assert (refused.value.status, "shorter expires_after" in refused.value.remedy) == (409, True)
+    now[0] = 61.0
+    sandboxes.add(fake, 60)
+
+
+def test_a_sandbox_has_no_sandboxes() -> None:
+    inside = PlaneClient().sandbox()
+    inside.problem("POST", "/sandboxes", status=404)
+    assert inside.send("GET", "/").status == 405
 
 
 # Refusals.
@@ -253,14 +322,22 @@ REFUSED: list[tuple[str, str, Any, str | None, str]] = [
     ("POST", "/faults", {"fault": {"name": "latency", "seconds": -1}}, "fault.seconds", "latency(seconds)"),
     ("POST", "/faults", {"fault": {"name": "commit_then", "fault": {"name": "refuse"}}}, "fault.fault.name", "commit_then("),
     ("POST", "/faults", {"fault": {"name": "ok"}, "p": 2}, "p", "accepted: fault, operation"),
-    ("PATCH", "/behaviour", {"past_end": "eror"}, "past_end", "use one of empty, clamp, error"),
+    ("PATCH", "/behaviour", {"past_end": "eror"}, "past_end", "send it again"),
     ("PATCH", "/behaviour", {"past": "error"}, "past", "did you mean past_end?"),
-    ("PATCH", "/behaviour", {"first_page": True}, "first_page", "use one of 1, 0"),
+    ("PATCH", "/behaviour", {"first_page": True}, "first_page", "send it again"),
+    ("PATCH", "/behaviour", {"strict_fields": [1]}, "strict_fields", "send it again"),
+    ("PATCH", "/behaviour", {"created_status": {"added": 201.0}}, "created_status", "send it again"),
+    ("PATCH", "/behaviour", [], None, "a body must be a JSON object"),
     ("PATCH", "/behaviour", {"order": "newest", "campaign_max_display": -1}, "campaign_max_display", "send it again"),
     ("PATCH", "/behaviour", {"rate_limit": {"limit": -1}}, "rate_limit", "send it again"),
-    ("PATCH", "/behaviour", {"rate_limit": {"limits": 1}}, "rate_limit.limits", "accepted: preset, email_key"),
-    ("PATCH", "/behaviour", {"rate_limit": {}}, "rate_limit.limit", "accepted: preset, email_key"),
-    ("PATCH", "/behaviour", {"preset": "lax"}, "preset", "accepted: preset"),
+    ("PATCH", "/behaviour", {"rate_limit": {"limits": 1}}, "rate_limit", "did you mean limit?"),
+    ("PATCH", "/behaviour", {"rate_limit": {}}, "rate_limit", "send it again"),
+    ("PATCH", "/behaviour", {"preset": "lax"}, "preset", "send it again"),
+    ("PATCH", "/behaviour", {"preset": ["strict"]}, "preset", "send it again"),
+    ("POST", "/sandboxes", {"worlds": {}}, "worlds", "did you mean world?"),
+    ("POST", "/sandboxes", {"expires_after": 0}, "expires_after", "accepted: seed, world"),
+    ("POST", "/sandboxes", {"behaviour": {"past_end": "eror"}}, "behaviour.past_end", "send it again"),
+    ("POST", "/sandboxes", {"world": {"workspaces": [{"id": "x"}]}}, "world.workspaces[0]", "send it again"),
     ("POST", "/time/advance", {"days": -1}, "days", "accepted: weeks, days"),
     ("POST", "/time/advance", {"days": 3661}, None, "advance in several requests"),
     ("POST", "/time/advance", {"weeks": 1e308}, None, "advance in several requests"),
@@ -292,7 +369,7 @@ def test_time_cannot_advance_beyond_its_maximum() -> None:
 
 def test_an_unknown_path_is_404_and_a_wrong_method_405() -> None:
     plane = PlaneClient()
-    assert "/_fake/control.json" in plane.problem("GET", "/nothing", status=404)["remedy"]
+    assert "/time/advance" in plane.problem("GET", "/nothing", status=404)["remedy"]
     assert plane.problem("PUT", "/behaviours", status=404)["field"] is None
     assert plane.problem("POST", "/behaviour", status=405)["remedy"] == "use one of GET, PATCH"
     assert plane.send("POST", "/_fake/behaviour").headers["allow"] == "GET, PATCH"
@@ -306,8 +383,8 @@ def test_an_unknown_path_is_404_and_a_wrong_method_405() -> None:
     "host", ["127.0.0.1", "127.0.0.1:80", "[::1]:8080", "localhost", "LocalHost:1", "api.localhost:80", "10.0.0.7"]
 )
 def test_ip_addresses_and_localhost_are_allowed_as_hosts(host: str) -> None:
-    document = json.loads(PlaneClient().send("GET", "/_fake/control.json", host=host).body)
-    assert document["servers"] == [{"url": f"http://{host}/_fake"}]
+    document = json.loads(PlaneClient().send("GET", "/_fake/openapi.json", host=host).body)
+    assert document["servers"] == [{"url": f"http://{host}"}]
 
 
 @pytest.mark.parametrize(

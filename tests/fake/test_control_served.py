@@ -13,24 +13,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import openapi_spec_validator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from support.cli import serve_in_thread, start_command, wait_for_end
 from support.control import PlaneClient
 from support.examples import scaled
-from support.fake import KEY, SPACE, creation, small_world
+from support.fake import KEY, SPACE, START, creation, small_world
 from support.openapi import DOCUMENT
 
 from outreach_async.fake import Behaviour, FakeService, control
 from outreach_async.fake.control import ControlPlane, is_loopback
-from outreach_async.fake.control._operations import OPERATIONS
-from outreach_async.fake.control._schemas import FAULT_FACTORIES
+from outreach_async.fake.control._control_plane import OPERATIONS
 
 
 @pytest.fixture
@@ -51,8 +50,9 @@ def test_the_examples_have_the_documented_responses() -> None:
         script = "\n".join(f"{command} --silent --show-error; echo" for command, _ in EXAMPLES)
         environment = {"FAKE": f"{url}/_fake", "PATH": os.defpath}
         done = subprocess.run(["/bin/sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
-    answered = done.stdout.replace(f"{url}/_fake", "$FAKE").splitlines()
-    assert answered == [answer for _, answer in EXAMPLES]
+    answers = done.stdout.replace(f"{url}/_fake", "$FAKE")
+    documented = "".join(f"{answer}\n" for _, answer in EXAMPLES)
+    assert re.sub("[0-9a-f]{16}", "ID", answers) == re.sub("[0-9a-f]{16}", "ID", documented)
     assert done.stderr == ""
 
 
@@ -87,6 +87,34 @@ async def test_a_large_world_can_be_imported(url: str) -> None:
         assert (await client.get("/_fake/world")).text == big.dump()
 
 
+@pytest.mark.nightly
+async def test_200_sandboxes_in_parallel_do_not_meet(url: str) -> None:
+    limiter = anyio.CapacityLimiter(8)  # httpx is slow if many requests wait for a connection
+
+    async def send(method: str, target: str, json: Any = None) -> Any:
+        async with limiter:
+            return (await http.request(method, target, json=json)).json()
+
+    async def run(number: int) -> None:
+        made = (await send("POST", "/_fake/sandboxes"))["url"]
+        faults = [{"name": "status", "code": 400, "body": f'{{"status": {number}}}'}]
+        await send("POST", f"{made}/_fake/faults/script", {"operation": "create_contact", "faults": faults})
+        await send("POST", f"{made}/_fake/time/advance", {"hours": number})
+        body = creation(f"ada{number}@acme.example")
+        statuses = [(await send("POST", f"{made}/contacts", body))["status"] for _ in range(3)]
+        assert statuses == [number, "added", "skipped"]
+        space, _ = (await send("GET", f"{made}/_fake/world"))["workspaces"]
+        assert [contact["email"] for contact in space["contacts"][3:]] == [body["email"]]
+        assert (await send("GET", f"{made}/_fake/time"))["unix"] == START + 3600 * number
+        await (send("POST", f"{made}/_fake/reset") if number % 2 else send("DELETE", made))
+
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+        async with anyio.create_task_group() as group:
+            for number in range(200):
+                group.start_soon(run, number)
+        assert (await http.get("/_fake/requests")).json()["total"] == 0
+
+
 # Mounted.
 
 
@@ -95,7 +123,9 @@ async def test_a_mounted_fake_has_its_control_plane_under_its_prefix(prefix: str
     app = Starlette(routes=[Mount(prefix, app=ControlPlane(small_world()).asgi())])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="https://localhost") as client:
         assert (await client.get(f"{prefix}/_fake/openapi.json")).json()["servers"] == [{"url": wanted}]
-        assert (await client.get(f"{prefix}/_fake/control.json")).json()["servers"] == [{"url": f"{wanted}/_fake"}]
+        sandbox = (await client.post(f"{prefix}/_fake/sandboxes")).json()["url"]
+        assert sandbox.startswith(f"{wanted}/_fake/sandboxes/")
+        assert (await client.get(f"{sandbox}/workspaces/{SPACE}/all-fields")).status_code == 200
         assert (await client.get(f"{prefix}/workspaces/{SPACE}/all-fields")).status_code == 200
 
 
@@ -116,26 +146,6 @@ async def test_the_openapi_document_of_the_service_has_its_own_address(url: str)
     openapi_spec_validator.validate(document)
 
 
-CONTROL: dict[str, Any] = PlaneClient()("GET", "/control.json")
-
-
-@pytest.mark.thorough
-def test_the_control_plane_is_documented_completely() -> None:
-    openapi_spec_validator.validate(CONTROL)
-    assert CONTROL["servers"] == [{"url": "http://127.0.0.1:80/_fake"}]
-    body = {(method.upper(), path) for path, methods in CONTROL["paths"].items() for method in methods}
-    assert body == {(route.method, route.path) for route in OPERATIONS}
-    names = [body["operationId"] for methods in CONTROL["paths"].values() for body in methods.values()]
-    assert len(set(names)) == len(names)
-    forms = [schema for name, schema in CONTROL["components"]["schemas"].items() if name.endswith("Fault")]
-    assert {schema["properties"]["name"]["enum"][0] for schema in forms} == {"ok", *FAULT_FACTORIES}
-
-
-@pytest.mark.parametrize("route", OPERATIONS, ids=lambda route: f"{route.method} {route.path}")
-def test_every_description_is_present(route: Any) -> None:
-    assert CONTROL["paths"][route.path][route.method.lower()]["summary"].endswith(".")
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 70_000) | st.floats(allow_nan=False) | st.text(max_size=5) | st.just(SPACE),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
@@ -143,26 +153,16 @@ JSON = st.recursive(
 )
 
 
-@st.composite
-def questions(draw: st.DrawFn) -> tuple[Any, Any]:
-    """Draw an operation with documented or other members."""
-    route = draw(st.sampled_from(OPERATIONS))
-    names = getattr(route.request, "__struct_fields__", ("now", "workspaces", "owner_keys", "x"))
-    return route, draw(st.dictionaries(st.sampled_from([*names, "x"]), JSON, max_size=3) | JSON)
+PLANE = PlaneClient(small_world())
 
 
 @settings(max_examples=scaled(100))
-@given(questions())
-def test_every_response_conforms_to_the_document(question: tuple[Any, Any]) -> None:
-    route, body = question
-    response = PLANE.send(route.method, f"/_fake{route.path}", json.dumps(body).encode())
-    answers = CONTROL["paths"][route.path][route.method.lower()]["responses"]
-    schema = answers[str(response.status)]["content"][response.headers["content-type"]]["schema"]
-    Draft202012Validator({"components": CONTROL["components"], **schema}).validate(json.loads(response.body))
+@given(st.sampled_from([(method, path) for path, methods in OPERATIONS.items() for method in methods]), JSON)
+def test_any_json_is_carried_out_or_refused_with_an_error(operation: tuple[str, str], body: Any) -> None:
+    response = PLANE.send(operation[0], f"/_fake{operation[1]}", json.dumps(body).encode())
+    answer = json.loads(response.body)
+    assert response.status < 300 or set(answer["error"]) == {"message", "field", "remedy"}
     PLANE("POST", "/reset")
-
-
-PLANE = PlaneClient(small_world())
 
 
 # The command.

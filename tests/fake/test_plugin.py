@@ -125,6 +125,7 @@ def test_sync(outreach_url, outreach_fake, outreach_workspace):
     answer = httpx.get(f"{outreach_url}/workspaces/{outreach_workspace}/all-fields")
     assert answer.json()["status"] == "ok"
     assert outreach_fake.requests.counts["list_fields"] == 1
+    assert httpx.get(f"{outreach_url}/_fake/requests").json()["total"] == 1
 
 async def test_async(outreach_url, outreach_fake, outreach_workspace, outreach_owner_key):
     async with OutreachClient(outreach_url, owner_key=outreach_owner_key, workspace=outreach_workspace) as client:

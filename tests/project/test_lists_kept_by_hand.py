@@ -15,7 +15,7 @@ import outreach_async.models
 from outreach_async._service.codec import DecodeError, structure, to_wire
 from outreach_async._service.contacts import CreateContactResponse
 from outreach_async.fake._request import ANY_SEGMENT, ROUTES
-from outreach_async.fake.control import _schemas as schemas
+from outreach_async.fake.control._bodies import OperationName
 from outreach_async.fake.faults import OPERATIONS
 from outreach_async.models import LOCAL_FIELDS, ResponseModel, WorkspaceFields
 from outreach_async.otel import URL_TEMPLATES
@@ -47,7 +47,7 @@ def kinds_of_fields() -> Iterator[Any]:
 
 def test_every_operation_is_documented_traced_and_can_be_given_faults() -> None:
     routes = {route.operation: route.path for route in ROUTES}
-    assert get_args(schemas.OperationName) == OPERATIONS == (*NAMES, "unknown")
+    assert get_args(OperationName) == OPERATIONS == (*NAMES, "unknown")
     assert {name: segments(path) for name, path in URL_TEMPLATES.items()} == routes
     assert {name: segments(path) for name, (_, path, _) in DESCRIBED.items()} == routes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from typing import Any
 
 from outreach_async.fake import FakeService
@@ -13,15 +14,23 @@ HOST = {"host": "127.0.0.1:80"}
 
 
 class PlaneClient:
-    """A client of a fake and its control plane."""
+    """A client of a fake and its control plane. `time` is the time by which sandboxes expire; `base` is the path of one."""
 
     def __init__(self, fake: FakeService | None = None, *hosts: str) -> None:
         self.fake = FakeService() if fake is None else fake
-        self.controlled = ControlPlane(self.fake, hosts)
+        self.time = 0.0
+        self.controlled = ControlPlane(self.fake, hosts, lambda: self.time)
+        self.base = ""
+
+    def sandbox(self, **body: Any) -> PlaneClient:
+        """Create a sandbox, and return a client of it."""
+        inside = copy(self)
+        inside.base = self("POST", "/sandboxes", body)["url"].removeprefix(f"http://{HOST['host']}")
+        return inside
 
     def send(self, method: str, target: str, body: bytes = b"", **headers: str) -> Response:
         """Send a request to the fake or its control plane, and return the response."""
-        exchange = self.controlled.exchange(Request(method, target, {**HOST, **headers}, body))
+        exchange = self.controlled.exchange(Request(method, self.base + target, {**HOST, **headers}, body))
         assert exchange.fault is None
         assert exchange.response is not None
         return exchange.response

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -17,7 +17,7 @@ from outreach_async._cli.files import PATH, explain_os_errors, explain_read_erro
 from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.process import OK, run_async
 from outreach_async.fake import Behaviour, FakeService, WorldError
-from outreach_async.fake.behaviour import BehaviourFileError, load_behaviour
+from outreach_async.fake.behaviour import PRESETS, BehaviourFileError, load_behaviour
 from outreach_async.fake.server import serve_forever
 
 
@@ -50,9 +50,6 @@ def format_exports(values: Mapping[str, str | None]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-PRESETS: Final = ("documented", "strict", "lenient")
-
-
 @click.command()
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Port to listen on; 0 picks a free port.")
@@ -65,7 +62,7 @@ PRESETS: Final = ("documented", "strict", "lenient")
 @click.option("--seed", type=int, default=SEED, metavar="N", help="Seed for generated data.")
 @click.option(
     "--behaviour",
-    default=PRESETS[0],
+    default="documented",
     metavar="PRESET|FILE",
     shell_complete=create_completer(lambda: PRESETS, or_file=True),
     help=f"Preset ({', '.join(PRESETS)}) or TOML file for behaviour that the API documentation does not specify.",
@@ -96,7 +93,7 @@ def serve(
     JSON object.
 
     The control plane under /_fake/ is an HTTP API that resets the service, seeds data, injects faults, changes the behaviour and
-    moves the clock. Its OpenAPI 3.1 document is at /_fake/control.json; the document of the service is at /_fake/openapi.json.
+    moves the clock, and opens sandboxes for parallel tests. The OpenAPI 3.1 document of the service is at /_fake/openapi.json.
     """
     from outreach_async.fake.control import ControlPlane, is_loopback  # slow to import, and no other command needs it
 
@@ -119,8 +116,7 @@ def serve(
 def _load_behaviour(name: str) -> Behaviour:
     """Return the preset of this name, or read the behaviour from the file of this name."""
     if name in PRESETS:
-        preset: Behaviour = getattr(Behaviour, name)()
-        return preset
+        return PRESETS[name]()
     if not Path(name).exists():
         raise click.UsageError(f"--behaviour: expected a file or one of {', '.join(PRESETS)}, got {name}; pass one of them.")
     try:

@@ -39,8 +39,8 @@ The behaviour has the knobs of `outreach_async.fake.Behaviour`. PATCH sets the g
     200
     $ curl -X PATCH $FAKE/behaviour -d '{"preset": "strict", "numbers": "mixed"}' -o /dev/null -w '%{http_code}'
     200
-    $ curl -X PATCH $FAKE/behaviour -d '{"past_end": "eror"}'
-    {"error":{"message":"past_end: Invalid enum value 'eror'","field":"past_end","remedy":"use one of empty, clamp, error"}}
+    $ curl -X PATCH $FAKE/behaviour -d '{"presets": "strict"}'
+    {"error":{"message":"a behaviour has no field 'presets'","field":"presets","remedy":"did you mean preset?"}}
 
 The fake's time stands still until you advance it. Each request can advance it by at most ten years (3,660 days):
 
@@ -52,10 +52,19 @@ Read the request log. The log masks keys, and contains no requests to the contro
     $ curl "$FAKE/requests?operation=create_contact&last=5"
     {"total":0,"counts":{},"statuses":{},"requests":[]}
 
-`GET $FAKE/control.json` returns an OpenAPI 3.1 document of the control plane. `GET $FAKE/openapi.json` returns an OpenAPI 3.1
-document of the service. An invalid request changes nothing: the response has a 4xx status, and an `error` with `message`, `field`
-and `remedy`. The control plane accepts only requests to `localhost`, an IP address or a `--control-host`, and refuses requests
-from web pages.
+A sandbox is a fake of its own below a base URL of its own: data, behaviour, time, faults and request log. Parallel tests can
+share one server if each of them creates a sandbox. It starts as the server did, unless `seed`, `world` or `behaviour` change it:
+
+    $ curl $FAKE/sandboxes -d '{"seed": 7, "behaviour": {"preset": "strict"}, "expires_after": 60}'
+    {"url":"$FAKE/sandboxes/3d1f0a86c24b97e5","expires_after":60.0}
+
+Requests to the service use this URL as base URL, and the control plane of the sandbox is below it: `POST $URL/_fake/reset`.
+`DELETE $URL` deletes the sandbox. A sandbox without requests for `expires_after` seconds, by default an hour, is deleted, too. A
+server has at most 1,000 sandboxes. A new sandbox of the sample data takes 65 KiB; data are copied when they change.
+
+`GET $FAKE/openapi.json` returns an OpenAPI 3.1 document of the service. An invalid request changes nothing: the response has a
+4xx status, and an `error` with `message`, `field` and `remedy`. The control plane accepts only requests to `localhost`, an IP
+address or a `--control-host`, and refuses requests from web pages.
 """
 
 from __future__ import annotations

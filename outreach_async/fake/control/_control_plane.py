@@ -10,18 +10,269 @@ Two request headers are checked, because a web page in a browser can send reques
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+import math
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+import attrs
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict
 
 from outreach_async.fake._asgi import Application, asgi_app
-from outreach_async.fake._fake_service import FakeService
+from outreach_async.fake._error_responses import mask_document, mask_keys
+from outreach_async.fake._fake_service import FakeService, Snapshot, copy_service
 from outreach_async.fake._fault_plan import Exchange
-from outreach_async.fake.control._operations import PREFIX, ControlledFake, find_operation
-from outreach_async.fake.control._schemas import Problem, ProblemBody, ProblemDetail
+from outreach_async.fake.behaviour import Behaviour
+from outreach_async.fake.control import _bodies as bodies
+from outreach_async.fake.control._bodies import UNCHANGED, Problem
+from outreach_async.fake.request_log import CAPACITY, Recorded
+from outreach_async.fake.world_file import WorldError
 from outreach_async.transport._wire import Request, Response
+
+PREFIX: Final = "/_fake"
+"""No path of the service begins with it."""
+
+MAX_SANDBOXES: Final = 1000
+
+_MAX_ADVANCE: Final = timedelta(days=3_660)  # other requests wait while the server simulates this period
+_MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # estimates are decades later; `datetime` ends with the year 9999
+
+SANDBOXES: Final = "/sandboxes"
+_ITSELF: Final = f"{SANDBOXES}/{{id}}"
+_IN_SANDBOX: Final = re.compile(rf"(?P<base>{PREFIX}{SANDBOXES}/(?P<id>[^/?]+))(?P<target>.*)", re.DOTALL)
+
+
+@attrs.define
+class Instance:
+    """A fake, and the state that `reset` restores. A sandbox has an id, and is deleted `lifetime` seconds after its last use."""
+
+    fake: FakeService
+    id: str = ""
+    lifetime: float = math.inf
+    used_at: float = 0.0
+    start: Snapshot = attrs.field(init=False, repr=False)
+    behaviour: Behaviour = attrs.field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.start, self.behaviour = self.fake.snapshot(), self.fake.behaviour
+
+
+class Sandboxes:
+    """The sandboxes of a server, by id. Safe to share between threads."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._instances: dict[str, Instance] = {}
+        self._lock = threading.Lock()
+
+    def add(self, fake: FakeService, lifetime: float) -> Instance:
+        with self._lock:
+            now = self._clock()
+            for id_ in [id_ for id_, unused in self._instances.items() if now - unused.used_at > unused.lifetime]:
+                del self._instances[id_]
+            if len(self._instances) >= MAX_SANDBOXES:
+                message = f"sandboxes: expected at most {MAX_SANDBOXES} at once, got one more"
+                raise Problem(409, message, None, "delete sandboxes that are no longer used, or set a shorter expires_after")
+            # A random id: a client that outlives a server must not reach a sandbox of the next one.
+            instance = Instance(fake, secrets.token_hex(8), lifetime, now)
+            self._instances[instance.id] = instance
+            return instance
+
+    def use(self, id_: str) -> Instance:
+        with self._lock:
+            instance, now = self._instances.get(id_), self._clock()
+            if instance is None or now - instance.used_at > instance.lifetime:
+                raise Problem(404, "no sandbox has this id: it was deleted or has expired", None, "create a sandbox")
+            instance.used_at = now
+            return instance
+
+    def delete(self, id_: str) -> None:
+        with self._lock:
+            self._instances.pop(id_, None)
+
+
+@attrs.frozen
+class Call:
+    """A control request: the instance it acts on, the base URL of this instance, and all sandboxes."""
+
+    instance: Instance
+    base_url: str
+    sandboxes: Sandboxes
+
+    @property
+    def fake(self) -> FakeService:
+        return self.instance.fake
+
+
+# Handlers: each takes the call and the parsed body or query, and returns JSON.
+
+
+def reset(call: Call, _: Any) -> Any:
+    """Restore the data, time and behaviour of the server's start, remove all faults, and empty the request log."""
+    call.fake.reset()
+    call.fake.restore(call.instance.start)
+    call.fake.behaviour = call.instance.behaviour
+    return get_time(call)
+
+
+def put_world(call: Call, body: dict[str, Any]) -> Any:
+    """Replace all stored data with the content of a world file."""
+    _load_world(call.fake, body, "")
+    return get_time(call)
+
+
+def _load_world(fake: FakeService, world: dict[str, Any], prefix: str) -> None:
+    try:
+        fake.load(world)
+    except WorldError as error:
+        place, _, reason = str(error).partition(": ")
+        raise Problem(400, reason, (prefix + place.removeprefix("$")).lstrip(".") or None, UNCHANGED) from None
+
+
+def list_faults(call: Call, _: Any = None) -> Any:
+    """List the faults that have not fired yet."""
+    return {"unfired": call.fake.faults.unfired}
+
+
+def add_fault(call: Call, body: bodies.FaultRuleBody) -> Any:
+    """Add a rule that injects a fault into matching requests."""
+    text = (body.containing or "").encode()  # every request contains the empty string
+
+    def contains(request: Request) -> bool:
+        return text in request.target.encode() or text in request.body
+
+    fault = bodies.build_fault("fault", body.fault)
+    call.fake.faults.add(fault, operation=body.operation, match=contains, times=body.times, p=body.p)
+    return list_faults(call)
+
+
+def script_faults(call: Call, body: bodies.FaultScriptBody) -> Any:
+    """Script faults for the next requests of an operation."""
+    faults = [bodies.build_fault(f"faults[{place}]", fault) for place, fault in enumerate(body.faults)]
+    call.fake.faults.script(body.operation, *faults)
+    return list_faults(call)
+
+
+def clear_faults(call: Call, _: Any) -> Any:
+    """Remove all faults, both scripted faults and rules."""
+    call.fake.faults.clear()
+    return list_faults(call)
+
+
+def get_behaviour(call: Call, _: Any = None) -> Any:
+    """Return the value of every knob of the behaviour."""
+    return bodies.describe_behaviour(call.fake.behaviour)
+
+
+def change_behaviour(call: Call, body: dict[str, Any]) -> Any:
+    """Set the given knobs. The other knobs keep their values, or get those of the given preset."""
+    call.fake.behaviour = bodies.set_knobs(call.fake.behaviour, body)
+    return get_behaviour(call)
+
+
+def get_time(call: Call, _: Any = None) -> Any:
+    """Return the current time of the fake."""
+    now = call.fake.now
+    return {"now": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"), "unix": now}
+
+
+def advance(call: Call, body: bodies.AdvanceBody) -> Any:
+    """Advance the fake's time, and run every event that is due by the new time."""
+    try:
+        step = timedelta(**asdict(body))
+    except OverflowError:
+        step = timedelta.max
+    if step > _MAX_ADVANCE:
+        message = f"duration: expected at most {_MAX_ADVANCE.days} days per request, got more"
+        raise Problem(400, message, None, "advance in several requests")
+    if call.fake.now + step.total_seconds() > _MAX_TIME:
+        message = "time: expected a time before the year 9000, got a later time"
+        raise Problem(400, message, None, "advance by a shorter duration, or reset the fake")
+    call.fake.advance(seconds=step.total_seconds())
+    return get_time(call)
+
+
+def list_requests(call: Call, query: bodies.RequestsQuery) -> Any:
+    """List the last entries of the request log."""
+    log = call.fake.requests
+    entries = [entry for entry in log.recent(CAPACITY) if query.operation in {UNSET, entry.operation}]
+    return {
+        "total": len(log),
+        "counts": log.counts,
+        "statuses": {"unanswered" if status is None else str(status): count for status, count in log.statuses.items()},
+        "requests": [_mask_entry(entry) for entry in entries[-query.last :]],
+    }
+
+
+def _mask_entry(entry: Recorded) -> dict[str, Any]:
+    members = attrs.asdict(entry, recurse=False, filter=lambda attribute, _: attribute.name != "headers")
+    masked = {"target": mask_keys(entry.target), "json": mask_document(entry.json), "hints": [*map(mask_keys, entry.hints)]}
+    return members | masked
+
+
+def clear_requests(call: Call, _: Any) -> Any:
+    """Empty the request log."""
+    call.fake.requests.clear()
+    return list_requests(call, bodies.RequestsQuery())
+
+
+def describe_service(call: Call, _: Any) -> Any:
+    """Return the OpenAPI 3.1 document of the service."""
+    from importlib.resources import files  # slow to import, and used for this document only
+
+    document = json.loads(files("outreach_async.fake").joinpath("openapi.json").read_text(encoding="utf-8"))
+    return {**document, "servers": [{"url": call.base_url}]}
+
+
+def create_sandbox(call: Call, body: bodies.SandboxBody) -> Any:
+    """Create a sandbox, which starts as the server did, except for the given values."""
+    fake = copy_service(call.fake, call.instance.start, call.instance.behaviour, body.seed)
+    fake.behaviour = bodies.set_knobs(fake.behaviour, body.behaviour, "behaviour.")
+    if body.world is not None:
+        _load_world(fake, body.world, "world")
+    instance = call.sandboxes.add(fake, body.expires_after)
+    return {"url": f"{call.base_url}{PREFIX}{SANDBOXES}/{instance.id}", "expires_after": instance.lifetime}
+
+
+def delete_sandbox(call: Call, _: Any) -> Any:
+    """Delete a sandbox."""
+    call.sandboxes.delete(call.instance.id)
+    return {}
+
+
+Handler = Callable[[Call, Any], Any]
+
+# By path after `PREFIX` and method: the type of the body or, for GET, of the query parameters; the handler; and the status.
+OPERATIONS: Final[Mapping[str, Mapping[str, tuple[Any, Handler, int]]]] = {
+    "/reset": {"POST": (bodies.EmptyBody, reset, 200)},
+    "/world": {
+        "GET": (bodies.EmptyBody, lambda call, _: call.fake.dump().encode(), 200),
+        "PUT": (dict[str, Any], put_world, 200),
+    },
+    "/faults": {
+        "GET": (bodies.EmptyBody, list_faults, 200),
+        "POST": (bodies.FaultRuleBody, add_fault, 201),
+        "DELETE": (bodies.EmptyBody, clear_faults, 200),
+    },
+    "/faults/script": {"POST": (bodies.FaultScriptBody, script_faults, 201)},
+    "/behaviour": {"GET": (bodies.EmptyBody, get_behaviour, 200), "PATCH": (dict[str, Any], change_behaviour, 200)},
+    "/time": {"GET": (bodies.EmptyBody, get_time, 200)},
+    "/time/advance": {"POST": (bodies.AdvanceBody, advance, 200)},
+    "/requests": {"GET": (bodies.RequestsQuery, list_requests, 200), "DELETE": (bodies.EmptyBody, clear_requests, 200)},
+    "/openapi.json": {"GET": (bodies.EmptyBody, describe_service, 200)},
+    SANDBOXES: {"POST": (bodies.SandboxBody, create_sandbox, 201)},
+    _ITSELF: {"DELETE": (bodies.EmptyBody, delete_sandbox, 200)},
+}
 
 
 def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
@@ -54,24 +305,35 @@ def _is_address(name: str) -> bool:
 
 
 class ControlPlane:
-    """A fake with its control plane, for a server or an ASGI application.
+    """A fake with its control plane and its sandboxes, for a server or an ASGI application.
 
     Args:
-        service: The fake. `reset` restores the state that the fake has now.
+        service: The fake. `reset` restores the state that the fake has now, and each sandbox starts with it.
         hosts: Host names that the control plane accepts, besides `localhost` and IP addresses.
+        clock: Function that returns seconds; it decides when unused sandboxes are deleted.
 
     Attributes:
         service: The fake.
     """
 
-    def __init__(self, service: FakeService, hosts: Iterable[str] = ()) -> None:
+    def __init__(self, service: FakeService, hosts: Iterable[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
         self.service = service
         self._hosts = frozenset(host.lower() for host in hosts)
-        self._start = service.snapshot(), service.behaviour
+        self._instance = Instance(service)
+        self._sandboxes = Sandboxes(clock)
 
     def asgi(self) -> Application:
         """Return an ASGI application for the fake and its control plane, as `FakeService.asgi` does for the fake alone."""
         return asgi_app(self)
+
+    @contextmanager
+    def sandbox(self, service: FakeService) -> Iterator[str]:
+        """Serve another fake as a sandbox while the `with` block runs, and yield the path of its base URL."""
+        instance = self._sandboxes.add(service, math.inf)
+        try:
+            yield f"{PREFIX}{SANDBOXES}/{instance.id}"
+        finally:
+            self._sandboxes.delete(instance.id)
 
     def exchange(self, request: Request, /) -> Exchange:
         """Handle a request: the control plane handles paths under `/_fake`, and the service handles all other paths."""
@@ -79,16 +341,38 @@ class ControlPlane:
 
     def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
         """Like `exchange`, but with the given base URL instead of the URL from the `host` header."""
-        path, _, query = request.target.partition("?")
-        if path != PREFIX and not path.startswith(f"{PREFIX}/"):
-            return self.service.exchange(request)
-        headers = {"content-type": "application/json"}
         try:
+            instance, target = self._instance, request.target
+            if inner := _IN_SANDBOX.fullmatch(target):
+                instance, target, base_url = self._sandboxes.use(inner["id"]), inner["target"], base_url + inner["base"]
+            path, _, query = target.partition("?")
+            if inner and path in {"", "/"}:
+                path = _ITSELF
+            elif path == PREFIX or path.startswith(f"{PREFIX}/"):
+                path = path.removeprefix(PREFIX).rstrip("/")
+            else:
+                return instance.fake.exchange(attrs.evolve(request, target=target) if inner else request)
             check_source(request.headers, self._hosts)
-            operation = find_operation(request.method, path.removeprefix(PREFIX))
-            content = operation.execute(ControlledFake(self.service, base_url, *self._start), query, request.body)
-            return Exchange(Response(operation.status, headers, content), None)
+            status, content = _execute(Call(instance, base_url, self._sandboxes), request, path, query)
+            return _respond(status, content if isinstance(content, bytes) else msgspec.json.encode(content), {})
         except Problem as problem:
-            detail = ProblemDetail(problem.message, problem.field, problem.remedy)
-            content = msgspec.json.encode(ProblemBody(error=detail))
-            return Exchange(Response(problem.status, {**headers, **problem.headers}, content), None)
+            detail = {"message": problem.message, "field": problem.field, "remedy": problem.remedy}
+            return _respond(problem.status, msgspec.json.encode({"error": detail}), problem.headers)
+
+
+def _respond(status: int, content: bytes, headers: Mapping[str, str]) -> Exchange:
+    return Exchange(Response(status, {"content-type": "application/json", **headers}, content), None)
+
+
+def _execute(call: Call, request: Request, path: str, query: str) -> tuple[int, Any]:
+    methods = OPERATIONS.get(path, {})
+    if not methods or (call.instance.id and path == SANDBOXES):
+        raise Problem(404, "no operation of the control plane has this path", None, f"use one of {', '.join(OPERATIONS)}")
+    if request.method not in methods:
+        allowed = ", ".join(methods)
+        raise Problem(405, f"{request.method} is not allowed on this path", None, f"use one of {allowed}", {"allow": allowed})
+    kind, handler, status = methods[request.method]
+    if request.method == "GET":
+        return status, handler(call, bodies.parse_query(query, kind))
+    body = request.body or b"{}" if kind in {bodies.EmptyBody, bodies.SandboxBody} else request.body
+    return status, handler(call, bodies.parse_body(body, kind))

@@ -1,30 +1,26 @@
-"""The request and response bodies of the control plane. If a request is invalid, the error names the invalid key and a remedy.
+"""The request bodies of the control plane. If a request is invalid, the error names the invalid key and a remedy.
 
-The bodies are msgspec structs, not attrs classes as elsewhere. msgspec parses them strictly, reports which key is invalid,
-rejects unknown keys, and generates the schemas of the OpenAPI document from the structs.
-
-The structs of knobs and faults are generated from `Behaviour` and `faults`, so new knobs and faults are available here as well.
-A knob value that is a function can be set only in Python.
+The bodies are msgspec structs, not attrs classes as elsewhere: msgspec parses them strictly, rejects unknown keys, and reports
+which key is invalid. The structs of faults are generated from `faults`, so new faults are available here as well.
 """
 
 from __future__ import annotations
 
-import collections.abc
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
 import attrs
 import msgspec
 
 from outreach_async.fake import faults
-from outreach_async.fake._arguments import suggest_similar
+from outreach_async.fake._arguments import check_known, suggest_similar
 from outreach_async.fake._error_responses import mask_keys
-from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour, HeaderAuth, RateLimit
+from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, convert_knob
 from outreach_async.fake.faults import Fault
 
 UNCHANGED: Final = "nothing was changed; correct the request and send it again"
@@ -79,8 +75,6 @@ def _suggest_remedy(field: str, known: tuple[str, ...]) -> str:
     first = re.split(r"[.\[]", field)[0]
     if first in {"fault", "faults"}:
         return f"available faults: {FAULT_SIGNATURES}"
-    if first in KNOB_VALUES:
-        return f"use one of {', '.join(map(str, KNOB_VALUES[first]))}"
     guess = suggest_similar(first, list(known)) if first not in known else ""
     return guess or (
         f"accepted: {', '.join(known)}" if known else "remove unknown keys and parameters; a body must be a JSON object"
@@ -90,7 +84,6 @@ def _suggest_remedy(field: str, known: tuple[str, ...]) -> str:
 OperationName = Literal["list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown"]
 """Names of operations in faults and in the request log. `unknown` stands for requests that match no operation."""
 
-_Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Duration = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -110,18 +103,13 @@ class FaultScriptBody(RequestBody):
 
 
 class FaultRuleBody(RequestBody):
-    """A fault to inject into every request that meets all given conditions."""
+    """A fault to inject into every request that meets all given conditions. Its target or body contains `containing`."""
 
     fault: FaultBody
     operation: OperationName | None = None
     containing: str | None = None
-    """A string that the request's target or body must contain."""
     times: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    p: _Probability | None = None
-    """Probability that the fault fires on a matching request.
-
-    With the same seed, the same rules and the same sequence of requests, the fault fires on the same requests.
-    """
+    p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
 
 class AdvanceBody(RequestBody):
@@ -141,107 +129,33 @@ class RequestsQuery(RequestBody):
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
 
 
-class ClockState(msgspec.Struct):
-    """The fake's time, in ISO 8601 (UTC) and in Unix seconds."""
+class SandboxBody(RequestBody):
+    """The seed, world and behaviour of a new sandbox, and the seconds without a request after which it is deleted."""
 
-    now: str
-    unix: float
-
-
-class LoggedRequest(msgspec.Struct):
-    """A request in the request log, without header fields. Owner keys are masked. `status` is null if no response was sent."""
-
-    number: int
-    operation: OperationName
-    method: str
-    target: str
-    json: Any
-    status: int | None
-    hints: list[str]
-    served: bool
-    request_id: str | None
-    at: float
-    fault: str | None
-    """The fault that fired; null if no fault fired."""
+    seed: int | None = None
+    world: dict[str, Any] | None = None
+    behaviour: dict[str, Any] = {}
+    expires_after: Annotated[float, msgspec.Meta(gt=0)] = 3600.0
 
 
-class LoggedRequests(msgspec.Struct):
-    """The request log: the total number of requests, the counts by operation and by status, and the last entries."""
-
-    total: int
-    counts: dict[str, int]
-    statuses: dict[str, int]
-    requests: list[LoggedRequest]
+# Behaviour.
 
 
-class UnfiredFaults(msgspec.Struct):
-    """Descriptions of the faults that have not fired yet."""
-
-    unfired: list[str]
-
-
-class ProblemDetail(msgspec.Struct):
-    """Details of an error: the reason, the invalid part of the request, and the remedy."""
-
-    message: str
-    field: str | None
-    remedy: str
-
-
-class ProblemBody(msgspec.Struct):
-    """The body of an error response."""
-
-    error: ProblemDetail
-
-
-def _define_struct(name: str, fields: Iterable[Any], **options: Any) -> type[msgspec.Struct]:
-    return msgspec.defstruct(name, fields, module=__name__, forbid_unknown_fields=True, frozen=True, kw_only=True, **options)
-
-
-def _define_knob_fields(kind: type[attrs.AttrsInstance], to_type: Callable[[Any], Any]) -> Iterator[Any]:
-    """Yield definitions of struct fields for the fields of an attrs class. A field without a default is required."""
-    for field in attrs.fields(attrs.resolve_types(kind)):
-        type_ = to_type(field.type)
-        yield (field.name, type_) if field.default is attrs.NOTHING else (field.name, type_ | msgspec.UnsetType, msgspec.UNSET)
-
-
-_OBJECT_STRUCTS: Final[Mapping[Any, type[msgspec.Struct]]] = {
-    kind: _define_struct(kind.__name__, _define_knob_fields(kind, lambda type_: type_)) for kind in (HeaderAuth, RateLimit)
-}
-"""Maps the attrs class of a knob's value to the msgspec struct that parses the value from a JSON object."""
-
-
-def _to_json_type(annotation: Any) -> Any:
-    """Return the type of a knob without its callable union members, which JSON cannot represent."""
-    if get_origin(annotation) is Literal:
-        return annotation
-    kinds = get_args(annotation) or (annotation,)
-    return reduce(or_, [_OBJECT_STRUCTS.get(kind, kind) for kind in kinds if get_origin(kind) is not collections.abc.Callable])
-
-
-if TYPE_CHECKING:
-    Knobs: TypeAlias = msgspec.Struct  # created at run time
-else:
-    _PRESET: Final = ("preset", Literal["documented", "strict", "lenient"] | msgspec.UnsetType, msgspec.UNSET)
-    Knobs = _define_struct("Knobs", [_PRESET, *_define_knob_fields(Behaviour, _to_json_type)])
-
-
-def set_knobs(behaviour: Behaviour, body: Knobs) -> Behaviour:
-    """Return a copy of a behaviour, or of the given preset, with the given knobs set."""
-    given = _given_members(body)
-    if preset := given.pop("preset", None):
-        behaviour = getattr(Behaviour, preset)()
-    for name, value in given.items():
-        kind = next((kind for kind, struct in _OBJECT_STRUCTS.items() if type(value) is struct), None)
+def set_knobs(behaviour: Behaviour, knobs: Mapping[str, Any], prefix: str = "") -> Behaviour:
+    """Return a copy of a behaviour, or of the preset that `preset` names, with the given knobs set."""
+    if "preset" in knobs:
+        preset = knobs["preset"]
+        if preset not in tuple(PRESETS):
+            raise Problem(400, f"preset: expected one of {', '.join(PRESETS)}, got {preset!r}", f"{prefix}preset", UNCHANGED)
+        behaviour = PRESETS[preset]()
+    for name in filter("preset".__ne__, knobs):
         try:
-            behaviour = attrs.evolve(behaviour, **{name: kind(**_given_members(value)) if kind else value})
+            check_known(name, ("preset", *KNOB_NAMES), "a behaviour")
+            behaviour = attrs.evolve(behaviour, **{name: convert_knob(name, knobs[name])})
         except (TypeError, ValueError) as error:
-            raise Problem(400, str(error), name, UNCHANGED) from None
+            message, _, remedy = str(error).partition("; ")
+            raise Problem(400, message, f"{prefix}{name}", remedy or UNCHANGED) from None
     return behaviour
-
-
-def _given_members(body: msgspec.Struct) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
 
 
 def describe_behaviour(behaviour: Behaviour) -> dict[str, Any]:
@@ -257,6 +171,8 @@ def _to_json(value: Any) -> Any:
         return sorted(value)
     return f"function {getattr(value, '__name__', type(value).__name__)}" if callable(value) else value
 
+
+# Faults.
 
 FAULT_FACTORIES: Final[Mapping[str, Callable[..., Fault]]] = {
     name: factory
@@ -280,31 +196,29 @@ _ARGUMENT_TYPES: Final[Mapping[str, Any]] = {
 }
 
 
-def _define_fault_struct(name: str, fields: Iterable[Any]) -> type[msgspec.Struct]:
-    return _define_struct(f"{name.title().replace('_', '')}Fault", fields, tag_field="name", tag=name)
+def _define_fault(name: str, fields: Iterable[Any]) -> type[msgspec.Struct]:
+    title = f"{name.title().replace('_', '')}Fault"
+    return msgspec.defstruct(title, fields, forbid_unknown_fields=True, kw_only=True, tag_field="name", tag=name)
 
 
-def _define_fault_fields(factory: Callable[..., Fault]) -> Iterator[Any]:
-    for parameter in inspect.signature(factory, eval_str=True).parameters.values():
-        type_ = _ARGUMENT_TYPES.get(parameter.name, parameter.annotation)
-        yield (parameter.name, type_) if parameter.default is parameter.empty else (parameter.name, type_, parameter.default)
+def _define_fields(factory: Callable[..., Fault]) -> list[Any]:
+    return [
+        (each.name, _ARGUMENT_TYPES.get(each.name, each.annotation), *(() if each.default is each.empty else (each.default,)))
+        for each in inspect.signature(factory, eval_str=True).parameters.values()
+    ]
 
 
-_STRUCTS: Final = {"ok": _define_fault_struct("ok", [])} | {
-    name: _define_fault_struct(name, _define_fault_fields(factory))
-    for name, factory in FAULT_FACTORIES.items()
-    if name != "commit_then"
+_STRUCTS: Final = {"ok": _define_fault("ok", [])} | {
+    name: _define_fault(name, _define_fields(factory)) for name, factory in FAULT_FACTORIES.items() if name != "commit_then"
 }
 
 # `commit_then` does not accept `refuse`: the service cannot execute a request that never arrives.
-_COMMITTABLE_STRUCTS: Final = [struct for name, struct in _STRUCTS.items() if name != "refuse"]
+_COMMITTABLE: Final = [struct for name, struct in _STRUCTS.items() if name != "refuse"]
 
 if TYPE_CHECKING:
     FaultBody: TypeAlias = msgspec.Struct  # the union is created at run time
 else:
-    FaultBody = reduce(
-        or_, [*_STRUCTS.values(), _define_fault_struct("commit_then", [("fault", reduce(or_, _COMMITTABLE_STRUCTS))])]
-    )
+    FaultBody = reduce(or_, [*_STRUCTS.values(), _define_fault("commit_then", [("fault", reduce(or_, _COMMITTABLE))])])
 
 FAULT_SIGNATURES: Final = "; ".join(
     f"{name}({', '.join(inspect.signature(FAULT_FACTORIES[name]).parameters) if name in FAULT_FACTORIES else ''})"
