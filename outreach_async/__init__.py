@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from outreach_async._engine.shared_rate import Rate, RateShare, RateUsage, SharedRate
-    from outreach_async._service.contacts import CreatedContact, NewContact
+    from outreach_async._service.contacts import CreatedContact, NewContact, Target
     from outreach_async._service.retry import RetryPolicy
     from outreach_async._vocabulary import UNSET, Outcome
     from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome, Journal, Ledger, ObjectJournal
@@ -124,6 +124,7 @@ __all__ = [
     "SharedRate",
     "StatusError",
     "Step",
+    "Target",
     "Template",
     "Transport",
     "TransportError",
@@ -136,7 +137,7 @@ __all__ = [
 _EXPORTS: Final = {
     "bulk": ("BulkProgress", "BulkReport", "ContactOutcome", "Journal", "Ledger", "ObjectJournal"),
     "client": ("OutreachClient",),
-    "_service.contacts": ("CreatedContact", "NewContact"),
+    "_service.contacts": ("CreatedContact", "NewContact", "Target"),
     "errors": (
         "BulkStopped",
         "BulkSuspended",

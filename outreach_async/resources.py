@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import attrs
 
@@ -15,7 +15,7 @@ from outreach_async._engine.engine import Engine
 from outreach_async._engine.logs import warn_of_plain_http
 from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async._service import operations
-from outreach_async._service.contacts import CreatedContact, NewContact
+from outreach_async._service.contacts import CreatedContact, NewContact, Target
 from outreach_async._service.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async._service.validation import require_choice, require_number, require_seconds, to_contact
 from outreach_async._vocabulary import UNSET, DuplicatePolicy, Unset
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from outreach_async.bulk.ledger import Changed, Ledger
 
 T = TypeVar("T", bound=HasId)
+
+ContactRow: TypeAlias = NewContact | Mapping[str, Any] | tuple[NewContact | Mapping[str, Any], Target]
+"""A row of `create_many`: a contact, with its target if it has its own."""
 
 UndecodableAction = Literal["raise", "keep"]
 Seconds = float | Unset | None
@@ -283,7 +286,7 @@ class Contacts(_Resource):
     @drop_frames
     def create_many(
         self,
-        rows: Iterable[NewContact | Mapping[str, Any]] | AsyncIterable[NewContact | Mapping[str, Any]] | ArrowStream,
+        rows: Iterable[ContactRow] | AsyncIterable[ContactRow] | ArrowStream,
         *,
         duplicates: DuplicatePolicy = "skip",
         strict_validation: bool = True,
@@ -313,16 +316,21 @@ class Contacts(_Resource):
         the result for a `BulkReport`. Rows are read on demand. A row that fails is reported as an outcome, never as an exception.
         A dict is copied when it is read, so a generator may fill one dict again and again.
 
+        A mapping may name its target in `campaign` and `workspace`; for a `NewContact`, pass a pair with a `Target`. A value is
+        an id, or the name of a campaign. A missing or blank value means the run's own. The campaigns of a workspace are listed
+        once, when a row names one of them. A row with an unknown or ambiguous name is rejected, and nothing of it is sent.
+
         With a journal, you can resume the run after a crash or a suspension. Make the same call with `resume=True`: it continues
         with the remaining rows, and every row gets exactly one outcome.
 
         Args:
-            rows: `NewContact` values or mappings, from any iterable or async iterable; or a pandas, polars, pyarrow or
-                DuckDB data frame (extra `parquet`) with columns named after the fields of `NewContact`, or `custom_<n>`.
+            rows: `NewContact` values, mappings, or pairs of these and a `Target`, from any iterable or async iterable; or a
+                pandas, polars, pyarrow or DuckDB data frame (extra `parquet`) with columns named after the fields of
+                `NewContact`, `custom_<n>`, `campaign` or `workspace`.
             duplicates: Action of the service if the workspace already has a contact with the e-mail of a row: `"skip"`,
                 `"overwrite"` or `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
-            campaign: Id of the campaign to add the contacts to; `None` for no campaign.
+            campaign: Id of the campaign to add the contacts to, unless their rows name another one; `None` for no campaign.
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
             order: Order of the outcomes: as the rows complete (`"completion"`), or in the order of the rows (`"input"`).
             repeats: Policy for rows with the same e-mail. `"serial"` sends each of these rows, one after the other.
@@ -400,8 +408,18 @@ class Contacts(_Resource):
         )
         identity = {"workspace": default_to(workspace, self._settings.workspace), "options": request_options}
         return create_run(
-            self._engine, requests, self._settings.call_options(timeout, deadline), rows, options=options, identity=identity
+            self._engine,
+            requests,
+            self._settings.call_options(timeout, deadline),
+            rows,
+            options=options,
+            identity=identity,
+            campaigns=self._campaign_lister,
         )
+
+    def _campaign_lister(self, throttle: Throttle) -> Callable[[str], Pager[Campaign]]:
+        campaigns = Campaigns(self._engine, self._settings, throttle)
+        return lambda workspace: campaigns.list(workspace=workspace, undecodable="keep")
 
     def _contact_requests(self, owner_key: object, workspace: str | None, **options: object) -> ContactRequests:
         try:

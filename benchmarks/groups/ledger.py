@@ -16,7 +16,7 @@ from benchmarks.measuring import Figures, Spent, run, spending
 from benchmarks.peers.nothing import NullTransport
 from benchmarks.results import Table
 from benchmarks.workload import FIELDS, OWNER_KEY, WORKSPACE, email
-from outreach_async import OutreachClient
+from outreach_async import OutreachClient, Target
 from outreach_async.bulk.ledger import _entries as entries
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun
 
@@ -79,7 +79,7 @@ async def _fold(count: int) -> Spent:
         entries.create(path := Path(folder) / "0", None, b"k" * 32)
         await anyio.lowlevel.checkpoint()
         with spending() as spent:
-            entries.fold(path, Path(folder) / "1", FoldedRun(2e9, {}, {1: (WORKSPACE, None)}, None), sent)
+            entries.fold(path, Path(folder) / "1", FoldedRun(2e9, {}, {1: Target(WORKSPACE)}, None), sent)
     return spent
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -72,6 +72,31 @@ def possible_outcomes(status: Outcome, *, maybe_applied: bool) -> frozenset[Outc
 
 
 _CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome}
+
+
+class Target(NamedTuple):
+    """Where a contact goes: its workspace, and the campaign that it is added to.
+
+    In a row of `create_many`, `None` means the workspace or the campaign of the run. In an outcome, both are ids.
+
+    Attributes:
+        workspace: Id of the workspace.
+        campaign: Id of the campaign; in a row, also its name. `None` in an outcome means no campaign.
+
+    Example:
+        ```python
+        rows = [(NewContact("ann@company.example"), Target(campaign="camp_1")), {"email": "cy@company.example"}]
+        async with client.contacts.create_many(rows, order="input") as outcomes:
+            print([outcome.target.campaign async for outcome in outcomes])  # -> ['camp_1', None]
+        ```
+    """
+
+    workspace: str | None = None
+    campaign: str | None = None
+
+
+RUN_TARGET: Final = Target()
+"""The target of a row that names none."""
 
 
 standard_values: Final = attrgetter(*STANDARD_FIELDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import attrs
@@ -169,6 +169,7 @@ class ContactRequests:
     # See the section "Create contact" of the service's API documentation.
 
     duplicates: str
+    _strict: bool
     _prefix: bytes = attrs.field(repr=False)
     _defaults: RequestDefaults
     _secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
@@ -193,17 +194,21 @@ class ContactRequests:
         key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
         workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
         validation.require_upload_options(duplicates, strict_validation, campaign)
-        options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
-        prefix = encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})
         return cls(
             str(duplicates),
-            prefix[:-1] + b",",
+            bool(strict_validation),
+            _encode_prefix(key, workspace, duplicates, strict_validation, campaign),
             defaults,
             (key, *defaults.secrets),
             make_secret_detector(key),
             make_secret_detector(key, *defaults.secrets),
             copy_detector,
         )
+
+    def with_target(self, workspace: str, campaign: str | None) -> ContactRequests:
+        """Return a builder with the same options, for contacts of another workspace or campaign."""
+        key = cast("Secret", self._secrets[0])
+        return attrs.evolve(self, prefix=_encode_prefix(key, workspace, self.duplicates, self._strict, campaign))
 
     @property
     def prefix_size(self) -> int:
@@ -277,6 +282,12 @@ class ContactRequests:
 
     def _contains_key(self, text: str) -> bool:
         return clean_string(text, self._secrets[:1]) != strip_invisible(text)
+
+
+def _encode_prefix(key: Secret, workspace: str, duplicates: object, strict_validation: object, campaign: object) -> bytes:
+    """Return the part of a request body that precedes the contact's own fields."""
+    options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
+    return encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})[:-1] + b","
 
 
 def raw_request(method: object, target: object, body: object, headers: object, defaults: RequestDefaults) -> Operation[Response]:

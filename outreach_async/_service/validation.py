@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from outreach_async import _vocabulary as vocabulary
-from outreach_async._service.contacts import NewContact, standard_values
+from outreach_async._service.contacts import RUN_TARGET, NewContact, Target, standard_values
 from outreach_async._vocabulary import UNSET
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.transport._secret import OWNER_KEY
@@ -213,16 +213,30 @@ def _check_code(field: str, code: object) -> None:
 
 
 def to_contact(row: object) -> NewContact:
-    """Convert a row to a contact. The values of the contact are checked later, before it is sent."""
+    """Convert a mapping to a contact. The values of the contact are checked later, before it is sent."""
+    contact, target = to_targeted_contact(row)
+    if target is not RUN_TARGET:
+        name = "campaign" if target.workspace is None else "workspace"
+        raise InvalidRequest(f"{name}: not a field of a contact; pass it as an argument")
+    return contact
+
+
+def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
+    """Convert a row to a contact, and the target that the row names; `RUN_TARGET` itself if it names none."""
     if isinstance(row, NewContact):
-        return row
+        return row, RUN_TARGET
+    if type(row) is tuple and len(row) == 2 and isinstance(row[1], Target):  # noqa: PLR2004 - a pair
+        return to_targeted_contact(row[0])[0], row[1]
     if not isinstance(row, Mapping):
         raise InvalidRequest(f"contact: expected NewContact or a mapping, got {type_name(row)}; build NewContact(email, ...)")
     known: dict[str, Any] = {}
     custom: dict[str, Any] = {}
+    target = RUN_TARGET
     for member, value in row.items():
         if member in _CONTACT_MEMBERS:
             known[member] = value
+        elif member in TARGET_FIELDS:
+            target = target._replace(**{member: value})
         elif isinstance(member, str) and member.startswith(vocabulary.CUSTOM_PREFIX):
             custom[member] = value
         else:
@@ -232,9 +246,11 @@ def to_contact(row: object) -> NewContact:
     if custom:
         _check_codes("custom", known.get("custom", {}))
         known["custom"] = {**known.get("custom", {}), **custom}
-    return NewContact(**known)
+    return NewContact(**known), target
 
 
+TARGET_FIELDS: Final = ("workspace", "campaign")
+"""Fields of a row that name its target."""
 _CONTACT_MEMBERS: Final = frozenset({"email", "custom", "extra", *vocabulary.STANDARD_FIELDS})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, NoReturn, Self, get_args
@@ -12,15 +12,18 @@ from typing import Any, NoReturn, Self, get_args
 import anyio
 import attrs
 
-from outreach_async._engine.call import CallOptions
+from outreach_async._engine.call import CallOptions, Throttle
 from outreach_async._engine.engine import Engine
+from outreach_async._service.contacts import Target
 from outreach_async._service.operations import ContactRequests
 from outreach_async._service.validation import masked_repr, require_choice, require_number, require_seconds, type_name
 from outreach_async.bulk._frames import ArrowStream, Numbers
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order, RejectStreak
 from outreach_async.bulk._pipeline import Pipeline, Plan
 from outreach_async.bulk._progress import BulkProgress
+from outreach_async.bulk._recording import JournalledThrottle
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser, Source
+from outreach_async.bulk._targets import ListCampaigns, Targets
 from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, journal_at, open_journal
 from outreach_async.bulk.journal._identity import Earlier
 from outreach_async.bulk.ledger import Changed, Ledger, LedgerOptions, open_ledger
@@ -56,8 +59,10 @@ def create_run(
     *,
     options: BulkOptions,
     identity: Mapping[str, Any],
+    campaigns: Callable[[Throttle], ListCampaigns],
 ) -> BulkRun:
     """Validate the options, and return a run that has not started."""
+    # `campaigns` returns a function that lists the campaigns of a workspace, with a throttle.
     workers = min(require_number("concurrency", options.concurrency, least=1), engine.max_in_flight)
     require_choice("order", options.order, get_args(Order))
     require_choice("repeats", options.repeats, get_args(Repeats))
@@ -66,6 +71,8 @@ def create_run(
     ledger_options = _create_ledger_options(options, identity, address)
     journal_options = None if ledger_options else _create_journal_options(options, identity, address)
     source = Source(rows, options.numbers)
+    throttle = JournalledThrottle(engine.limiter, engine.policy, max_outage=require_seconds("max_outage", options.max_outage))
+    targets = Targets(Target(identity["workspace"], identity["options"]["campaign"]), campaigns(throttle))
     plan = Plan(
         engine=engine,
         duplicates=contact_requests.duplicates,
@@ -74,8 +81,8 @@ def create_run(
         workers=workers,
         order=options.order,
         reject_streak=RejectStreak(_number_or_none("stop_after_rejects", options.stop_after_rejects, least=1)),
-        parser=RowParser(contact_requests, RecentEmails() if options.repeats == "error" else None),
-        max_outage=require_seconds("max_outage", options.max_outage),
+        parser=RowParser(contact_requests, RecentEmails() if options.repeats == "error" else None, targets),
+        throttle=throttle,
         total=source.total if options.total is None else _number_or_none("total", options.total, least=0),
     )
     return BulkRun(plan, journal_options, ledger_options)
@@ -117,8 +124,7 @@ def _create_ledger_options(options: BulkOptions, identity: Mapping[str, Any], ad
         raise InvalidRequest(f"max_age: expected at least 0 seconds, got {masked_repr(age)}; pass 0 to send every row again")
     known = Identity(identity["workspace"], {**request, "repeats": options.repeats}, address=address)
     fields = {name: value for name, value in request.items() if name != "campaign"}
-    target = (identity["workspace"], request["campaign"])
-    return LedgerOptions(ledger, known, options.repeats, target, fields, age, ignore_changes=options.changed == "ignore")
+    return LedgerOptions(ledger, known, options.repeats, fields, age, ignore_changes=options.changed == "ignore")
 
 
 def _require_ledger_options(options: BulkOptions, duplicates: str) -> None:

@@ -11,10 +11,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from outreach_async._service.contacts import NewContact
+from outreach_async._service.contacts import NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, order_key
+from outreach_async.bulk._targets import Targets
 from outreach_async.bulk._windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk.journal._identity import MarkedWindow
 from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries
@@ -26,48 +27,55 @@ _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
 _BATCH_SIZE: Final = 250
 """Number of rows that are encoded before other tasks may run."""
 
-Prepared: TypeAlias = tuple[int, int, ParsedRow | None]
-"""The key and the digest of a row, and the parsed row if parsing was necessary."""
+Prepared: TypeAlias = tuple[int, int, Target, ParsedRow | None]
+"""The key, the digest and the target of a row, and the parsed row if parsing was necessary."""
 
 
 class Comparer:
     """Compares rows with the entries of a ledger. It remembers which entries the run's own rows have made out of date."""
 
-    def __init__(self, options: LedgerOptions, entries: Generation, target: int, parser: RowParser) -> None:
+    def __init__(self, options: LedgerOptions, entries: Generation, parser: RowParser) -> None:
         self.counts = LedgerCounts()
         self.seen = SeenKeys()
         self.marked: list[tuple[ParsedRow, bytes]] = []
         """The rows to be sent that are not marked yet, each with its encoding for the journal."""
+        self.targets: dict[Target, int] = {parser.targets.default: 0}
+        """The targets that the input names, each with its number in the run's journal."""
         self.find = entries.find
         self._parser = parser
-        self._target = target
         self._oldest = options.oldest
         self._unchanged = {Standing.UNCHANGED} | ({Standing.CHANGED} if options.ignore_changes else set())
-        self._key_start = blake2b(msgspec.json.encode(options.target) + b"\n", key=entries.secret, digest_size=8)
+        self._secret = entries.secret
+        self._key_starts: dict[Target, Any] = {}
         # The options are part of the digest: with other options, the same row is another request.
         self._digest_start = blake2b(msgspec.json.encode(options.request, order="deterministic") + b"\n", digest_size=6)
         self._sent: set[int] = set()
 
     def prepare(self, first: int, originals: Sequence[object]) -> list[Prepared | ContactOutcome]:
         """Compute the key and digest of each row. Return the outcome of a row that cannot be sent."""
-        contents = self._parser.try_encode(originals)
-        if contents is None:
+        encoded = self._parser.try_encode(originals)
+        if encoded is None:
             return [self._prepare_row(first + position, original) for position, original in enumerate(originals)]
-        keys = [self._key(order_key(_email_of(original))) for original in originals]
+        contents, targets = encoded
+        targets = [self._parser.targets.default] * len(contents) if targets is None else targets
+        keys = [self._key(order_key(_email_of(row)), target) for row, target in zip(originals, targets, strict=True)]
         self.seen.add(keys)
-        return [(key, self._digest(content), None) for key, content in zip(keys, contents, strict=True)]
+        return [(key, self._digest(row), target, None) for key, row, target in zip(keys, contents, targets, strict=True)]
 
     def _prepare_row(self, index: int, original: object) -> Prepared | ContactOutcome:
         row = self._parser.parse(index, original)
         if isinstance(row, ContactOutcome):
             if isinstance(email := _email_of(original), str):
-                self.seen.add([self._key(order_key(email))])  # the row is wrong, but it is not gone
+                self.seen.add([self._key(order_key(email), row.target)])  # the row is wrong, but it is not gone
             return row
-        self.seen.add([key := self._key(row.key)])
-        return key, self._digest(self._parser.identifying_bytes(row)), row
+        self.seen.add([key := self._key(row.key, row.target)])
+        return key, self._digest(self._parser.contact_bytes(row)), row.target, row
 
-    def _key(self, order: str) -> int:
-        hasher = self._key_start.copy()
+    def _key(self, order: str, target: Target) -> int:
+        if (start := self._key_starts.get(target)) is None:
+            start = blake2b(msgspec.json.encode(target) + b"\n", key=self._secret, digest_size=8)
+            self._key_starts[target] = start
+        hasher = start.copy()
         hasher.update(order.encode(errors="surrogatepass"))
         return int.from_bytes(hasher.digest(), signed=True)
 
@@ -84,27 +92,29 @@ class Comparer:
             if isinstance(item, ContactOutcome):
                 yield item
                 continue
-            key, digest, row = item
+            key, digest, target, row = item
+            number = self.targets.setdefault(target, len(self.targets))
             standing = Standing.NEW if (entry := found.get(key)) is None else judge(key, digest, entry, self._oldest)
             if standing in self._unchanged:
                 if entry is not None and key not in self._sent:
                     self.counts.unchanged += 1
-                    yield unchanged_outcome(index, originals[index - first], decode_id(entry[3]))
+                    yield unchanged_outcome(index, originals[index - first], decode_id(entry[3]), target)
                     continue
                 standing = Standing.CHANGED  # an earlier row of this run has changed the contact
             parsed = row or self._parser.parse(index, originals[index - first])
             if isinstance(parsed, ParsedRow):
                 parsed.maybe_sent = standing is Standing.UNCERTAIN
                 setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
-                self.marked.append((parsed, encode_row(key, digest, self._target)))
+                self.marked.append((parsed, encode_row(key, digest, number)))
                 if entry is not None:
                     self._sent.add(key)
             yield parsed
 
 
-def count_changes(rows: Iterable[Any], options: LedgerOptions) -> LedgerCounts:
+def count_changes(rows: Iterable[Any], options: LedgerOptions, targets: Targets) -> LedgerCounts:
     """Compare rows with a ledger, which is only read, and return what a run with these rows would find."""
-    workspace, campaign = options.target
+    # The names of campaigns in the rows must be known to `targets`.
+    workspace, campaign = targets.default
     requests = ContactRequests.from_options(
         "key_unused",
         workspace,
@@ -115,7 +125,7 @@ def count_changes(rows: Iterable[Any], options: LedgerOptions) -> LedgerCounts:
     )
     remaining, first = iter(rows), 0
     with open_entries(options.ledger) as entries:
-        comparer = Comparer(options, entries, 0, RowParser(requests))
+        comparer = Comparer(options, entries, RowParser(requests, targets=targets))
         while batch := [*islice(remaining, _BATCH_SIZE)]:
             prepared = comparer.prepare(first, batch)
             found = entries.find([item[0] for item in prepared if isinstance(item, tuple)])
@@ -124,11 +134,12 @@ def count_changes(rows: Iterable[Any], options: LedgerOptions) -> LedgerCounts:
             comparer.marked.clear()
             first += len(batch)
         with closing(comparer.seen) as seen:
-            comparer.counts.gone = entries.count_gone(seen, options.target)
+            comparer.counts.gone = entries.count_gone(seen, comparer.targets)
     return comparer.counts
 
 
 def _email_of(original: Any) -> Any:
+    original = original[0] if type(original) is tuple and original else original  # a contact and its target
     if type(original) is dict:  # nearly every row
         return original.get("email")
     if isinstance(original, NewContact):
@@ -145,7 +156,7 @@ class LedgerFeed(WindowedFeed):
         self.numbers: dict[int, int] = {}
         """Numbers in the journal of the rows that are marked and have no outcome, by their index in the input."""
         run = ledger.run
-        self.comparer = Comparer(ledger.options, run.entries, run.target, parser)
+        self.comparer = Comparer(ledger.options, run.entries, parser)
         self._marked_count = 0
         self._share = 1.0
 
@@ -181,7 +192,8 @@ class LedgerFeed(WindowedFeed):
     async def _compare(self, originals: Sequence[object]) -> list[ParsedRow | ContactOutcome]:
         first, prepared = self._first, list[Prepared | ContactOutcome]()
         for start in range(0, len(originals), _BATCH_SIZE):
-            prepared += self.comparer.prepare(first + start, originals[start : start + _BATCH_SIZE])
+            batch = originals[start : start + _BATCH_SIZE]
+            prepared += await self._parser.targets.apply(self.comparer.prepare, first + start, batch)
             await checkpoint()
         found = await self._thread.run(self.comparer.find, [item[0] for item in prepared if isinstance(item, tuple)])
         self._first += len(originals)
@@ -192,7 +204,7 @@ class LedgerFeed(WindowedFeed):
         self.comparer.marked.clear()
         window = MarkedWindow(self._marked_count, len(rows), b"".join(content for _, content in rows))
         self.numbers.update((row.index, number) for number, (row, _) in enumerate(rows, self._marked_count))
-        await self._thread.run(self._writer.mark, window)
+        await self._thread.run(self._writer.mark, window, {row.target: self.comparer.targets[row.target] for row, _ in rows})
         self._marked_count += len(rows)
 
 

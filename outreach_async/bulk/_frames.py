@@ -14,14 +14,14 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeGuard, runtime_
 import attrs
 
 from outreach_async._engine.logs import LOGGER
-from outreach_async._service.validation import masked_repr, suggest_field, type_name
+from outreach_async._service.validation import TARGET_FIELDS, masked_repr, suggest_field, type_name
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._secret import mask_keys
 
 _SLICE_SIZE: Final = 500
 """Number of rows converted at once. A conversion blocks the event loop for about a millisecond."""
-_FIELDS: Final = frozenset({"email", *STANDARD_FIELDS})
+_FIELDS: Final = frozenset({"email", *STANDARD_FIELDS, *TARGET_FIELDS})
 _PANDAS_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
 """Pattern of the column names that pyarrow generates for an unnamed pandas index. A filtered or sorted frame has such a
 column, which contains row numbers."""
@@ -38,10 +38,11 @@ class ArrowStream(Protocol):
     """A pandas, polars, pyarrow or DuckDB data frame, or any other object that can be read as an Arrow stream.
 
     `create_many` reads the frame with pyarrow (extra `parquet`), batch by batch. Name the columns after the fields of
-    `NewContact`, or `custom_<n>`; an unknown column raises InvalidRequest before anything is sent. Null and NaN leave a field
-    unset. Numbers, dates, times and Booleans are sent as text, as the command `import` sends them from a Parquet file: `75001`,
-    `2026-05-04`, `TRUE`. Each such column is logged as a warning and listed in the run's `findings`, because it may have lost
-    leading zeros. With `numbers="reject"`, a row with a value that is not a string is rejected.
+    `NewContact`, `custom_<n>`, `campaign` or `workspace`. An unknown column raises InvalidRequest before anything is sent.
+    Null and NaN leave a field unset. Numbers, dates, times and Booleans are sent as text, as the command `import` sends them
+    from a Parquet file: `75001`, `2026-05-04`, `TRUE`. Each such column is logged as a warning and listed in the run's
+    `findings`, because it may have lost leading zeros. With `numbers="reject"`, a row with a value that is not a string is
+    rejected.
 
     pandas converts integers in a column with missing values to floats: `75001.0` is sent as `75001`. Its `astype(str)` converts
     missing values to the string `nan`: such rows are rejected. An unnamed pandas index is ignored.

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async._service.contacts import CreateContactResponse, possible_outcomes
+from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, Target, possible_outcomes
 from outreach_async._service.operations import AttemptInfo
 from outreach_async._service.retry import FailureKind, Idempotency, classify, explain_status, is_refusal, maybe_applied
 from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
@@ -29,6 +29,7 @@ class ContactOutcome:
         error: The error of a row that failed or was not sent; `None` if there was no error.
         repeats: Index of another row with the same e-mail, if this row was not sent or was rejected because of that row;
             otherwise `None`.
+        target: The workspace and the campaign of the row, as ids. Both are `None` if the row names a target that is unknown.
 
     Example:
         ```python
@@ -46,6 +47,7 @@ class ContactOutcome:
     attempts: int
     error: OutreachError | None = None
     repeats: int | None = None
+    target: Target = RUN_TARGET
 
     @property
     def certain(self) -> bool:
@@ -53,7 +55,9 @@ class ContactOutcome:
         return len(self.possible) == 1
 
 
-def answered_outcome(index: int, row: object, answer: CreateContactResponse, info: AttemptInfo) -> ContactOutcome:
+def answered_outcome(
+    index: int, row: object, answer: CreateContactResponse, info: AttemptInfo, target: Target = RUN_TARGET
+) -> ContactOutcome:
     """Return the outcome of a row whose request succeeded."""
     return ContactOutcome(
         index=index,
@@ -62,12 +66,14 @@ def answered_outcome(index: int, row: object, answer: CreateContactResponse, inf
         id=answer.id,
         possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
         attempts=info.attempts,
+        target=target,
     )
 
 
-def failed_outcome(index: int, row: object, error: OutreachError, duplicates: str) -> ContactOutcome:
+def failed_outcome(index: int, row: object, error: OutreachError, duplicates: str, target: Target = RUN_TARGET) -> ContactOutcome:
     """Return the outcome of a row whose request failed."""
-    outcome = unfinished_outcome(index, row, error, duplicates, attempts=error.attempts, maybe_applied=error.maybe_applied)
+    attempts, maybe_sent = error.attempts, error.maybe_applied
+    outcome = unfinished_outcome(index, row, error, duplicates, attempts=attempts, maybe_applied=maybe_sent, target=target)
     if not is_refusal(error) or maybe_applied(error, FailureKind.FINAL):
         return outcome
     # The row itself is rejected, although an earlier attempt may have been applied.
@@ -76,7 +82,14 @@ def failed_outcome(index: int, row: object, error: OutreachError, duplicates: st
 
 
 def unfinished_outcome(
-    index: int, row: object, cause: OutreachError, duplicates: str, *, attempts: int, maybe_applied: bool
+    index: int,
+    row: object,
+    cause: OutreachError,
+    duplicates: str,
+    *,
+    attempts: int,
+    maybe_applied: bool,
+    target: Target = RUN_TARGET,
 ) -> ContactOutcome:
     """Return the outcome of a row that was still being processed when the run ended."""
     possible = {Outcome.NOT_APPLIED}
@@ -90,21 +103,25 @@ def unfinished_outcome(
         possible=frozenset(possible),
         attempts=attempts,
         error=cause,
+        target=target,
     )
 
 
-def unsent_outcome(
-    index: int, row: object, status: Outcome, cause: OutreachError | None, repeats: int | None = None
+def unsent_outcome(  # noqa: PLR0917 - the fields of an outcome, in their order
+    index: int,
+    row: object,
+    status: Outcome,
+    cause: OutreachError | None,
+    repeats: int | None = None,
+    target: Target = RUN_TARGET,
 ) -> ContactOutcome:
     """Return the outcome of a row that is not sent, such as an invalid row or a row that repeats an e-mail."""
     possible = frozenset({status})
-    return ContactOutcome(
-        index=index, contact=row, status=status, id=None, possible=possible, attempts=0, error=cause, repeats=repeats
-    )
+    return build_outcome(index, row, status, None, possible, 0, cause, repeats, target)
 
 
 _UNCHANGED: Final = frozenset({Outcome.UNCHANGED})
-_set_index, _set_contact, _set_status, _set_id, _set_possible, _set_attempts, _set_error, _set_repeats = (
+_set_index, _set_contact, _set_status, _set_id, _set_possible, _set_attempts, _set_error, _set_repeats, _set_target = (
     getattr(ContactOutcome, field.name).__set__ for field in attrs.fields(ContactOutcome)
 )
 
@@ -118,6 +135,7 @@ def build_outcome(  # noqa: PLR0917 - the fields of an outcome, by position beca
     attempts: int,
     error: OutreachError | None,
     repeats: int | None,
+    target: Target,
 ) -> ContactOutcome:
     """Return an outcome, as the class does, but faster."""
     # The fields are set through their slots, because the `__init__` of a frozen attrs class looks up each field by its name.
@@ -130,12 +148,13 @@ def build_outcome(  # noqa: PLR0917 - the fields of an outcome, by position beca
     _set_attempts(outcome, attempts)
     _set_error(outcome, error)
     _set_repeats(outcome, repeats)
+    _set_target(outcome, target)
     return outcome
 
 
-def unchanged_outcome(index: int, row: object, id_: str | None) -> ContactOutcome:
+def unchanged_outcome(index: int, row: object, id_: str | None, target: Target) -> ContactOutcome:
     """Return the outcome of a row that is not sent, because the contact with this id already has its values."""
-    return build_outcome(index, row, Outcome.UNCHANGED, id_, _UNCHANGED, 0, None, None)
+    return build_outcome(index, row, Outcome.UNCHANGED, id_, _UNCHANGED, 0, None, None, target)
 
 
 @attrs.frozen
@@ -194,7 +213,7 @@ def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) ->
         " one of the two responses was not meant for its row"
     )
     error = UnexpectedResponse(text, operation="create_contact", attempts=outcome.attempts, maybe_sent=True)
-    return failed_outcome(outcome.index, outcome.contact, error, duplicates)
+    return failed_outcome(outcome.index, outcome.contact, error, duplicates, outcome.target)
 
 
 def affects_every_row(error: OutreachError) -> bool:

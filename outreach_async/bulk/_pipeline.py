@@ -22,6 +22,7 @@ from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
 from outreach_async.bulk._recording import JournalledThrottle, JournalRecorder, LedgerRecorder, NullRecorder
 from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, RowParser, Source, approximate_size
+from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.bulk._windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import JournalState
@@ -192,7 +193,7 @@ class Plan:
     order: outcomes.Order
     reject_streak: outcomes.RejectStreak
     parser: RowParser
-    max_outage: float | None
+    throttle: JournalledThrottle
     total: int | None
 
 
@@ -202,7 +203,7 @@ class Pipeline:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         engine = plan.engine
-        self._throttle = JournalledThrottle(engine.limiter, engine.policy, max_outage=plan.max_outage)
+        self._throttle = plan.throttle
         self._timer = AttemptTimer()
         self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, engine.observer)
         self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
@@ -392,17 +393,19 @@ class Pipeline:
     async def _send(self, row: ParsedRow, call: Call[CreateResult], deadline: WorkerDeadline) -> ContactOutcome | None:
         """Send a row and return its outcome; `None` if the run ended before the row had an outcome, and can be resumed."""
         cause, duplicates = self._throttle.halted, self._plan.duplicates
+        names_own_target = row.target is not self._plan.parser.targets.default
         if cause is None:
             self._any_sent = True
             try:
                 answer, attempts = await self._plan.engine.execute(call, deadline)
-                return self._check_id(outcomes.answered_outcome(row.index, row.original, answer, attempts), row.key)
+                outcome = outcomes.answered_outcome(row.index, row.original, answer, attempts, row.target)
+                return self._check_id(outcome, row.key)
             except OutreachError as error:
                 error.__traceback__ = None  # its frames would keep the response in memory for as long as the outcome
-                if outcomes.affects_every_row(error):
+                if outcomes.affects_every_row(error) and not (names_own_target and fails_only_its_rows(error)):
                     self._throttle.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
                 elif error is not self._throttle.drained and (self._throttle.halted is None or outcomes.is_final_answer(error)):
-                    return outcomes.failed_outcome(row.index, row.original, error, duplicates)
+                    return outcomes.failed_outcome(row.index, row.original, error, duplicates, row.target)
                 cause = error
         self._plan.engine.discard(call)
         if cause is not self._throttle.drained:
@@ -410,7 +413,13 @@ class Pipeline:
         if self._recorder.resumable:
             return None
         return outcomes.unfinished_outcome(
-            row.index, row.original, cause, duplicates, attempts=call.started_attempts, maybe_applied=call.maybe_applied
+            row.index,
+            row.original,
+            cause,
+            duplicates,
+            attempts=call.started_attempts,
+            maybe_applied=call.maybe_applied,
+            target=row.target,
         )
 
     def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:

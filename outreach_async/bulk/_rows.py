@@ -17,6 +17,7 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
@@ -29,13 +30,14 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from outreach_async._service.codec import encode_contact
-from outreach_async._service.contacts import CreateContactResponse, NewContact
+from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target
 from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation
-from outreach_async._service.validation import require_choice, to_contact, type_name
+from outreach_async._service.validation import TARGET_FIELDS, require_choice, to_targeted_contact, type_name
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
-from outreach_async.errors import InvalidRequest
+from outreach_async.bulk._targets import ListingNeeded, Targets
+from outreach_async.errors import BulkStopped, InvalidRequest
 
 CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
 """The result of a request that creates a contact: the service's response, and information about the attempts."""
@@ -49,6 +51,7 @@ class ParsedRow:
     original: object
     key: str
     operation: Operation[CreateResult]
+    target: Target
     maybe_sent: bool = False
 
 
@@ -98,62 +101,120 @@ NO_ROWS: Final = PossiblySent()
 class RowParser:
     """Parses rows, one at a time."""
 
-    def __init__(self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None) -> None:
-        self._contact_requests = contact_requests
+    def __init__(
+        self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None, targets: Targets | None = None
+    ) -> None:
+        self.targets = targets or Targets()
+        self._requests = {self.targets.default: contact_requests}
         self._recent_emails = recent_emails
 
     def parse(self, index: int, row: object) -> ParsedRow | ContactOutcome:
-        """Return the parsed row or, if the row must not be sent, its outcome."""
+        """Return the parsed row or, if the row must not be sent, its outcome. Raise `ListingNeeded` as `Targets.find` does."""
         if not isinstance(row, SpooledRow):
-            return self._parse_contact(index, row)
-        content = msgspec.json.decode(row.payload)
+            return self._parse_contact(index, row, row)
+        content, target = decode_spooled(row.payload)
+        known = self.targets.default if target is None else target
         if isinstance(content, str):
-            return unsent_outcome(index, {}, Outcome.REJECTED, InvalidRequest(content))
+            return unsent_outcome(index, {}, Outcome.REJECTED, InvalidRequest(content), target=known)
         if row.repeats is not None:
-            return unsent_outcome(index, content, Outcome.NOT_APPLIED, None, row.repeats)
-        return self._parse_contact(index, content)
+            return unsent_outcome(index, content, Outcome.NOT_APPLIED, None, row.repeats, known)
+        return self._parse_contact(index, content, content if target is None else (content, target))
 
-    def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
+    def _parse_contact(self, index: int, original: object, row: object) -> ParsedRow | ContactOutcome:
         if isinstance(row, UnsendableRow):
-            return unsent_outcome(index, row.values, Outcome.REJECTED, InvalidRequest(row.reason))
+            return unsent_outcome(
+                index, row.values, Outcome.REJECTED, InvalidRequest(row.reason), target=self._target_of_unsendable(row)
+            )
+        target = self.targets.default
         try:
-            contact = to_contact(row)
-            operation = self._contact_requests.build_row(contact)
+            contact, named = to_targeted_contact(row)
+            if named is not RUN_TARGET:
+                target = RUN_TARGET
+                target = self.targets.find(named)
+            operation = self.requests_for(target).build_row(contact)
         except InvalidRequest as error:
-            return unsent_outcome(index, row, Outcome.REJECTED, error)
-        if self._recent_emails is not None and (earlier := self._recent_emails.find_earlier(index, contact.email)) is not None:
+            return unsent_outcome(index, original, Outcome.REJECTED, error, target=target)
+        earlier = None if self._recent_emails is None else self._recent_emails.find_earlier(index, contact.email, target)
+        if earlier is not None:
             repeated = InvalidRequest(rejection_message(f"row {earlier}"))
-            return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier)
-        return ParsedRow(index, row, order_key(contact.email), operation)
+            return unsent_outcome(index, original, Outcome.REJECTED, repeated, earlier, target)
+        return ParsedRow(index, original, order_key(contact.email), operation, target)
 
-    def try_encode(self, originals: Sequence[object]) -> list[bytes] | None:
-        """Return an encoding of each row without parsing the rows; `None` if the rows must be parsed."""
+    def requests_for(self, target: Target) -> ContactRequests:
+        """Return the builder of the requests for a target."""
+        if (requests := self._requests.get(target)) is None:
+            requests = self._requests[self.targets.default].with_target(str(target.workspace), target.campaign)
+            self._requests[target] = requests
+        return requests
+
+    def _target_of_unsendable(self, row: UnsendableRow) -> Target:
+        named: Any = tuple(map(row.values.get, TARGET_FIELDS))
+        try:
+            return self.targets.default if named == RUN_TARGET else self.targets.find(Target(*named))
+        except InvalidRequest:
+            return RUN_TARGET
+
+    def try_encode(self, originals: Sequence[object]) -> tuple[list[bytes], list[Target] | None] | None:
+        """Return an encoding and the target of each row without parsing the rows; `None` if the rows must be parsed."""
+        # Instead of the targets, also return `None` if all of them are the run's own.
         # Encoding is many times faster than parsing, because the rows are not validated. The encoding of a valid row equals its
         # `identifying_bytes`. An invalid row may have the same encoding as a valid row: for example, a date is encoded as a
         # string.
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
         try:
-            return _encode_lines(_to_encodable(originals))[1:-1].split(b"\n{")  # a line break within a string is escaped
+            contacts, named = _to_encodable(originals)
+            targets = None if named is None else [self.targets.find(each) for each in named]
+            return _encode_lines(contacts)[1:-1].split(b"\n{"), targets  # a line break within a string is escaped
         except (TypeError, ValueError, RecursionError, InvalidRequest):  # parsing reports the error
             return None
 
+    def contact_bytes(self, row: ParsedRow) -> bytes:
+        """Return the part of the request body that has the contact's own fields."""
+        return row.operation.request.body[self.requests_for(row.target).prefix_size :]
+
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
-        """Return bytes that identify a row: the row's part of the request body, or the row's error if the row is not sent."""
+        """Return bytes that identify a row: its contact and its target, or the row's error if the row is not sent."""
         if isinstance(row, ParsedRow):
-            return row.operation.request.body[self._contact_requests.prefix_size :]
+            return self.add_target(self.contact_bytes(row), row.target)
         return str(row.error).encode()
 
+    def add_target(self, content: bytes, target: Target) -> bytes:
+        """Return bytes that identify a row, from its encoding without its target."""
+        # The run's own target is part of the run's identity. An encoded contact contains no line break.
+        return content if target is self.targets.default else content + b"\n" + msgspec.json.encode(target)
+
     def encode_for_spool(self, row: object) -> tuple[str, bytes]:
-        """Return the row's exact e-mail and its `SpooledRow.payload`. The e-mail is empty if the row can never be sent."""
-        if isinstance(row, UnsendableRow):
-            return "", msgspec.json.encode(row.reason)
+        """Return what identifies repeats of the row, and its `SpooledRow.payload`; an empty string if it can never be sent."""
+        # Rows are repeats if they have the same exact e-mail and the same target.
+        default = target = self.targets.default
         try:
-            contact = to_contact(row)
-            body = self._contact_requests.build_row(contact).request.body
+            if isinstance(row, UnsendableRow):
+                target = self._target_of_unsendable(row)
+                raise InvalidRequest(row.reason)  # noqa: TRY301 - the row is stored as any other invalid row
+            contact, named = to_targeted_contact(row)
+            if named is not RUN_TARGET:
+                target = RUN_TARGET
+                target = self.targets.find(named)
+            requests = self.requests_for(target)
+            body = requests.build_row(contact).request.body
         except InvalidRequest as error:
-            return "", msgspec.json.encode(str(error))
-        return contact.email, b"{" + body[self._contact_requests.prefix_size :]
+            return "", encode_spooled(str(error), None if target is default else target)
+        payload = b"{" + body[requests.prefix_size :]
+        if target is default:
+            return contact.email, payload
+        return "\n".join((contact.email, *map(str, target))), encode_spooled(msgspec.Raw(payload), target)
+
+
+def decode_spooled(payload: bytes | str) -> tuple[Any, Target | None]:
+    """Return the contact of a spooled row, or its error as a string, and the row's target; `None` for the run's own."""
+    content = msgspec.json.decode(payload)
+    return (content[0], Target(*content[1:])) if isinstance(content, list) else (content, None)
+
+
+def encode_spooled(content: object, target: Target | None) -> bytes:
+    """Return the payload of a spooled row."""
+    return msgspec.json.encode(content if target is None else [content, *target])
 
 
 _FIELD_ORDER: Final = tuple(
@@ -161,38 +222,68 @@ _FIELD_ORDER: Final = tuple(
 )
 """The standard fields of a contact, in the order in which they are encoded. Custom fields follow the standard fields."""
 _FIELDS: Final[Any] = msgspec.defstruct(
-    "_FIELDS", [(name, str | None | Unset, UNSET) for name in _FIELD_ORDER], forbid_unknown_fields=True, gc=False
+    "_FIELDS",
+    [(name, str | None | Unset, UNSET) for name in (*_FIELD_ORDER, *TARGET_FIELDS)],
+    forbid_unknown_fields=True,
+    gc=False,
 )
 """A struct with the standard fields of a contact. Converting a row to this struct puts the row's fields in order."""
+_target_values: Final = attrgetter(*TARGET_FIELDS)
+_NO_TARGET: Final = (UNSET, UNSET)
 _custom_values, _extra_values = attrgetter("_custom"), attrgetter("_extra")  # the properties would take a fifth of the time
 _standard_values: Final = attrgetter("email", *STANDARD_FIELDS)
 _encode_lines: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode_lines
 
 
-def _to_encodable(rows: Sequence[Any]) -> Sequence[object]:
-    """Return one value per row. msgspec encodes each value to the JSON that `encode_contact` returns for the row."""
+def _to_encodable(rows: Sequence[Any]) -> tuple[Sequence[object], Sequence[Target] | None]:
+    """Return one value per row, and the targets that the rows name; `None` if no row names a target."""
+    # msgspec encodes each value to the JSON that `encode_contact` returns for the row.
     kinds = {*map(type, rows)}
     if kinds == {NewContact}:
-        if not any(map(_custom_values, rows)) and not any(map(_extra_values, rows)):
-            return rows
-        return [msgspec.Raw(encode_contact(row)) if row.custom or row.extra else row for row in rows]
-    if kinds == {SpooledRow}:
-        return [msgspec.Raw(row.payload if row.repeats is None else b"") for row in rows]
+        plain = not any(map(_custom_values, rows)) and not any(map(_extra_values, rows))
+        return rows if plain else [_to_raw(row) for row in rows], None
+    if kinds == {tuple} and all(len(row) == 2 and isinstance(row[1], Target) for row in rows):  # noqa: PLR2004 - pairs
+        contacts, named = _to_encodable([row[0] for row in rows])
+        if named is not None:
+            raise TypeError
+        return contacts, [row[1] for row in rows]
+    if kinds == {SpooledRow} and not any(row.payload.startswith(b"[") for row in rows):
+        return [msgspec.Raw(row.payload if row.repeats is None else b"") for row in rows], None
+    return _mappings_to_encodable(rows, kinds)
+
+
+def _to_raw(row: NewContact) -> object:
+    return msgspec.Raw(encode_contact(row)) if row.custom or row.extra else row
+
+
+def _mappings_to_encodable(rows: Sequence[Any], kinds: set[type]) -> tuple[Sequence[object], Sequence[Target] | None]:
     if not all(issubclass(kind, Mapping) for kind in kinds):
         raise TypeError
     members = rows if kinds == {dict} else [dict(row.items()) for row in rows]
     try:
-        return [*msgspec.convert(members, list[_FIELDS])]
+        return _split_targets([*msgspec.convert(members, list[_FIELDS])])
     except msgspec.ValidationError:  # nearly always because of a custom field
-        return [{name: row[name] for name in _wire_order(tuple(row))} for row in members]
+        ordered = [{name: row[name] for name in _wire_order(tuple(row))} for row in members]
+        if not any(name in row for row in members for name in TARGET_FIELDS):
+            return ordered, None
+        return ordered, [Target(*map(row.get, TARGET_FIELDS)) for row in members]
+
+
+def _split_targets(structs: list[Any]) -> tuple[list[Any], list[Target] | None]:
+    values = [*map(_target_values, structs)]
+    if values.count(_NO_TARGET) == len(values):
+        return structs, None
+    for struct in structs:
+        struct.workspace = struct.campaign = UNSET
+    return structs, [Target(*(None if value is UNSET else value for value in pair)) for pair in values]
 
 
 @lru_cache(maxsize=4096)  # nearly all rows of an input have the same keys
 def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
-    """Return the keys of a row in the order in which they are sent."""
+    """Return the keys of a row's contact in the order in which they are sent."""
     known = [name for name in _FIELD_ORDER if name in keys]
     codes = [key for key in keys if isinstance(key, str) and CUSTOM_CODE.fullmatch(key)]
-    if len(known) + len(codes) < len(keys):
+    if len(known) + len(codes) + sum(name in keys for name in TARGET_FIELDS) < len(keys):
         raise TypeError
     return (*known, *codes)
 
@@ -229,19 +320,20 @@ def rejection_message(position: str) -> str:
 
 
 class RecentEmails:
-    """Detects rows that have the same e-mail as a recent row, regardless of case and of spaces around it."""
+    """Detects rows with the e-mail and target of a recent row, regardless of the e-mail's case and of spaces around it."""
 
     # A rejected row is reported, so the comparison can be as broad as services probably make it. The policies in `WHOLE_INPUT`
     # drop a row, so they compare identical e-mails only: dropping a row with a merely similar e-mail could lose a contact.
     def __init__(self, size: int = _HISTORY_SIZE) -> None:
         self._size = size
-        self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()  # the first and the latest row, in the order of the latest
+        # For each e-mail and target, the first and the latest row, in the order of the latest.
+        self._rows: OrderedDict[tuple[str, Target], tuple[int, int]] = OrderedDict()
 
-    def find_earlier(self, index: int, email: str) -> int | None:
+    def find_earlier(self, index: int, email: str, target: Target = RUN_TARGET) -> int | None:
         """Store this row, and return the index of the first of the rows that it repeats; `None` if it repeats none."""
         while self._rows and next(iter(self._rows.values()))[1] < index - self._size:
             self._rows.popitem(last=False)
-        key = email.strip().casefold()
+        key = email.strip().casefold(), target
         first, _ = self._rows.pop(key, (index, index))
         self._rows[key] = first, index  # also if this row is rejected: a later row may repeat this one
         return None if first == index else first
@@ -307,6 +399,8 @@ def approximate_size(row: object) -> int:
     # The exact size is known only after the row has been encoded, which takes ten times as long.
     if type(row) is dict:  # nearly every row; a check against an abstract class takes as long as the rest of this function
         return len(repr(row))
+    if type(row) is tuple and row:
+        return approximate_size(row[0])
     if isinstance(row, NewContact):
         # The fields are not validated yet, so each may have any type.
         return len(repr((*_standard_values(row), row.custom, row.extra)))
@@ -322,6 +416,8 @@ def _freeze(row: Any) -> Any:
     # keep the values that it had then. `NewContact` and the rows of files cannot change, and have a hash.
     if type(row) is dict:
         copy = row.copy()
+    elif type(row) is tuple and row:  # a contact and its target
+        return (_freeze(row[0]), *row[1:])
     elif (isinstance(row, Hashable) and not isinstance(row, MutableMapping | MappingProxyType)) or not isinstance(row, Mapping):
         return row
     else:
@@ -396,18 +492,53 @@ class DirectFeed:
         self._parser = parser
         self._pulled_count = 0
         self._stopped = False
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._queued = 0  # workers that have the lock, or wait for it
 
     def start(self, _group: TaskGroup) -> None:
         """Do nothing: `next` pulls the rows, so no task is needed."""
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
         """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row."""
+        # Rows leave in the order of the input, also while one of them waits until the campaigns of its workspace are listed. Then
+        # the other workers queue. Without such a row, an iterable is pulled and parsed without a wait, so that no lock is needed.
+        if self._queued or not self._source.ready:
+            async with self._take_turn():
+                row = await self._pull()
+                return None if row is END else await self._resolve(row)
+        row = await self._pull()
+        if row is END:
+            return None
+        try:
+            return self._parser.parse(self._pulled_count - 1, row)
+        except ListingNeeded:
+            async with self._take_turn():  # the lock is free
+                return await self._resolve(row)
+
+    async def _pull(self) -> Any:
         row = END if self._stopped else await self._source.pull()
         if row is END:
             self._stopped = True
-            return None
-        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
-        return self._parser.parse(index, row)
+        else:
+            self._pulled_count += 1
+        return row
+
+    async def _resolve(self, row: object) -> ParsedRow | ContactOutcome | None:
+        try:
+            return await self._parser.targets.apply(self._parser.parse, self._pulled_count - 1, row)
+        except BulkStopped:
+            if self._stopped:  # the run is ending: this row is left, as those that were not pulled
+                return None
+            raise
+
+    @asynccontextmanager
+    async def _take_turn(self) -> AsyncIterator[None]:
+        self._queued += 1
+        try:
+            async with self._lock:
+                yield
+        finally:
+            self._queued -= 1
 
     def stop(self) -> None:
         """Make every later call of `next` return `None`."""

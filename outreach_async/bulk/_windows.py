@@ -15,9 +15,10 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async.bulk._outcomes import ContactOutcome, UnsentRows
 from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source, approximate_size
+from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import OTHER_JOURNAL, MarkedWindow
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import BulkStopped, InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000
 """Maximum number of rows in a window. After a crash, any row of a marked window may have been sent if it has no outcome."""
@@ -162,7 +163,8 @@ class WindowedFeed:
                 await self._window_wanted.wait()
                 self._window_wanted = anyio.Event()
         except Exception as error:  # noqa: BLE001 - raised in a worker, which stops the run
-            self._failure = error
+            if not (self._ended and isinstance(error, BulkStopped)):  # a run that is ending lists no campaigns
+                self._failure = error
         self._end()
 
     def _end(self) -> None:
@@ -218,16 +220,18 @@ class WindowedFeed:
         # This saves time, because most rows of a marked window have an outcome and are not sent again.
         contents: list[bytes] = []
         for start in range(0, len(originals), _QUICK_CHECKPOINT_INTERVAL):
-            if (encoded := self._parser.try_encode(originals[start : start + _QUICK_CHECKPOINT_INTERVAL])) is None:
+            batch = originals[start : start + _QUICK_CHECKPOINT_INTERVAL]
+            if (encoded := await self._parser.targets.apply(self._parser.try_encode, batch)) is None:
                 return None
-            contents += encoded
+            rows, targets = encoded
+            contents += rows if targets is None else map(self._parser.add_target, rows, targets)
             await checkpoint()
         if MarkedWindow(marked.first, len(originals), _digest(contents)) != marked:
             return None
-        rows = await self._parse_rows(originals, completed)
+        parsed = await self._parse_rows(originals, completed)
         # Only valid rows are marked with the bytes of a contact. A row that is invalid now, such as one with a date instead of a
         # string, may have been sent, so it must not count as rejected.
-        return rows if all(isinstance(row, ParsedRow) for row in rows) else None
+        return parsed if all(isinstance(row, ParsedRow) for row in parsed) else None
 
     async def _read_rows(self, size: int, *, whole: bool) -> list[Any]:
         """Read `size` rows. Unless `whole`, wait for the first row only, then return what has arrived and fits in a window."""
@@ -250,7 +254,10 @@ class WindowedFeed:
         """Parse the rows of the next window, except rows whose index is in `skipped`."""
         rows: list[ParsedRow | ContactOutcome] = []
         for index in filterfalse(skipped.__contains__, range(self._first, self._first + len(originals))):
-            row = self._parser.parse(index, originals[index - self._first])
+            try:
+                row = self._parser.parse(index, originals[index - self._first])
+            except ListingNeeded:
+                row = await self._parser.targets.apply(self._parser.parse, index, originals[index - self._first])
             if isinstance(row, ParsedRow):
                 row.maybe_sent = index in self._possibly_sent
             rows.append(row)
@@ -270,7 +277,7 @@ class WindowedFeed:
         batch: list[tuple[int, str, bytes]] = []
         count = size = 0
         while (row := await self._source.pull()) is not END:
-            email, payload = self._parser.encode_for_spool(row)
+            email, payload = await self._parser.targets.apply(self._parser.encode_for_spool, row)
             batch.append((count, email, payload))
             count, size = count + 1, size + len(payload)
             if len(batch) == _SPOOL_BATCH_SIZE or size >= _MAX_BATCH_BYTES:
@@ -291,7 +298,8 @@ class WindowedFeed:
         count = 0
         while rows := (await self._source.pull_batch(_CHECKPOINT_INTERVAL, _MAX_BATCH_BYTES))[0]:
             stored = await self._thread.run(self._writer.spooled_rows, count, len(rows), "serial", sys.maxsize)
-            if [row.payload for row in stored] != [self._parser.encode_for_spool(row)[1] for row in rows]:
+            given = [(await self._parser.targets.apply(self._parser.encode_for_spool, row))[1] for row in rows]
+            if [row.payload for row in stored] != given:
                 break
             count += len(rows)
         if rows or 0 < count < spooled:

@@ -47,7 +47,7 @@ _ROUTES_BY_SHAPE: Final = {(len(route.path), route.path[0], route.path[-1]): rou
 
 
 @attrs.frozen
-class Target:
+class RequestTarget:
     segments: tuple[str, ...]
     query: Query
     route: ServiceRoute | None
@@ -59,7 +59,7 @@ class Target:
 
 
 @lru_cache(maxsize=256)  # a bulk run requests the same target millions of times
-def parse_target(target: str) -> Target:
+def parse_target(target: str) -> RequestTarget:
     """Parse a request target. One trailing slash is allowed."""
     path, _, query = target.partition("?")
     parts = path.removeprefix("/").split("/")
@@ -67,7 +67,7 @@ def parse_target(target: str) -> Target:
         parts.pop()
     try:
         segments = tuple(unquote(part, errors="strict") for part in parts)
-        return Target(segments, _parse_query(query), _ROUTES_BY_SHAPE.get((len(segments), segments[0], segments[-1])))
+        return RequestTarget(segments, _parse_query(query), _ROUTES_BY_SHAPE.get((len(segments), segments[0], segments[-1])))
     except UnicodeDecodeError:
         raise refusal_error(400, "invalid_target", "the percent-encoding of the request target is not valid UTF-8") from None
 
@@ -81,7 +81,7 @@ def _parse_query(query: str) -> Query:
     return MappingProxyType(values)
 
 
-def match_route(target: Target, method: str) -> ServiceRoute:
+def match_route(target: RequestTarget, method: str) -> ServiceRoute:
     route = target.route
     if route is None:
         raise refusal_error(404, "not_found", "no operation has this path")
@@ -163,14 +163,14 @@ def do_nothing() -> None:
     pass
 
 
-_NO_TARGET: Final = Target((), {}, None)
+_NO_TARGET: Final = RequestTarget((), {}, None)
 
 
 @attrs.define
 class ParsedRequest:
     request: Request
     operation: str = "unknown"
-    target: Target = _NO_TARGET
+    target: RequestTarget = _NO_TARGET
     body: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
     routing_error: RequestRefused | None = None
     body_error: RequestRefused | None = None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.journal import facts, outcomes
 from tools.journal_child import IDENTITY, outcome
 
-from outreach_async import errors
+from outreach_async import Target, errors
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import Identity
@@ -36,15 +36,21 @@ from outreach_async.bulk.journal._records import (
 from outreach_async.bulk.journal._writer import merge
 from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
 
+OWN = {Target(): 0}
 NAMES = ["email", "city", "title", "custom_1"]
+
+
+def numbered(found: ContactOutcome) -> dict[Target, int]:
+    """Return a number for the outcome's target."""
+    return {found.target: 0 if found.target == Target() else 7}
 
 
 def through(found: ContactOutcome) -> ContactOutcome:
     """Store an outcome and read it back, without a database."""
-    rows, errors = encode_batch([found])
+    rows, errors = encode_batch([found], numbered(found))
     texts = dict(msgspec.json.decode(errors)) if errors else {}
     ((*row, _),) = msgspec.json.decode(rows)
-    return decode_outcome(row, texts.get(row[5]), found.contact)
+    return decode_outcome(row, texts.get(row[5]), found.contact, found.target)
 
 
 @given(outcomes())
@@ -70,8 +76,8 @@ def test_an_error_of_a_foreign_class_is_read_back_as_the_nearest_of_ours() -> No
 
 def test_an_error_class_of_a_newer_version_is_read_back_as_the_base_class() -> None:
     text = msgspec.json.encode(["Vanished", "x", None, 418, 3, True, False]).decode()
-    columns = [1, 0, None, 3, None, digest(text), None]
-    error = decode_outcome(columns, text, None).error
+    columns = [1, 0, None, 3, None, digest(text), None, None]
+    error = decode_outcome(columns, text, None, Target()).error
     assert (type(error), error and error.status_code, error and error.maybe_applied) == (OutreachError, 418, False)
 
 
@@ -81,25 +87,25 @@ def test_an_error_message_is_bounded_and_may_contain_surrogates() -> None:
 
 
 def test_equal_errors_are_stored_once() -> None:
-    _, errors = encode_batch([outcome(index, error=StatusError("same", status_code=422)) for index in range(50)])
+    _, errors = encode_batch([outcome(index, error=StatusError("same", status_code=422)) for index in range(50)], OWN)
     assert errors is not None
     assert len(msgspec.json.decode(errors)) == 1
 
 
 def test_an_id_is_stored_without_its_prefix() -> None:
-    assert encode_batch([outcome(3, id="contact_abc")])[0].startswith('[[3,0,"abc",1,null,null,null,')
+    assert encode_batch([outcome(3, id="contact_abc")], OWN)[0].startswith('[[3,0,"abc",1,null,null,null,')
 
 
 def test_possible_outcomes_are_stored_as_bits() -> None:
     possible = frozenset({Outcome.ADDED, Outcome.SKIPPED})
-    assert encode_batch([outcome(3, status=Outcome.ADDED, possible=possible)])[0].startswith('[[3,0,"3",1,3,')
+    assert encode_batch([outcome(3, status=Outcome.ADDED, possible=possible)], OWN)[0].startswith('[[3,0,"3",1,3,')
 
 
 @given(outcomes(), st.data())
 def test_a_change_of_any_column_is_detected(found: ContactOutcome, data: st.DataObject) -> None:
-    rows, _ = encode_batch([found])
+    rows, _ = encode_batch([found], numbered(found))
     ((*row, crc),) = msgspec.json.decode(rows)
-    place = data.draw(st.integers(0, 6))
+    place = data.draw(st.integers(0, 7))
     row[place] = data.draw((st.none() | st.integers(-(2**40), 2**40) | st.text()).filter(lambda value: value != row[place]))
     with pytest.raises(CorruptContentError):
         require_checksums(to_json([row]), to_json([crc]))
@@ -107,18 +113,18 @@ def test_a_change_of_any_column_is_detected(found: ContactOutcome, data: st.Data
 
 @given(outcomes())
 def test_checksums_do_not_depend_on_how_the_row_is_written_as_json(found: ContactOutcome) -> None:
-    rows, _ = encode_batch([found])
+    rows, _ = encode_batch([found], numbered(found))
     ((*row, crc),) = msgspec.json.decode(rows)
     require_checksums(msgspec.json.format(to_json([row]), indent=2), to_json([crc]))
 
 
 def test_a_missing_or_different_error_is_detected() -> None:
-    rows, _ = encode_batch([outcome(1, error=StatusError("x"))])
+    rows, _ = encode_batch([outcome(1, error=StatusError("x"))], OWN)
     ((*row, _),) = msgspec.json.decode(rows)
     with pytest.raises(CorruptContentError, match="the error of row 1 is missing"):
-        decode_outcome(row, None, None)
+        decode_outcome(row, None, None, Target())
     with pytest.raises(CorruptContentError, match="checksum mismatch in the error of row 1"):
-        decode_outcome(row, '["StatusError","y",null,null,0,false,false]', None)
+        decode_outcome(row, '["StatusError","y",null,null,0,false,false]', None, Target())
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.binary(), max_size=6))

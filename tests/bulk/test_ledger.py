@@ -31,6 +31,7 @@ from outreach_async import (
     Request,
     Response,
     RetryPolicy,
+    Target,
 )
 from outreach_async.bulk.ledger import Ledger
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun, fold
@@ -444,7 +445,7 @@ async def test_a_full_disk_loses_no_outcome(fake: FakeService, file: Ledger) -> 
     rows = [{"email": f"user{number}@a.example"} for number in range(500)]
     await run(fake, file, rows[:1])
     others = [(number << 40, 1, 9, Effect.APPLIED, None) for number in range(20_000)]
-    fold(path, path.with_name("new"), FoldedRun(0.0, {}, {9: ("space_9", None)}, None), others)
+    fold(path, path.with_name("new"), FoldedRun(0.0, {}, {9: Target("space_9")}, None), others)
     replace(path, read(path.with_name("new")))
     with pytest.raises(
         JournalError, match=r"contacts.ledger cannot be written: .*; fix the cause \(e.g. disk full\) and run again"

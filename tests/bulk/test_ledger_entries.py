@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.scenarios import SPACE
 
+from outreach_async import Target
 from outreach_async.bulk.ledger import _entries as entries
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun, SeenKeys
 
@@ -28,7 +29,7 @@ def test_seen_keys_returns_every_key_in_its_range(keys: list[int], size: int) ->
 def test_an_entry_keeps_its_id_and_state(id_: str | None, tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     entries.create(old, "https://api.example", b"k" * 32)
-    run = FoldedRun(2e9, {}, {1: (SPACE, None)}, None)
+    run = FoldedRun(2e9, {}, {1: Target(SPACE)}, None)
     entries.fold(old, new, run, [(7, 3, 1, Effect.APPLIED, id_), (8, 4, 1, Effect.NONE, None)])
     with closing(entries.Generation.open(new)) as opened:
         found = opened.find([7, 8])
@@ -43,6 +44,6 @@ def test_a_sparse_file_is_rebuilt(tmp_path: Path) -> None:
         rows = [
             ((number * 2654435761 + generation) << 20, 1, 1, Effect.APPLIED, f"contact_{number:024x}") for number in range(3000)
         ]
-        entries.fold(path, tmp_path / str(generation), FoldedRun(2e9, {}, {1: (SPACE, None)}, None), rows)
+        entries.fold(path, tmp_path / str(generation), FoldedRun(2e9, {}, {1: Target(SPACE)}, None), rows)
         path = tmp_path / str(generation)
     assert path.stat().st_size / 9000 < 48

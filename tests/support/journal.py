@@ -16,6 +16,7 @@ import attrs
 from hypothesis import strategies as st
 from tools.journal_child import ROWS, WINDOW, open_journal, outcome_of, steps
 
+from outreach_async import Target
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import Journal
@@ -151,4 +152,5 @@ def outcomes(draw: st.DrawFn, index: int | None = None) -> ContactOutcome:
         attempts=draw(st.integers(0, 99)),
         error=draw(st.none() | errors()),
         repeats=draw(st.none() | st.integers(0, 2**40)),
+        target=draw(st.sampled_from([Target(), Target("space_1"), Target("space_1", "camp_1")])),
     )

@@ -36,11 +36,13 @@ from outreach_async._cli.process import (
     handle_interrupts,
 )
 from outreach_async._files.atomic import atomic_write
+from outreach_async._service.contacts import Target
 from outreach_async._vocabulary import DuplicatePolicy, Outcome
 from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, ObjectJournal, Outcomes, Repeats
 from outreach_async.bulk._comparing import count_changes
 from outreach_async.bulk._outcomes import LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
+from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal import Identity, JournalReport, journal_at
 from outreach_async.bulk.journal._identity import Earlier
 from outreach_async.bulk.ledger import Changed, Ledger, LedgerOptions
@@ -210,12 +212,11 @@ def _compare(job: ImportJob, workspace: str, columns: Columns) -> LedgerCounts:
         Ledger(str(job.ledger)),
         Identity(workspace, {}),
         job.repeats,
-        (workspace, job.campaign),
         {"duplicates": job.duplicates, "strict_validation": job.strict},
         job.max_age,
         ignore_changes=job.changed == "ignore",
     )
-    return count_changes(job.guard(columns), options)
+    return count_changes(job.guard(columns), options, Targets(Target(workspace, job.campaign)))
 
 
 def _mapping_of(columns: Columns) -> dict[str, str]:

@@ -29,7 +29,8 @@ STATEMENTS: Final[Mapping[str, str]] = {
     "metadata": SET_METADATA,
     "window": "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)",
     # A plain INSERT: a second outcome for a row is an error.
-    "outcomes": _insert_many("INSERT", "outcome", "seq, status, id, attempts, possible, error, repeats, crc"),
+    "outcomes": _insert_many("INSERT", "outcome", "seq, status, id, attempts, possible, error, repeats, target, crc"),
+    "target": "INSERT INTO target (number, workspace, campaign, crc) VALUES (?, ?, ?, ?)",
     # OR IGNORE: an error is stored once for all its rows.
     "errors": _insert_many("INSERT OR IGNORE", "error", "digest, text"),
     "event": "INSERT INTO event (number, at, kind, data, crc) VALUES (?, ?, ?, ?, ?)",

@@ -33,7 +33,9 @@ import attrs
 import msgspec
 
 from outreach_async._files.atomic import atomic_write
+from outreach_async._service.contacts import Target
 from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._rows import decode_spooled
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._identity import JournalReport
 from outreach_async.bulk.journal._records import DECODING_ERRORS, require
@@ -48,7 +50,7 @@ write-ahead log."""
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
 )
-_COLUMNS: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats"
+_COLUMNS: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats, page.target"
 _PAGE: Final = f"json_group_array(json_array({_COLUMNS})), json_group_array(page.crc)"
 SELECT_CHECKSUMS: Final = f"SELECT {_PAGE} FROM outcome AS page WHERE seq >= ? AND seq < ?"  # noqa: S608 - names of this module
 _SELECT_OUTCOMES: Final = f"SELECT {_PAGE}, json_group_array(error.text), '[]' {_FROM_PAGE}"
@@ -164,9 +166,19 @@ def _verify_spool(db: sqlite3.Connection) -> int:
     return count
 
 
+def read_targets(db: sqlite3.Connection) -> dict[int, Target]:
+    """Return the targets of the run by number; the number of the run's own target is 0."""
+    identity = read_metadata(db)["identity"]
+    targets = {0: Target(identity["workspace"], identity["options"].get("campaign"))}
+    for *columns, crc in db.execute("SELECT number, workspace, campaign, crc FROM target"):
+        require(records.checksum(columns) == crc, "checksum mismatch in a target")
+        targets[columns[0]] = Target(*columns[1:])
+    return targets
+
+
 def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
     """Return a page of outcomes that starts at row `first`. For the first page, also check that no outcome is missing."""
-    metadata = read_metadata(db)
+    metadata, targets = read_metadata(db), read_targets(db)
     if first == 0:
         require_structure(db, records.decode_totals(metadata["totals"]).rows)
     spooled = metadata["spooled"] is not None
@@ -175,7 +187,7 @@ def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
     rows, errors, spool = (msgspec.json.decode(page[column]) for column in (0, 2, 3))
     contacts = [_decode_spooled(row[0], *spooled_row) for row, spooled_row in zip(rows, spool, strict=True)] if spooled else rows
     outcomes = [
-        records.decode_outcome(row, error, contact if spooled else None)
+        records.decode_outcome(row, error, contact if spooled else None, targets[row[-1] or 0])
         for row, error, contact in zip(rows, errors, contacts, strict=True)
     ]
     return sorted(outcomes, key=attrgetter("index"))
@@ -184,7 +196,7 @@ def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
 def _decode_spooled(index: int, key: str | None, payload: str, crc: int) -> object:
     """Return the contact of a spooled row; `None` if the row can never be sent."""
     require(records.checksum([index, key, payload]) == crc, f"checksum mismatch in spooled row {index}")
-    contact = msgspec.json.decode(payload)
+    contact, _ = decode_spooled(payload)
     return contact if isinstance(contact, dict) else None
 
 

@@ -1,7 +1,8 @@
 """The stored form of a journal: its schema, and the conversion of metadata, outcomes and totals. This module does no I/O.
 
-An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, checksum]. A status is stored as a
-number, the possible statuses as bits, an id without its prefix, and an error as the digest of a string that is stored once. A
+An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, target, checksum]. A status is stored as a
+number, the possible statuses as bits, an id without its prefix, an error as the digest of a string that is stored once, and a
+target as a number, or as null if it is the run's own. A
 value that has no short form is stored as JSON, which starts with `"` or `[`, so it cannot be mistaken for a short form.
 """
 
@@ -18,6 +19,7 @@ import msgspec
 from msgspec import MsgspecError
 
 from outreach_async import errors
+from outreach_async._service.contacts import Target
 from outreach_async._vocabulary import ID_PREFIXES, Outcome
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, OutcomeCounts, build_outcome
 from outreach_async.errors import OutreachError
@@ -29,7 +31,11 @@ TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
     "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL, crc NOT NULL)",
     # The columns have no types: a status is a number or a string. Rarely used columns come last: a missing value costs a byte.
-    "CREATE TABLE outcome (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, crc, possible, error, repeats)",
+    (
+        "CREATE TABLE outcome"
+        " (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, crc, possible, error, repeats, target)"
+    ),
+    "CREATE TABLE target (number INTEGER PRIMARY KEY, workspace, campaign, crc NOT NULL)",
     "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
     "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
     "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
@@ -91,11 +97,11 @@ _ERROR_CLASSES: Final = {
 }
 
 
-def encode_batch(outcomes: Iterable[ContactOutcome]) -> tuple[str, str | None]:
+def encode_batch(outcomes: Iterable[ContactOutcome], targets: Mapping[Target, int]) -> tuple[str, str | None]:
     """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs."""
-    # The second value is `None` if no outcome has an error.
+    # The second value is `None` if no outcome has an error. The number of the run's own target is 0.
     texts: dict[int, str] = {}
-    rows = [_encode_outcome(outcome, texts) for outcome in outcomes]
+    rows = [_encode_outcome(outcome, texts, targets) for outcome in outcomes]
     for row in rows:
         row.append(crc32(_encode(row)) - _SIGN_OFFSET)  # as `checksum` does
     return to_json(rows), to_json([*texts.items()]) if texts else None
@@ -127,9 +133,9 @@ def require_checksums(rows: str, checksums: str) -> None:
             require(checksum(columns) == crc, f"checksum mismatch in row {columns[0]}")
 
 
-def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> ContactOutcome:
+def decode_outcome(row: Sequence[Any], error: str | None, contact: object, target: Target) -> ContactOutcome:
     """Convert a stored list back to an outcome."""
-    index, number, id_, attempts, possible, error_digest, repeats = row
+    index, number, id_, attempts, possible, error_digest, repeats, _ = row
     if error is not None or error_digest is not None:
         require(error is not None, f"the error of row {index} is missing")
         require(digest(error or "") == error_digest, f"checksum mismatch in the error of row {index}")
@@ -143,6 +149,7 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object) -> Co
         attempts,
         None if error is None else _decode_error(error),
         repeats,
+        target,
     )
 
 
@@ -156,7 +163,7 @@ def to_storable(text: str) -> str:
     return text if _STORABLE.fullmatch(text) else to_json(text)
 
 
-def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str]) -> list[Any]:
+def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str], targets: Mapping[Target, int]) -> list[Any]:
     error = None
     if outcome.error is not None:
         text = _encode_error(outcome.error)
@@ -171,6 +178,7 @@ def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str]) -> list[Any]
         None if outcome.possible == {outcome.status} else _encode_possible(outcome.possible),
         error,
         outcome.repeats,
+        targets[outcome.target] or None,
     ]
 
 

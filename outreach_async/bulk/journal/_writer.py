@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from secrets import token_hex
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 import msgspec
 
+from outreach_async._service.contacts import Target
 from outreach_async._service.validation import require_choice
 from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
-from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats, SpooledRow
+from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats, SpooledRow, decode_spooled, encode_spooled
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._database import Database, FileDatabase, Transaction
 from outreach_async.bulk.journal._identity import (
@@ -27,6 +29,7 @@ from outreach_async.bulk.journal._identity import (
     require_same_run,
 )
 from outreach_async.bulk.journal._opening import open_locked
+from outreach_async.bulk.journal._reader import read_targets
 from outreach_async.bulk.journal._records import checksum, require, to_json
 from outreach_async.errors import InvalidRequest
 
@@ -92,6 +95,8 @@ class JournalWriter:
         self._earlier_seconds = self._totals.seconds
         self._events: int = metadata["events"]
         self._fingerprint: str | None = metadata["identity"]["fingerprint"]
+        with database.connection() as db:
+            self._targets = {target: number for number, target in read_targets(db).items()}
         self.resumed = not created
         self.state: str = metadata["state"]
         self.hwm: int = metadata["hwm"]
@@ -144,7 +149,7 @@ class JournalWriter:
             columns = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
         return None if columns is None else MarkedWindow(*columns)
 
-    def mark(self, window: MarkedWindow) -> None:
+    def mark(self, window: MarkedWindow, targets: Mapping[Target, int] = MappingProxyType({})) -> None:
         """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged."""
         # When this method returns, the mark is durable. In a journal file, it also survives the loss of the write-ahead log.
         if window.rows < 1 or window.first > self.hwm:
@@ -160,10 +165,18 @@ class JournalWriter:
                 )
             return
         with self._database.mark_transaction() as transaction:
+            self._add_targets(transaction, targets)
             columns = (window.first, window.rows, window.digest)
             transaction.apply("window", *columns, checksum(columns))
             transaction.set_metadata("hwm", window.end)
         self.hwm = window.end
+        self._targets.update(targets)
+
+    def _add_targets(self, transaction: Transaction, targets: Mapping[Target, int]) -> None:
+        for target, number in targets.items():
+            if target not in self._targets:
+                columns = (number, *target)
+                transaction.apply("target", *columns, checksum(columns))
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
         """Return the indexes of rows with an outcome, from index `first` to `first + rows - 1`."""
@@ -177,14 +190,18 @@ class JournalWriter:
             raise InvalidRequest(
                 f"journal: expected row indexes below {self.hwm}, got {beyond[0]}; mark a row before you record its outcome"
             )
-        rows, errors = records.encode_batch(outcomes)
+        new = {outcome.target: 0 for outcome in outcomes if outcome.target not in self._targets}
+        new = {target: number for number, target in enumerate(new, max(self._targets.values()) + 1)}
+        rows, errors = records.encode_batch(outcomes, {**self._targets, **new} if new else self._targets)
         totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
         with self._database.transaction() as transaction:
+            self._add_targets(transaction, new)
             if errors is not None:
                 transaction.apply("errors", errors)
             transaction.apply("outcomes", rows)
             transaction.set_metadata("totals", records.encode_totals(totals))
         self._totals = totals
+        self._targets.update(new)
 
     def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Record an event; `data` contains its details as JSON values."""
@@ -323,11 +340,11 @@ def _possibly_sent_rows(metadata: Mapping[str, Any]) -> PossiblySent:
 
 def _merge_rows(db: sqlite3.Connection, index: int, payload: str, duplicates: str) -> bytes:
     """Merge all rows with the same e-mail into the first row. Rows are read in pages, because there may be very many."""
-    members, last = msgspec.json.decode(payload), index
+    (members, target), last = decode_spooled(payload), index
     while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
         for last, later in page:  # noqa: B007 - the next page begins after row `last`
-            members = merge(members, msgspec.json.decode(later), duplicates)
-    return msgspec.json.encode(members)
+            members = merge(members, decode_spooled(later)[0], duplicates)
+    return encode_spooled(members, target)
 
 
 def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[list[Any]]:

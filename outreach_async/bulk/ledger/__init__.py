@@ -94,10 +94,11 @@ from typing import Any, Literal
 import attrs
 
 from outreach_async._files.objects import is_url
+from outreach_async._service.contacts import Target
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import Identity, JournalOptions, OpenJournal
 from outreach_async.bulk.journal._protocol import WriterThread
-from outreach_async.bulk.ledger._entries import Generation, Target, create, is_ledger_file, minutes
+from outreach_async.bulk.ledger._entries import Generation, create, is_ledger_file, minutes
 from outreach_async.bulk.ledger._folding import LedgerRun, read_report, start
 from outreach_async.bulk.ledger._stores import FileStore, LedgerStore, ObjectStore
 
@@ -241,7 +242,6 @@ class LedgerOptions:
     ledger: Ledger
     identity: Identity
     repeats: Repeats
-    target: Target
     request: Mapping[str, Any]
     """The options that are part of a request, without its target."""
     max_age: float | None
@@ -289,7 +289,7 @@ async def open_ledger(options: LedgerOptions) -> OpenLedger:
     def open_run() -> LedgerRun:
         store = options.ledger._open_store()  # noqa: SLF001 - not a method for users, who hold ledgers
         try:
-            return start(store, options.identity, options.target, options.ledger.wall)
+            return start(store, options.identity, options.ledger.wall)
         except BaseException:
             store.close()
             raise

@@ -25,6 +25,7 @@ from zlib import crc32
 import attrs
 
 from outreach_async._files.atomic import sync
+from outreach_async._service.contacts import Target
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.errors import InvalidRequest, JournalError
 
@@ -74,9 +75,6 @@ class Effect(Enum):
     """An attempt may have had an effect."""
     NONE = "none"
 
-
-Target: TypeAlias = tuple[str, str | None]
-"""The workspace of a contact, and its campaign, if it is added to one."""
 
 Entry: TypeAlias = tuple[int, int, int, str | bytes | None]
 """The digest, state, checksum and contact id of an entry, as stored."""
@@ -155,7 +153,7 @@ class Generation:
             ((version,),) = self._db.execute("PRAGMA user_version")
             meta = dict(self._db.execute("SELECT name, value FROM meta"))
             self.targets: dict[Target, int] = {
-                (space, campaign): number for number, space, campaign in self._db.execute("SELECT * FROM target")
+                Target(space, campaign): number for number, space, campaign in self._db.execute("SELECT * FROM target")
             }
             self.address, self.secret, self.generation = meta["address"], bytes(meta["secret"]), int(meta["generation"])
         except (sqlite3.Error, LookupError, TypeError, ValueError) as error:
@@ -174,12 +172,10 @@ class Generation:
             raise InvalidRequest(f"ledger: {path} is not a ledger; pass the path of a ledger, or of a file that does not exist")
         return cls(path)
 
-    def count_gone(self, seen: SeenKeys, target: Target) -> int:
-        """Return the number of entries of a target that an input with these keys does not have."""
-        number = self.targets.get(target)
-        if number is None:
-            return 0
-        return sum(is_gone for found in _compare_with_input(self._db, seen, [number]) for _, _, is_gone in found)
+    def count_gone(self, seen: SeenKeys, targets: Iterable[Target]) -> int:
+        """Return the number of entries of some targets that an input with these keys does not have."""
+        numbers = [self.targets[target] for target in targets if target in self.targets]
+        return sum(is_gone for found in _compare_with_input(self._db, seen, numbers) for _, _, is_gone in found)
 
     def find(self, keys: Sequence[int]) -> dict[int, Entry]:
         """Return the entries with these keys, as (digest, state, crc, id)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from secrets import token_bytes
@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
+from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._vocabulary import SERVICE_OUTCOMES, Outcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter, ObjectJournal
@@ -24,14 +25,16 @@ from outreach_async.bulk.journal._reader import (
     RunQuery,
     open_snapshot,
     read_metadata,
+    read_targets,
 )
 from outreach_async.bulk.ledger import _entries as entries
-from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, SeenKeys, SentRow, Target
+from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, SeenKeys, SentRow
 from outreach_async.bulk.ledger._stores import LedgerStore
 from outreach_async.errors import InvalidRequest, JournalError
 
 _ROW: Final = struct.Struct("<q6sI")
-"""A row in a marked window of a run with a ledger: its key, digest and target. They take the place of the window's digest."""
+"""A row in a marked window of a run with a ledger: its key, its digest, and the number of its target in the journal; 0 for the
+run's own. They take the place of the window's digest."""
 _PAGE: Final = 8
 """Number of windows that are read from a journal at a time."""
 _MAX_ATTEMPTS: Final = 20
@@ -50,12 +53,14 @@ class LedgerRun:
     entries: Generation
     journal: Journal | ObjectJournal
     writer: JournalWriter
-    target: int
 
-    def fold(self, possibly_sent: PossiblySent, counts: Mapping[str, int], seen: SeenKeys | None) -> int | None:
+    def fold(
+        self, possibly_sent: PossiblySent, counts: Mapping[str, int], seen: SeenKeys | None, targets: Iterable[Target]
+    ) -> int | None:
         """Fold the run, which has recorded how it ended. Return the number of entries that are gone."""
+        # `targets` are those of the input, and `seen` are its keys if all of it was read.
         with _translate_errors(self.store.name):
-            return _Fold(self.store, self.entries, self.journal, possibly_sent).publish(counts, seen)
+            return _Fold(self.store, self.entries, self.journal, possibly_sent).publish(counts, seen, targets)
 
     def close(self) -> None:
         with ExitStack() as stack:  # each is closed, even if another one fails
@@ -64,7 +69,7 @@ class LedgerRun:
             stack.callback(self.entries.close)
 
 
-def start(store: LedgerStore, identity: Identity, target: Target, wall: Callable[[], float]) -> LedgerRun:
+def start(store: LedgerStore, identity: Identity, wall: Callable[[], float]) -> LedgerRun:
     """Fold the journal of a run that was not folded, if there is one. Then start a new run."""
     for _ in range(_MAX_ATTEMPTS):
         with ExitStack() as stack, _translate_errors(store.name):
@@ -76,15 +81,14 @@ def start(store: LedgerStore, identity: Identity, target: Target, wall: Callable
             if journal.exists():
                 _fold_earlier(store, opened, journal)
                 continue
-            number = opened.targets.get(target, max(opened.targets.values(), default=0) + 1)
-            started = {"ledger": opened.name, "target": [number, *target], "at": wall()}
+            started = {"ledger": opened.name, "at": wall()}
             writer = journal.writer(attrs.evolve(identity, options={**identity.options, **started}), resume=False)
             stack.callback(writer.close)
             if not store.is_current():  # another process has folded its run since the generation was loaded
                 continue
             store.clean(opened.generation)
             stack.pop_all()
-            return LedgerRun(store, opened, journal, writer, number)
+            return LedgerRun(store, opened, journal, writer)
     raise JournalError(f"ledger {store.name}: other runs change the ledger all the time; run again when they have ended")
 
 
@@ -124,7 +128,7 @@ def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | Obj
     writer = journal.writer(Identity(**recorded), resume=True)
     try:
         if store.is_current():
-            _Fold(store, opened, journal, writer.possibly_sent).publish({}, None)
+            _Fold(store, opened, journal, writer.possibly_sent).publish({}, None, ())
     finally:
         writer.close()
 
@@ -138,15 +142,21 @@ class _Fold:
     journal: Journal | ObjectJournal
     possibly_sent: PossiblySent
 
-    def publish(self, counts: Mapping[str, int], seen: SeenKeys | None) -> int | None:
+    def publish(self, counts: Mapping[str, int], seen: SeenKeys | None, targets: Iterable[Target]) -> int | None:
         """Write and publish the next generation. Return the number of entries that are gone."""
         with open_snapshot(self.journal) as run_query:
             metadata = run_query(read_metadata)
             sent = {name: count for name, count in metadata["totals"]["outcomes"].items() if count}
-            number, workspace, campaign = metadata["identity"]["options"]["target"]
-            run = FoldedRun(metadata["identity"]["options"]["at"], {**sent, **counts}, {number: (workspace, campaign)}, seen)
+            identity, recorded = metadata["identity"], run_query(read_targets)
+            numbers = dict(self.opened.targets)
+            for target in (Target(identity["workspace"], identity["options"]["campaign"]), *recorded.values(), *targets):
+                numbers.setdefault(target, max(numbers.values(), default=0) + 1)
+            translated = {at: numbers[target] for at, target in recorded.items()}
+            named = {numbers[target]: target for target in (*recorded.values(), *targets)}
+            run = FoldedRun(identity["options"]["at"], {**sent, **counts}, named, seen)
             try:
-                gone = entries.fold(self.opened.path, self.store.draft, run, _sent_rows(run_query, self.possibly_sent))
+                sent_rows = _sent_rows(run_query, self.possibly_sent, translated)
+                gone = entries.fold(self.opened.path, self.store.draft, run, sent_rows)
             except BaseException:
                 self.store.draft.unlink(missing_ok=True)
                 raise
@@ -165,14 +175,17 @@ def read_report(store: LedgerStore) -> tuple[Any, ...]:
             return (*opened.read_report(), last is not None and last > opened.generation)
 
 
-def _sent_rows(run_query: RunQuery, possibly_sent: PossiblySent) -> Iterator[SentRow]:
+def _sent_rows(run_query: RunQuery, possibly_sent: PossiblySent, targets: Mapping[int, int]) -> Iterator[SentRow]:
     """Yield the rows that a run sent or may have sent, in the order in which it marked them."""
+    # `targets` translates the numbers of targets in the journal to those in the ledger.
     first = 0
     while page := run_query(partial(_read_page, first=first)):
         for start, content, outcomes in page:
             for position, (key, digest, target) in enumerate(_ROW.iter_unpack(content)):
                 effect, id_ = _effect_of(outcomes.get(start + position), possibly_sent, start + position)
-                yield key, int.from_bytes(digest), target, effect, id_
+                if target not in targets:
+                    raise DamagedJournalError("journal: a target is missing")
+                yield key, int.from_bytes(digest), targets[target], effect, id_
             first = start + len(content) // _ROW.size
 
 
@@ -194,7 +207,7 @@ def _effect_of(row: list[Any] | None, possibly_sent: PossiblySent, index: int) -
     """Return the effect of a row from its stored outcome, and the id in its answer."""
     if row is None:
         return (Effect.POSSIBLE if index in possibly_sent else Effect.NONE), None
-    outcome = records.decode_outcome([*row[:5], None, None], None, None)
+    outcome = records.decode_outcome([*row[:5], None, None, None], None, None, RUN_TARGET)
     if outcome.status in {Outcome.REJECTED, Outcome.NOT_APPLIED}:
         return (Effect.NONE if outcome.certain else Effect.POSSIBLE), None
     # If `not_applied` is possible, the answer itself cannot be trusted. An answer to the only attempt shows that the contact has

@@ -1,0 +1,179 @@
+"""Find the workspace and the campaign that a row names, by id or name. The campaigns of a workspace are listed at most once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypeVar
+
+from outreach_async._service.contacts import RUN_TARGET, Target
+from outreach_async._service.validation import masked_repr, require_encodable, type_name
+from outreach_async._vocabulary import ID_PREFIXES
+from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, OutreachError, StatusError, shorten
+from outreach_async.models import Campaign
+
+T = TypeVar("T")
+
+ListCampaigns: TypeAlias = Callable[[str], AsyncIterable[Campaign]]
+"""A function that lists the campaigns of a workspace."""
+
+_WORKSPACE_PREFIX: Final = ID_PREFIXES["workspace"]
+_CAMPAIGN_PREFIX: Final = ID_PREFIXES["campaign"]
+_MAX_SUGGESTIONS: Final = 100
+"""Maximum number of unknown names for which similar names are searched, which is slow."""
+_MAX_REMEMBERED: Final = 10_000
+_MAX_SHOWN: Final = 60
+_MAX_IDS: Final = 5
+_UNKNOWN_STATUSES: Final = (403, 404)
+"""Statuses with which a service refuses a workspace or a campaign that does not exist, or that is not the caller's."""
+
+
+class ListingNeeded(Exception):
+    """A row names a campaign of a workspace whose campaigns have not been listed."""
+
+    def __init__(self, workspace: str) -> None:
+        self.workspace = workspace
+
+
+class Targets:
+    """The targets of a run: its own, and those that its rows name."""
+
+    def __init__(
+        self,
+        default: Target = RUN_TARGET,
+        list_campaigns: ListCampaigns | None = None,
+        workspaces: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.default = default
+        self._list_campaigns = list_campaigns
+        self._workspaces = workspaces  # ids by name
+        self._campaigns: dict[str, dict[str, list[str]]] = {}  # for each workspace, the ids by name
+        self._unknown_workspaces: dict[str, str] = {}  # the service's answer, by id
+        self._found: dict[Target, Target | str] = {}
+        self._suggested = 0
+
+    def find(self, named: Target) -> Target:
+        """Return the target that a row names, as ids. Raise `ListingNeeded` if the campaigns must be listed first."""
+        if named is RUN_TARGET:
+            return self.default
+        try:
+            found = self._found.get(named)
+        except TypeError:  # a value is not hashable, so it is no string
+            found = None
+        if found is None:
+            try:
+                found = self._resolve(named)
+            except InvalidRequest as error:
+                found = str(error)
+            if len(self._found) == _MAX_REMEMBERED:
+                self._found.clear()
+            if all(isinstance(value, str | None) for value in named):
+                self._found[named] = found
+        if isinstance(found, str):
+            raise InvalidRequest(found)
+        return found
+
+    def _resolve(self, named: Target) -> Target:
+        workspace = self._find_workspace(_to_text("workspace", named.workspace))
+        name = _to_text("campaign", named.campaign)
+        if not name:
+            if workspace != self.default.workspace and self.default.campaign is not None:
+                raise InvalidRequest(
+                    f"campaign: expected a campaign of {workspace}, got none, and the run's campaign belongs to"
+                    f" {self.default.workspace}; name a campaign in the row"
+                )
+            campaign = self.default.campaign
+        else:
+            campaign = name if name.startswith(_CAMPAIGN_PREFIX) else self._find_campaign(workspace, name)
+        # The run's own target stays one object, so that it can be compared by identity.
+        found = Target(workspace, campaign)
+        return self.default if found == self.default else found
+
+    def _find_workspace(self, name: str) -> str:
+        if not name:
+            return str(self.default.workspace)
+        if name.startswith(_WORKSPACE_PREFIX) and name != _WORKSPACE_PREFIX:
+            return name
+        if (known := self._workspaces.get(name)) is not None:
+            return known
+        near = f"did you mean {self._suggest(name, self._workspaces)}?" if self._workspaces else "use its id"
+        raise InvalidRequest(f"workspace: expected an id ({_WORKSPACE_PREFIX}...), got {_show(name)}; {near}")
+
+    def _find_campaign(self, workspace: str, name: str) -> str:
+        if (answer := self._unknown_workspaces.get(workspace)) is not None:
+            raise InvalidRequest(f"workspace: expected a known workspace, got {_show(workspace)}: {answer}; correct the id")
+        if workspace not in self._campaigns:
+            raise ListingNeeded(workspace)
+        names = self._campaigns[workspace]
+        ids = names.get(name, [])
+        if len(ids) == 1:
+            return ids[0]
+        if ids:
+            several = f"{len(ids)} with this name ({', '.join(ids[:_MAX_IDS])}{', ...' if len(ids) > _MAX_IDS else ''})"
+            raise InvalidRequest(f"campaign: expected one campaign named {_show(name)} in {workspace}, got {several}; use an id")
+        near = self._suggest(name, names)
+        remedy = f"did you mean {near}?" if near else f"use an id ({_CAMPAIGN_PREFIX}...), or the exact name"
+        raise InvalidRequest(f"campaign: expected the name of a campaign in {workspace}, got {_show(name)}; {remedy}")
+
+    def _suggest(self, name: str, known: Iterable[str]) -> str:
+        """Return the most similar names."""
+        self._suggested += 1
+        if self._suggested > _MAX_SUGGESTIONS:
+            return ""
+        by_folded = {each.casefold(): each for each in known}
+        near = get_close_matches(name.casefold(), by_folded, n=3, cutoff=0.5)
+        return " or ".join(_show(by_folded[each]) for each in near)
+
+    def add_campaigns(self, workspace: str, campaigns: Iterable[Campaign]) -> None:
+        """Add the campaigns of a workspace."""
+        names = self._campaigns.setdefault(workspace, {})
+        for campaign in campaigns:
+            ids = names.setdefault(campaign.name.strip(), [])
+            if campaign.id not in ids:  # a campaign can occur on two pages, if others are created meanwhile
+                ids.append(campaign.id)
+
+    async def list_campaigns(self, workspace: str) -> None:
+        """List the campaigns of a workspace, so that `find` knows their names."""
+        if workspace in self._campaigns or workspace in self._unknown_workspaces:
+            return  # another task has listed them meanwhile
+        if self._list_campaigns is None:
+            raise InvalidRequest(f"campaign: the names of campaigns of {workspace} are unknown; use ids")
+        try:
+            campaigns = [campaign async for campaign in self._list_campaigns(workspace)]
+        except StatusError as error:
+            if workspace == self.default.workspace or error.status_code not in _UNKNOWN_STATUSES:
+                raise BulkStopped.over(error, f"run stopped: the campaigns of {workspace} cannot be listed") from None
+            self._unknown_workspaces[workspace] = str(error)
+        except (BulkStopped, BulkSuspended):
+            raise
+        except OutreachError as error:
+            raise BulkStopped.over(error, f"run stopped: the campaigns of {workspace} cannot be listed") from None
+        else:
+            self.add_campaigns(workspace, campaigns)
+
+    async def apply(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Return the result of a call that finds targets. List campaigns, and call again, if this is necessary."""
+        while True:
+            try:
+                return call(*arguments)
+            except ListingNeeded as needed:
+                await self.list_campaigns(needed.workspace)
+
+
+def fails_only_its_rows(error: OutreachError) -> bool:
+    """Return whether an error refuses the target of a request, and so says nothing about rows with other targets."""
+    return isinstance(error, StatusError) and error.status_code in _UNKNOWN_STATUSES
+
+
+def _to_text(field: str, value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{field}: expected an id or a name, got {type_name(value)}; pass a string")
+    require_encodable(field, value)
+    return value.strip()
+
+
+def _show(name: str) -> str:
+    return masked_repr(shorten(name, _MAX_SHOWN))

@@ -1,0 +1,368 @@
+"""Rows that name their campaign and workspace, by id or name."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.examples import scaled
+from support.scenarios import KEY, SPACE
+from support.time import ALLOW_LOOP_FIXTURE, virtual_time
+from support.transport import added, status
+
+from outreach_async import (
+    BulkStopped,
+    BulkSuspended,
+    ContactOutcome,
+    InvalidRequest,
+    Journal,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+    Target,
+)
+from outreach_async.bulk._targets import Targets
+from outreach_async.bulk.ledger import Ledger
+from outreach_async.fake import FakeService, FakeTransport
+
+pytestmark = virtual_time
+
+OTHER = "space_2"
+SPRING, AUTUMN, FAR = Target(SPACE, "camp_1"), Target(SPACE, "camp_2"), Target(OTHER, "camp_3")
+NAMES = {"camp_1": "Spring", "camp_2": "Autumn", "camp_3": "Spring"}
+NO_WORKSPACE = "list_campaigns: the service answered 404: no workspace has this id"
+
+
+class Listed:
+    """A transport to the fake that records the requests, and takes a while to list campaigns."""
+
+    def __init__(self, fake: FakeService, answer: Response | None = None) -> None:
+        self._inner = FakeTransport(fake)
+        self._answer = answer
+        self.listed: list[str] = []
+        self.created: list[tuple[str, str, str | None]] = []
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        if request.method == "GET":
+            self.listed.append(parse_qs(urlsplit(request.target).query)["workspace"][0])
+            await anyio.sleep(1.0)
+            if self._answer is not None:
+                progress.sent = True
+                return self._answer
+        else:
+            body = json.loads(request.body)
+            self.created.append((body["email"], body["workspace"], body["upload_options"]["campaign"]))
+        return await self._inner.send(request, progress)
+
+    async def aclose(self) -> None: ...
+
+
+def service() -> FakeService:
+    fake = FakeService()
+    for workspace in (SPACE, OTHER):
+        fake.add_workspace(workspace)
+    fake.add_owner_key(SPACE, OTHER, key=KEY)
+    for target in (SPRING, AUTUMN, FAR):
+        fake.add_campaign(str(target.workspace), id=target.campaign, name=NAMES[str(target.campaign)])
+    return fake
+
+
+@pytest.fixture
+def fake() -> FakeService:
+    return service()
+
+
+async def run(transport: Any, rows: Any, **options: Any) -> list[ContactOutcome]:
+    transport = FakeTransport(transport) if isinstance(transport, FakeService) else transport
+    client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=RetryPolicy(attempts=2))
+    options = {"order": "input", "stop_after_rejects": None, **options}
+    async with client.contacts.create_many(rows, **options) as outcomes:
+        return [outcome async for outcome in outcomes]
+
+
+def campaigns_of(fake: FakeService) -> dict[tuple[str, str], list[str]]:
+    """Return the campaigns of each contact, by workspace and e-mail."""
+    return {(space, each["email"]): each["campaigns"] for space in (SPACE, OTHER) for each in fake.contacts(space)}
+
+
+def errors(outcomes: Iterable[ContactOutcome]) -> list[str]:
+    return [str(outcome.error) for outcome in outcomes]
+
+
+def spell(email: str, target: Target, way: str) -> object:
+    """Return a row in one of the ways in which a row can name its target."""
+    workspace, campaign = target
+    if way == "pair":
+        return NewContact(email), target
+    if way == "mapping in a pair":
+        return {"email": email}, target
+    return {"email": email, "workspace": workspace, "campaign": NAMES.get(str(campaign)) if way == "name" else campaign}
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 5).map("user{}@a.example".format),
+        st.sampled_from([SPRING, AUTUMN, FAR, Target(OTHER), Target(SPACE)]),
+        st.sampled_from(["id", "name", "pair", "mapping in a pair"]),
+    ),
+    max_size=12,
+)
+
+
+@given(ROWS, st.sampled_from([None, "journal", "ledger", "spool"]))
+@settings(max_examples=scaled(20), suppress_health_check=ALLOW_LOOP_FIXTURE)
+async def test_a_run_with_targets_equals_the_runs_of_one_target_each(
+    rows: list[tuple[str, Target, str]], record: str | None
+) -> None:
+    one, each = service(), service()
+    options: dict[str, Any] = {"duplicates": "overwrite"}
+    with TemporaryDirectory() as folder:
+        if record == "ledger":
+            options["ledger"] = Ledger(Path(folder, "ledger"), inline=True)
+        elif record is not None:
+            options |= {"journal": Journal(Path(folder, "run.db"), inline=True), "spool": record == "spool"}
+        found = await run(one, [spell(*row) for row in rows], **options)
+    for target in dict.fromkeys(target for _, target, _ in rows):
+        own = [{"email": email} for email, other, _ in rows if other == target]
+        await run(each, own, duplicates="overwrite", workspace=target.workspace, campaign=target.campaign)
+    assert {key: sorted(found) for key, found in campaigns_of(one).items()} == {
+        key: sorted(found) for key, found in campaigns_of(each).items()
+    }
+    assert [outcome.target for outcome in found] == [target for _, target, _ in rows]
+
+
+async def test_rows_without_a_value_have_the_target_of_the_run(fake: FakeService) -> None:
+    rows: list[Any] = [{"email": "a@a.example"}, {"email": "b@a.example", "campaign": " ", "workspace": ""}]
+    found = await run(fake, [*rows, (NewContact("c@a.example"), Target())], campaign="camp_2")
+    assert {outcome.target for outcome in found} == {AUTUMN}
+    assert [*campaigns_of(fake).values()] == [["camp_2"]] * 3
+
+
+async def test_campaigns_are_listed_once_for_each_workspace_that_has_a_name(fake: FakeService) -> None:
+    rows = [{"email": f"user{number}@a.example", "workspace": OTHER, "campaign": "Spring"} for number in range(9)]
+    rows += [{"email": "ann@a.example", "campaign": "camp_1"}]
+    await run(transport := Listed(fake), rows)
+    assert transport.listed == [OTHER]
+
+
+async def test_an_unknown_name_rejects_its_row_before_it_is_sent(fake: FakeService) -> None:
+    fake.add_campaign(SPACE, id="camp_4", name="Autumn")
+    rows: list[Mapping[str, Any]] = [
+        {"email": "a@a.example", "campaign": "Sprnig"},
+        {"email": "b@a.example", "campaign": "Autumn"},
+        {"email": "c@a.example", "campaign": 5},
+        {"email": "d@a.example", "workspace": "Sales", "campaign": "camp_1"},
+        {"email": "e@a.example", "campaign": ["camp_1"]},
+        {"email": "f@a.example", "campaign": "\ud800"},
+        {"email": "g@a.example", "workspace": "space_9", "campaign": "Spring"},
+        {"email": "h@a.example", "campaign": "Nowhere near"},
+    ]
+    found = await run(transport := Listed(fake), rows)
+    assert not transport.created
+    assert {(outcome.status, outcome.target) for outcome in found} == {(Outcome.REJECTED, Target())}
+    assert errors(found) == [
+        "campaign: expected the name of a campaign in space_1, got 'Sprnig'; did you mean 'Spring'?",
+        "campaign: expected one campaign named 'Autumn' in space_1, got 2 with this name (camp_2, camp_4); use an id",
+        "campaign: expected an id or a name, got int; pass a string",
+        "workspace: expected an id (space_...), got 'Sales'; use its id",
+        "campaign: expected an id or a name, got list; pass a string",
+        "campaign: expected valid Unicode, got a lone surrogate at character 0; decode the input with the correct encoding",
+        f"workspace: expected a known workspace, got 'space_9': {NO_WORKSPACE}; correct the id",
+        "campaign: expected the name of a campaign in space_1, got 'Nowhere near'; use an id (camp_...), or the exact name",
+    ]
+
+
+async def test_a_row_of_another_workspace_does_not_get_the_campaign_of_the_run(fake: FakeService) -> None:
+    (found,) = await run(fake, [{"email": "a@a.example", "workspace": OTHER}], campaign="camp_1")
+    assert str(found.error) == (
+        "campaign: expected a campaign of space_2, got none, and the run's campaign belongs to space_1;"
+        " name a campaign in the row"
+    )
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_rows_with_one_email_keep_their_order_while_campaigns_are_listed(fake: FakeService, is_stream: bool) -> None:
+    rows = [{"email": "ann@a.example", "campaign": name} for name in ("Spring", "camp_2", None, "camp_1")]
+
+    async def stream() -> AsyncIterator[Mapping[str, Any]]:
+        for row in rows:
+            yield row
+
+    await run(transport := Listed(fake), stream() if is_stream else rows, concurrency=4)
+    assert [campaign for _, _, campaign in transport.created] == ["camp_1", "camp_2", None, "camp_1"]
+
+
+async def test_an_unknown_campaign_fails_only_the_rows_that_name_it(fake: FakeService) -> None:
+    rows = [
+        {"email": "a@a.example", "campaign": "camp_9"},
+        {"email": "b@a.example", "workspace": "space_9"},
+        {"email": "c@a.example", "campaign": "camp_1"},
+    ]
+    found = await run(fake, rows, concurrency=1)
+    assert [outcome.status.value for outcome in found] == ["rejected", "rejected", "added"]
+    assert [outcome.target for outcome in found] == [Target(SPACE, "camp_9"), Target("space_9"), SPRING]
+
+
+async def test_an_unknown_campaign_of_the_run_stops_it(fake: FakeService) -> None:
+    with pytest.raises(BulkStopped, match="this error affects every row"):
+        await run(
+            fake, [{"email": "a@a.example"}, {"email": "b@a.example", "campaign": "camp_1"}], campaign="camp_9", concurrency=1
+        )
+
+
+async def test_a_run_stops_if_every_row_names_one_unknown_campaign(fake: FakeService) -> None:
+    rows = [{"email": f"user{number}@a.example", "campaign": "camp_9"} for number in range(99)]
+    with pytest.raises(BulkStopped, match="the first 20 rows were all rejected"):
+        await run(fake, rows, stop_after_rejects=20, concurrency=1)
+
+
+@pytest.mark.parametrize(("code", "row"), [(401, {"workspace": OTHER}), (404, {}), (400, {"workspace": OTHER})], ids=str)
+@pytest.mark.parametrize("journal", [False, True])
+async def test_a_run_stops_if_campaigns_cannot_be_listed(
+    code: int, row: dict[str, str], journal: bool, fake: FakeService, tmp_path: Path
+) -> None:
+    transport, record = Listed(fake, status(code)), Journal(tmp_path / "run.db", inline=True) if journal else None
+    with pytest.raises(BulkStopped, match=r"the campaigns of space_\d cannot be listed"):
+        await run(transport, [{"email": "a@a.example", "campaign": "Spring", **row}], journal=record)
+    assert not transport.created
+
+
+async def test_a_run_is_suspended_if_the_service_is_down_when_campaigns_are_listed(fake: FakeService) -> None:
+    with pytest.raises(BulkSuspended, match="list_campaigns: the service answered 500"):
+        await run(Listed(fake, status(500)), [{"email": "a@a.example", "campaign": "Spring"}])
+
+
+async def test_a_run_stops_if_the_listing_has_another_form(fake: FakeService) -> None:
+    with pytest.raises(BulkStopped, match="the campaigns of space_1 cannot be listed"):
+        await run(Listed(fake, added()), [{"email": "a@a.example", "campaign": "Spring"}])
+
+
+@pytest.mark.parametrize("journal", [False, True])
+async def test_a_drained_run_leaves_the_rows_that_wait_for_a_list(journal: bool, fake: FakeService, tmp_path: Path) -> None:
+    client = OutreachClient(transport=Listed(fake, status(429)), owner_key=KEY, workspace=SPACE)
+    rows, record = (
+        [{"email": "a@a.example", "campaign": "Spring"}],
+        Journal(tmp_path / "run.db", inline=True) if journal else None,
+    )
+    async with client.contacts.create_many(rows, journal=record) as outcomes:
+        await anyio.sleep(1.5)
+        outcomes.drain()
+        assert [outcome async for outcome in outcomes] == []
+
+
+async def test_a_run_that_is_closed_while_campaigns_are_listed_ends(fake: FakeService) -> None:
+    client = OutreachClient(transport=Listed(fake), owner_key=KEY, workspace=SPACE)
+    async with client.contacts.create_many([{"email": "a@a.example", "campaign": "Spring"}] * 3):
+        await anyio.sleep(0.5)
+    assert campaigns_of(fake) == {}
+
+
+async def test_names_of_workspaces_may_come_from_a_mapping(fake: FakeService) -> None:
+    targets = Targets(SPRING, workspaces={"Sales": OTHER})
+    assert targets.find(Target("Sales", "camp_3")) == FAR
+    with pytest.raises(InvalidRequest, match="did you mean 'Sales'"):
+        targets.find(Target("Slaes", "camp_3"))
+    with pytest.raises(InvalidRequest, match="the names of campaigns of space_2 are unknown; use ids"):
+        await targets.list_campaigns(OTHER)
+    assert fake.contacts(OTHER) == []
+
+
+def test_values_that_are_remembered_are_bounded(anyio_backend: object) -> None:
+    del anyio_backend
+    targets = Targets(SPRING)
+    targets.add_campaigns(SPACE, ())
+    for number in range(10_010):
+        with pytest.raises(InvalidRequest, match="expected the name of a campaign"):
+            targets.find(Target(None, f"name {number}"))
+    assert len(targets._found) < 100
+
+
+async def test_repeats_have_the_same_email_and_the_same_target(fake: FakeService, tmp_path: Path) -> None:
+    rows = [{"email": "ann@a.example", "city": city, "campaign": name} for city, name in [("Rome", "Spring"), ("Bern", "camp_2")]]
+    rows += [{"email": "ann@a.example", "title": "CEO", "campaign": "camp_1"}]
+    found = await run(fake, rows, repeats="error")
+    assert [outcome.status.value for outcome in found] == ["added", "skipped", "rejected"]
+    journal = Journal(tmp_path / "run.db", inline=True)
+    await run(fake, rows, repeats="coalesce", journal=journal, duplicates="overwrite")
+    assert [outcome.repeats for outcome in journal.outcomes()] == [None, None, 0]
+    assert (fake.contact(SPACE, "ann@a.example") or {})["fields"] == {"city": "Bern", "title": "CEO"}
+
+
+@pytest.mark.parametrize("spool", [False, True])
+async def test_a_journal_names_the_target_of_each_row_and_refuses_others(spool: bool, fake: FakeService, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.db", inline=True)
+    rows: list[Any] = [
+        {"email": "a@a.example", "campaign": "Spring"},
+        {"email": "b@a.example", "workspace": OTHER, "city": "Rome"},
+        {"email": "c@a.example"},
+        {"email": " ", "campaign": "camp_1"},
+        {"email": "d@a.example", "campaign": "nowhere"},
+    ]
+    found = await run(fake, rows, journal=journal, spool=spool)
+    targets = [SPRING, Target(OTHER), Target(SPACE), SPRING, Target()]
+    assert [outcome.target for outcome in found] == targets
+    assert [outcome.target for outcome in journal.outcomes()] == targets
+    rows[0] = {"email": "a@a.example", "campaign": "camp_2"}
+    with pytest.raises(InvalidRequest, match="the input changed"):
+        await run(fake, rows, journal=journal, resume=True, spool=spool)
+
+
+async def test_a_resumed_run_keeps_the_targets_of_its_rows(fake: FakeService, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.db", inline=True)
+    rows = [{"email": f"user{at}@a.example", "campaign": NAMES[f"camp_{at % 2 + 1}"]} for at in range(40)]
+
+    def broken() -> Iterator[Mapping[str, str]]:
+        yield from rows[:15]
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        await run(fake, broken(), journal=journal, concurrency=4)
+    assert 0 < len([*journal.outcomes()]) < 40
+    await run(fake, rows, journal=journal, resume=True)
+    assert Counter(outcome.target for outcome in journal.outcomes()) == {SPRING: 20, AUTUMN: 20}
+    assert campaigns_of(fake) == {(SPACE, f"user{at}@a.example"): [f"camp_{at % 2 + 1}"] for at in range(40)}
+
+
+async def test_a_ledger_knows_each_contact_of_each_campaign(fake: FakeService, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"ledger": Ledger(tmp_path / "ledger", inline=True), "duplicates": "overwrite"}
+    rows = [{"email": "ann@a.example", "campaign": "Spring"}, {"email": "ann@a.example", "campaign": "Autumn"}]
+    rows += [{"email": "bo@a.example"}, {"email": "cy@a.example", "workspace": OTHER, "campaign": "Spring"}]
+    first = await run(fake, rows, **options)
+    assert [outcome.status.value for outcome in first] == ["added", "overwriten", "added", "added"]
+    again = await run(transport := Listed(fake), [*rows, {"email": "bo@a.example", "campaign": "camp_2"}], **options)
+    assert [outcome.status.value for outcome in again] == ["unchanged"] * 4 + ["overwriten"]
+    assert [(outcome.id, outcome.target) for outcome in again[:4]] == [(outcome.id, outcome.target) for outcome in first]
+    assert transport.created == [("bo@a.example", SPACE, "camp_2")]
+    report = options["ledger"].report()
+    assert report.targets == {Target(SPACE): 1, SPRING: 1, AUTUMN: 2, FAR: 1}
+    await run(fake, rows[1:3], **options)
+    assert options["ledger"].report().gone == 1  # the contact of Autumn; those of campaigns without a row are not compared
+
+
+async def test_a_frame_may_have_a_column_of_campaigns(fake: FakeService) -> None:
+    frame = pa.table({"email": ["a@a.example", "b@a.example", "c@a.example"], "campaign": ["Spring", None, "camp_2"]})
+    found = await run(fake, frame)
+    assert [outcome.target for outcome in found] == [SPRING, Target(SPACE), AUTUMN]
+    numbers = pa.table({"email": [1, 2], "campaign": ["Spring", "nowhere"]})
+    refused = await run(fake, numbers, numbers="reject")
+    assert [outcome.target for outcome in refused] == [SPRING, Target()]
+
+
+async def test_a_single_contact_takes_its_campaign_as_an_argument(fake: FakeService) -> None:
+    client = OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE)
+    with pytest.raises(InvalidRequest, match="campaign: not a field of a contact; pass it as an argument"):
+        await client.contacts.create({"email": "a@a.example", "campaign": "camp_1"})
