@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from support.cli import Shell
+    from support.cli import Served, Shell
 
     from outreach_async.fake import FakeService
 
@@ -122,3 +122,11 @@ def server_options(service: FakeService, shell: Shell, monkeypatch: pytest.Monke
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
     with serve_in_thread(service) as url:
         yield connection_options(url)[:4]
+
+
+@pytest.fixture
+def served(capsys: pytest.CaptureFixture[str], service: FakeService, server_options: tuple[str, ...], tmp_path: Path) -> Served:
+    """Return the command with the small service, which is served."""
+    from support.cli import Served
+
+    return Served(capsys, service, server_options, tmp_path)

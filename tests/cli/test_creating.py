@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import click
 import pytest
-from support.cli import KEY, Shell
+from support.cli import KEY, Served, Shell
 
 from outreach_async._cli.commands.creating import build_contact
-from outreach_async.fake import FakeService
 from outreach_async.fake.faults import commit_then, reset, status
 from outreach_async.models import WorkspaceField
 
 CREATE = ("contacts", "create", "--email", "ann@a.example")
 
 
-def test_a_contact_is_created_and_its_id_printed(shell: Shell, service: FakeService, server_options: tuple[str, ...]) -> None:
-    ended = shell(*CREATE, "--set", "first_name=Ann=A", "--set", "plan=Gold", "--campaign", "camp_1", *server_options)
-    ann = service.contact("space_1", "ann@a.example")
+def test_a_contact_is_created_and_its_id_printed(served: Served) -> None:
+    ended = served(*CREATE, "--set", "first_name=Ann=A", "--set", "plan=Gold", "--campaign", "camp_1", *served.options)
+    ann = served.service.contact("space_1", "ann@a.example")
     assert ann is not None
     assert (ended.code, ended.out, ended.err) == (0, f"added {ann['id']}\n", "")
     assert ann["fields"] == {"first_name": "Ann=A", "custom_1": "Gold"}
     assert ann["campaigns"] == ["camp_1"]
 
 
-def test_fields_are_requested_only_for_names_that_are_no_codes(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...]
-) -> None:
-    assert shell(*CREATE, "--set", "title=Dr", "--set", "custom_1=Gold", *server_options).code == 0
-    assert [request.operation for request in service.requests] == ["create_contact"]
+def test_fields_are_requested_only_for_names_that_are_no_codes(served: Served) -> None:
+    assert served(*CREATE, "--set", "title=Dr", "--set", "custom_1=Gold", *served.options).code == 0
+    assert [request.operation for request in served.service.requests] == ["create_contact"]
 
 
 def field(code: str, label: str) -> WorkspaceField:
@@ -48,18 +45,16 @@ def test_a_label_of_several_fields_is_ambiguous() -> None:
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("skip", ("skipped", "Old")), ("overwrite", ("overwriten", "Ann"))])
-def test_a_duplicate_is_treated_by_the_policy(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], policy: str, expected: tuple[str, str]
-) -> None:
-    service.add_contacts("space_1", [{"email": "ann@a.example", "first_name": "Old"}])
-    code, value = shell.json(*CREATE, "--set", "first_name=Ann", "--duplicates", policy, *server_options)
-    ann = service.contact("space_1", "ann@a.example")
+def test_a_duplicate_is_treated_by_the_policy(served: Served, policy: str, expected: tuple[str, str]) -> None:
+    served.service.add_contacts("space_1", [{"email": "ann@a.example", "first_name": "Old"}])
+    code, value = served.json(*CREATE, "--set", "first_name=Ann", "--duplicates", policy, *served.options)
+    ann = served.service.contact("space_1", "ann@a.example")
     assert ann is not None
     assert (code, value["status"], ann["fields"]["first_name"]) == (0, *expected)
 
 
-def test_the_json_has_the_outcome_and_everything_known_about_it(shell: Shell, server_options: tuple[str, ...]) -> None:
-    code, value = shell.json(*CREATE, *server_options)
+def test_the_json_has_the_outcome_and_everything_known_about_it(served: Served) -> None:
+    code, value = served.json(*CREATE, *served.options)
     assert code == 0
     assert value.pop("id").startswith("contact_")
     assert value == {
@@ -73,18 +68,18 @@ def test_the_json_has_the_outcome_and_everything_known_about_it(shell: Shell, se
     }
 
 
-def test_an_uncertain_outcome_says_what_is_possible(shell: Shell, service: FakeService, server_options: tuple[str, ...]) -> None:
-    service.faults.script("create_contact", commit_then(reset()))
-    ended = shell(*CREATE, *server_options)
+def test_an_uncertain_outcome_says_what_is_possible(served: Served) -> None:
+    served.service.faults.script("create_contact", commit_then(reset()))
+    ended = served(*CREATE, *served.options)
     assert ended.code == 0
     assert ended.out.startswith("skipped (uncertain: added or skipped): ")
 
 
-def test_a_refused_contact_is_rejected_and_exits_3(shell: Shell, server_options: tuple[str, ...]) -> None:
-    ended = shell("contacts", "create", "--email", "bad", *server_options)
+def test_a_refused_contact_is_rejected_and_exits_3(served: Served) -> None:
+    ended = served("contacts", "create", "--email", "bad", *served.options)
     assert (ended.code, ended.out) == (3, "rejected\n")
     assert ended.err == "outreach-async: create_contact: the service answered 422: email must be an e-mail address\n"
-    code, value = shell.json("contacts", "create", "--email", "bad", *server_options)
+    code, value = served.json("contacts", "create", "--email", "bad", *served.options)
     assert (code, value["status"], value["error"]) == (3, "rejected", ended.err.removeprefix("outreach-async: ").strip())
 
 
@@ -96,9 +91,9 @@ def test_a_service_that_cannot_be_reached_did_not_apply_the_contact(shell: Shell
     assert ended.err.startswith("outreach-async: no connection to http://127.0.0.1:1")
 
 
-def test_a_refused_key_exits_77(shell: Shell, service: FakeService, server_options: tuple[str, ...]) -> None:
-    service.faults.script("create_contact", status(401))
-    ended = shell(*CREATE, *server_options)
+def test_a_refused_key_exits_77(served: Served) -> None:
+    served.service.faults.script("create_contact", status(401))
+    ended = served(*CREATE, *served.options)
     assert (ended.code, ended.out) == (77, "")
 
 
@@ -117,10 +112,8 @@ def test_a_refused_key_exits_77(shell: Shell, service: FakeService, server_optio
         (("--duplicates", "merge"), "'--duplicates'"),
     ],
 )
-def test_wrong_usage_creates_nothing_and_exits_2(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], options: tuple[str, ...], message: str
-) -> None:
-    ended = shell(*CREATE, *options, *server_options)
+def test_wrong_usage_creates_nothing_and_exits_2(served: Served, options: tuple[str, ...], message: str) -> None:
+    ended = served(*CREATE, *options, *served.options)
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
-    assert "create_contact" not in [request.operation for request in service.requests]
+    assert "create_contact" not in [request.operation for request in served.service.requests]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 
-import pytest
-from support.fake import document, page
-
 from outreach_async._cli._demo_contacts import demo_contacts
-from outreach_async._cli._demo_world import WORKSPACES, create_demo_world
+from outreach_async._cli._demo_world import create_demo_world
 
 
 def test_the_demo_contacts_have_duplicates_errors_and_reserved_domains() -> None:
@@ -23,9 +20,3 @@ def test_the_demo_contacts_have_duplicates_errors_and_reserved_domains() -> None
 
 def test_the_embedded_service_starts_identically_each_time() -> None:
     assert create_demo_world().dump() == create_demo_world().dump()
-
-
-@pytest.mark.parametrize("workspace", WORKSPACES)
-def test_some_mailboxes_of_each_embedded_workspace_have_no_domain_ip(workspace: str) -> None:
-    boxes = document(page(create_demo_world(), "/mailboxes", workspace=workspace, display=2000))["data"]
-    assert {box["domain_ip"] is None for box in boxes} == {True, False}

@@ -20,12 +20,12 @@ import anyio
 import click
 import pytest
 from rich.console import Console
-from support.cli import KEY, Shell, save_contacts
+from support.cli import KEY, Served, Shell, save_contacts
 
 from outreach_async._cli.app import run
 from outreach_async._cli.connection import _create_transport
 from outreach_async._cli.files import explain_write_errors
-from outreach_async._cli.messages import to_printable, translate_arguments
+from outreach_async._cli.messages import translate_arguments
 from outreach_async._cli.options import Options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import exit_code, format_error, run_async
@@ -34,17 +34,15 @@ from outreach_async.errors import (
     BulkSuspended,
     DeadlineExceeded,
     InvalidRequest,
-    JournalError,
     OutreachError,
     RateLimited,
     StatusError,
     TransportError,
     UnexpectedResponse,
 )
-from outreach_async.fake import FakeService
-from outreach_async.transport._secret import mask_keys
 
 FAKE = ("--base-url", "fake:")
+BACKENDS = ("httpx", "httpx2", "aiohttp", "httptools")
 LONG = "x" * 260
 """A file name too long for the temporary file next to it."""
 
@@ -52,18 +50,18 @@ LONG = "x" * 260
 # Options.
 
 
-def test_shared_options_may_be_on_either_side_and_the_later_wins(shell: Shell, server_options: tuple[str, ...]) -> None:
-    before = shell(*server_options[:2], "--workspace", "space_none", "--json", "campaigns", "--workspace", "space_1")
+def test_shared_options_may_be_on_either_side_and_the_later_wins(served: Served) -> None:
+    before = served(*served.options[:2], "--workspace", "space_none", "--json", "campaigns", "--workspace", "space_1")
     assert before.code == 0
     assert json.loads(before.out)["count"] == 1
 
 
-@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp", "httptools"])
-def test_every_backend_reaches_the_service(shell: Shell, server_options: tuple[str, ...], backend: str) -> None:
-    assert shell.json("fields", "--backend", backend, *server_options)[1]["count"] == 37
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_backend_reaches_the_service(served: Served, backend: str) -> None:
+    assert served.json("fields", "--backend", backend, *served.options)[1]["count"] == 37
 
 
-@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp", "httptools"])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_every_backend_allows_the_concurrency_of_the_command(backend: str) -> None:
     values = dict.fromkeys(("owner_key", "as_json", "timeout", "rate")) | {"workspaces": (), "headers": ()}
@@ -144,11 +142,9 @@ def test_wrong_usage_is_one_line_and_exits_2(shell: Shell, arguments: tuple[str,
     assert KEY not in line
 
 
-def test_the_key_of_the_embedded_service_is_never_sent_to_a_real_one(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_of_the_embedded_service_is_never_sent_to_a_real_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUTREACH_OWNER_KEY")
-    ended = shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *server_options)
+    ended = served("import", served.save("email\na@a.example\n"), *served.options)
     assert (ended.code, ended.out) == (2, "")
     assert (
         "--owner-key: expected a string starting with 'key_', got nothing; pass --owner-key or set OUTREACH_OWNER_KEY"
@@ -182,19 +178,17 @@ def test_what_a_run_lacks_is_reported_before_the_file_is_read(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_an_invalid_row_map_is_refused_before_anything_is_sent(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path = save_contacts(tmp_path, "email,Titel\na@a.example,x\n")
+def test_an_invalid_row_map_is_refused_before_anything_is_sent(served: Served) -> None:
+    path = served.save("email,Titel\na@a.example,x\n")
     for options, message in (
         ((), "--map Titel=title  # ambiguous; such as 'x'; or ignore"),
         (("--map", "Titel"), "expected Column=code"),
         (("--map", "Titel=titel"), "has the unknown code 'titel'"),
     ):
-        ended = shell("import", path, *options, *server_options)
+        ended = served("import", path, *options, *served.options)
         assert ended.code == 2
         assert message in ended.err
-    assert all(request.operation == "list_fields" for request in service.requests)
+    assert all(request.operation == "list_fields" for request in served.service.requests)
 
 
 def test_help_and_version_exit_0(shell: Shell) -> None:
@@ -213,13 +207,9 @@ def test_help_and_version_exit_0(shell: Shell) -> None:
         (click.UsageError("x"), 2),
         (KeyboardInterrupt(), 130),
         (InvalidRequest("x"), 2),
-        (StatusError("x", status_code=401), 77),
-        (StatusError("x", status_code=403), 77),
-        (StatusError("x", status_code=404), 1),
-        (StatusError("x", status_code=307), 1),
-        (StatusError("x", status_code=503), 3),
-        (StatusError("x", status_code=408), 3),
-        (StatusError("x", status_code=501), 1),
+        *((StatusError("x", status_code=number), 77) for number in (401, 403)),
+        *((StatusError("x", status_code=number), 1) for number in (307, 404, 501)),
+        *((StatusError("x", status_code=number), 3) for number in (408, 503)),
         (RateLimited("x", status_code=429), 3),
         (BulkStopped("x", status_code=404), 3),
         (BulkStopped("x", status_code=401), 77),
@@ -256,10 +246,6 @@ def test_an_error_is_one_line_without_control_characters_or_keys() -> None:
             "--earlier: needs a journal, got nothing; pass --journal run.db",
         ),
         ("fix the cause and rerun with resume=True", "fix the cause and rerun with --resume"),
-        (
-            'restore it, or pass resume=True and earlier="unknown" (for the command: --resume --earlier unknown), which helps',
-            "restore it, or run the import with --resume --earlier unknown, which helps",
-        ),
         (
             'restore it, or resume with earlier="unknown" (on the command line: --resume --earlier unknown), which helps',
             "restore it, or run the import with --resume --earlier unknown, which helps",
@@ -329,12 +315,6 @@ def test_messages_of_other_libraries_are_not_printed(message: str, causes: list[
     assert format_error(caused(message, *causes)) == f"outreach-async: {line}"
 
 
-def test_pythons_message_for_a_damaged_journal_is_not_printed() -> None:
-    error = JournalError("journal run.db is damaged: 'x' is no key; restore a copy")
-    error.__cause__ = TypeError("'x' is no key")
-    assert format_error(error) == "outreach-async: journal run.db is damaged; restore a copy"
-
-
 @pytest.mark.parametrize(
     ("parse", "text", "reason"),
     [
@@ -392,49 +372,26 @@ def test_a_closed_stdout_is_not_an_error_of_an_output_file() -> None:
         raise BrokenPipeError
 
 
-def test_values_are_shown_in_readable_form() -> None:
-    assert [to_printable(value) for value in (None, True, False, 3, 51.130000000000003, "a\tb")] == [
-        *("", "yes", "no", "3", "51.13", "a\\tb")
-    ]
-    assert mask_keys(f"('{KEY}') owner_key_x") == "('key_***') owner_key_x"
-
-
-def test_a_refusal_by_the_service_exits_1(shell: Shell, server_options: tuple[str, ...]) -> None:
-    ended = shell("steps", "camp_none", *server_options[:2])
-    assert ended.code == 1
-    message = "list_steps: the service answered 404: no campaign has this id"
-    assert (
-        ended.err == f"outreach-async: {message}; check the campaign id (the command 'campaigns' lists the ids) and --base-url\n"
-    )
-
-
 @pytest.mark.parametrize(
-    ("error", "remedy"),
+    ("status", "operation", "remedy"),
     [
-        (StatusError("x", status_code=401, operation="create_contact"), "check --owner-key or OUTREACH_OWNER_KEY"),
-        (BulkStopped("x", status_code=403, operation="create_contact"), "check --owner-key or OUTREACH_OWNER_KEY: the key must"),
-        (BulkStopped("x", status_code=404, operation="create_contact"), "check --workspace, --campaign and --base-url"),
-        (
-            StatusError("x", status_code=401, operation="list_fields"),
-            "if the service needs an authorization header, pass --header",
-        ),
-        (
-            StatusError("x", status_code=403, operation="list_mailboxes"),
-            "check --workspace or OUTREACH_WORKSPACE; if the service",
-        ),
-        (
-            StatusError("x", status_code=404, operation="list_campaigns"),
-            "check --workspace or OUTREACH_WORKSPACE, and --base-url",
-        ),
-        (TransportError("x"), "check --base-url or OUTREACH_BASE_URL, and check that the service is running"),
-        (
-            BulkSuspended.over(TransportError("y"), "x"),
-            "check --base-url or OUTREACH_BASE_URL, and check that the service is running",
-        ),
+        (401, "create_contact", "check --owner-key or OUTREACH_OWNER_KEY"),
+        (403, "create_contact", "check --owner-key or OUTREACH_OWNER_KEY: the key must"),
+        (404, "create_contact", "check --workspace, --campaign and --base-url"),
+        (404, "list_steps", "check the campaign id (the command 'campaigns' lists the ids) and --base-url"),
+        (401, "list_fields", "if the service needs an authorization header, pass --header"),
+        (403, "list_mailboxes", "check --workspace or OUTREACH_WORKSPACE; if the service"),
+        (404, "list_campaigns", "check --workspace or OUTREACH_WORKSPACE, and --base-url"),
     ],
 )
-def test_an_error_of_the_service_or_the_connection_names_a_remedy(error: OutreachError, remedy: str) -> None:
-    assert f"; {remedy}" in format_error(error)
+def test_an_error_of_the_service_names_a_remedy(status: int, operation: str, remedy: str) -> None:
+    for kind in StatusError, BulkStopped:
+        assert f"; {remedy}" in format_error(kind("x", status_code=status, operation=operation))
+
+
+@pytest.mark.parametrize("error", [TransportError("x"), BulkSuspended.over(TransportError("y"), "x")])
+def test_a_failed_connection_names_a_remedy(error: OutreachError) -> None:
+    assert "; check --base-url or OUTREACH_BASE_URL, and check that the service is running" in format_error(error)
 
 
 @pytest.mark.parametrize(

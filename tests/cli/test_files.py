@@ -73,14 +73,12 @@ IMPORT = ("import", "k.csv")
 @pytest.mark.parametrize(
     ("arguments", "flags"),
     [
-        ((*IMPORT, "--rejects", "k.csv"), ("FILE", "--rejects")),
-        ((*IMPORT, "--rejects", "k.csv", "--dry-run"), ("FILE", "--rejects")),
-        ((*IMPORT, "--rejects", "inner/../k.csv"), ("FILE", "--rejects")),
-        ((*IMPORT, "--rejects", "link.csv"), ("FILE", "--rejects")),
-        ((*IMPORT, "--rejects", "hard.csv"), ("FILE", "--rejects")),
-        ((*IMPORT, "--rejects", "other/k.csv"), ("FILE", "--rejects")),
+        *(
+            ((*IMPORT, "--rejects", name), ("FILE", "--rejects"))
+            for name in ("k.csv", "inner/../k.csv", "hard.csv", "other/k.csv")
+        ),
+        *(((*IMPORT, "--rejects", "link.csv", flag), ("FILE", "--rejects")) for flag in ("--dry-run", "--force")),
         (("import", "link.csv", "--rejects", "k.csv"), ("FILE", "--rejects")),
-        ((*IMPORT, "--rejects", "k.csv", "--force"), ("FILE", "--rejects")),
         ((*IMPORT, "--save-mapping", "k.csv"), ("FILE", "--save-mapping")),
         ((*IMPORT, "--journal", "k.csv", "--resume"), ("FILE", "--journal")),
         (("import", "j.db", "--journal", "j.db", "--resume"), ("FILE", "--journal")),
@@ -235,23 +233,10 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         for parameter in (outreach.get_command(click.Context(outreach), name) or outreach).params
         if isinstance(parameter.type, click.Path)
     }
-    reads = [
-        ("import", "file"),
-        ("import", "mapping"),
-        ("report", "input_"),
-        ("audit", "policy"),
-        ("audit", "earlier"),
-        ("brief", "policy"),
-        ("mcp", "since"),
-        ("serve", "world"),
-    ]
-    writes = [
-        ("import", "rejects"),
-        ("import", "results"),
-        ("import", "save_mapping"),
-        ("report", "rejects"),
-        ("report", "results"),
-    ]
+    reads = [("import", "file"), ("import", "mapping"), ("report", "input_"), ("audit", "policy"), ("audit", "earlier")]
+    reads += [("brief", "policy"), ("mcp", "since"), ("serve", "world")]
+    writes = [(command, output) for command in ("import", "report") for output in ("rejects", "results")]
+    writes += [("import", "save_mapping")]
     writes += [("audit", "outputs"), ("audit", "prometheus"), ("brief", "outputs"), ("brief", "since")]
     journals = [("import", "journal"), ("import", "ledger"), ("report", "journal")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)

@@ -9,7 +9,16 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from support.cli import Shell, connection_options, save_contacts, serve_in_thread, small_service, start_command, wait_for_end
+from support.cli import (
+    Served,
+    Shell,
+    connection_options,
+    save_contacts,
+    serve_in_thread,
+    small_service,
+    start_command,
+    wait_for_end,
+)
 from support.exports import APOLLO, EXPORTS, write_export
 from support.files import sheet_of, text, workbook
 
@@ -37,10 +46,8 @@ def table(path: Path) -> list[dict[str, str]]:
 # Columns.
 
 
-def test_the_column_mapping_is_shown_before_the_first_row_is_sent(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    out = shell("import", save_contacts(tmp_path, PEOPLE), *server_options).out
+def test_the_column_mapping_is_shown_before_the_first_row_is_sent(served: Served) -> None:
+    out = served("import", served.save(PEOPLE), *served.options).out
     assert out.splitlines()[:5] == [
         "column\tcode\twhy",
         "E-mail\temail\tby name",
@@ -51,75 +58,55 @@ def test_the_column_mapping_is_shown_before_the_first_row_is_sent(
 
 
 @pytest.mark.parametrize("key", EXPORTS)
-def test_a_known_export_is_imported_without_a_mapping(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, key: str
-) -> None:
+def test_a_known_export_is_imported_without_a_mapping(served: Served, key: str) -> None:
     name, header = EXPORTS[key]
-    path = save_contacts(tmp_path, write_export(header, map_columns(header.split(",")).codes))
-    done = shell("import", path, *server_options)
+    path = served.save(write_export(header, map_columns(header.split(",")).codes))
+    done = served("import", path, *served.options)
     assert done.code == 0
     assert f"recognised as an export from {name}\n" in done.out
-    (contact,) = service.contacts("space_1")
+    (contact,) = served.service.contacts("space_1")
     assert (contact["email"], contact["fields"]["last_name"]) == ("ada.example@works.example", "Example")
     for column in header.split(","):
         assert f"\n{column}\t" in done.out
 
 
-def test_a_mapping_is_saved_and_read_back(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path, mapping = save_contacts(tmp_path, "Mail,Town,Rest\nann@a.example,Rome,x\n"), tmp_path / "map.toml"
+def test_a_mapping_is_saved_and_read_back(served: Served) -> None:
+    path, mapping = served.save("Mail,Town,Rest\nann@a.example,Rome,x\n"), served.folder / "map.toml"
     mapping_options = ("--map", "Mail=email", "--map", "Town=city", "--ignore-unknown", "--save-mapping", str(mapping))
-    assert shell("import", path, "--dry-run", *mapping_options, *server_options).code == 0
+    assert served("import", path, "--dry-run", *mapping_options, *served.options).code == 0
     assert tomllib.loads(mapping.read_text())["columns"] == {"Mail": "email", "Town": "city", "Rest": "ignore"}
-    assert shell("import", path, "--mapping", str(mapping), *server_options).code == 0
-    assert service.contacts("space_1")[0]["fields"] == {"city": "Rome"}
-    _, value = shell.json("import", path, "--mapping", str(mapping), "--map", "Town=region", "--dry-run", *server_options)
+    assert served("import", path, "--mapping", str(mapping), *served.options).code == 0
+    assert served.service.contacts("space_1")[0]["fields"] == {"city": "Rome"}
+    _, value = served.json("import", path, "--mapping", str(mapping), "--map", "Town=region", "--dry-run", *served.options)
     assert value["columns"] == {"Mail": "email", "Town": "region", "Rest": "ignore"}
-    output = shell("import", save_contacts(tmp_path, "Mail\nann@a.example\n"), "--mapping", str(mapping), "--dry-run").out
+    output = served("import", served.save("Mail\nann@a.example\n"), "--mapping", str(mapping), "--dry-run").out
     assert "note: --mapping: the input file has no column 'Town'\n" in output
 
 
-def test_an_unknown_column_is_refused_unless_unknown_columns_may_be_skipped(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path = save_contacts(tmp_path, "email,Shoe Size\nann@a.example,42\n")
-    refused = shell("import", path, *server_options)
+def test_an_unknown_column_is_refused_unless_unknown_columns_may_be_skipped(served: Served) -> None:
+    path = served.save("email,Shoe Size\nann@a.example,42\n")
+    refused = served("import", path, *served.options)
     assert (refused.code, "--map 'Shoe Size=CODE'  # such as '42'; or ignore\n" in refused.err) == (2, True)
-    accepted = shell("import", path, "--ignore-unknown", *server_options)
+    accepted = served("import", path, "--ignore-unknown", *served.options)
     assert (accepted.code, "Shoe Size\tignore\tunknown, ignored\n" in accepted.out) == (0, True)
 
 
-def test_an_ambiguous_column_is_refused_even_if_unknown_columns_may_be_skipped(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path = save_contacts(tmp_path, "email,Titel,Shoe Size\na@a.example,CEO,42\n")
-    refused = shell("import", path, "--ignore-unknown", *server_options)
-    assert (refused.code, posts(service)) == (2, 0)
+def test_an_ambiguous_column_is_refused_even_if_unknown_columns_may_be_skipped(served: Served) -> None:
+    path = served.save("email,Titel,Shoe Size\na@a.example,CEO,42\n")
+    refused = served("import", path, "--ignore-unknown", *served.options)
+    assert (refused.code, posts(served.service)) == (2, 0)
     assert refused.err.splitlines() == [
         "outreach-async: 1 ambiguous column; pass these options:",
         "  --map Titel=title  # ambiguous; such as 'CEO'; or ignore",
         "To list the fields of the workspace: outreach-async fields",
     ]
-    assert shell("import", path, "--ignore-unknown", "--map", "Titel=title", *server_options).code == 0
-    assert service.contacts("space_1")[0]["fields"] == {"title": "CEO"}
+    assert served("import", path, "--ignore-unknown", "--map", "Titel=title", *served.options).code == 0
+    assert served.service.contacts("space_1")[0]["fields"] == {"title": "CEO"}
 
 
-def test_a_file_in_german_is_mapped_without_options(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path = save_contacts(tmp_path, "E-Mail-Adresse;Vorname;Name;Firma;PLZ\nann@a.example;Ann;Lee;Acme;10115\n")
-    done = shell("import", path, *server_options)
-    assert (done.code, "Name\tlast_name\tbeside a first name\n" in done.out) == (0, True)
-    expected = {"first_name": "Ann", "last_name": "Lee", "company_name": "Acme", "zip": "10115"}
-    assert service.contacts("space_1")[0]["fields"] == expected
-
-
-def test_the_options_of_an_error_can_be_pasted(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path = save_contacts(tmp_path, "email,Titel,Compny's Name,,Tail\na@a.example,CEO,Acme,,\n")
-    lines = shell("import", path, *server_options).err.splitlines()
+def test_the_options_of_an_error_can_be_pasted(served: Served) -> None:
+    path = served.save("email,Titel,Compny's Name,,Tail\na@a.example,CEO,Acme,,\n")
+    lines = served("import", path, *served.options).err.splitlines()
     assert lines == [
         "outreach-async: 3 unknown and 1 ambiguous columns; pass these options:",
         "  --map Titel=title  # ambiguous; such as 'CEO'; or ignore",
@@ -130,8 +117,8 @@ def test_the_options_of_an_error_can_be_pasted(
         "Replace CODE with the code of a field, as listed by: outreach-async fields",
     ]
     options = shlex.split(" ".join(lines[1:-2]).replace("=CODE", "=ignore"), comments=False)
-    assert shell("import", path, *(word for word in options if word == "--map" or "=" in word), *server_options).code == 0
-    assert service.contacts("space_1")[0]["fields"] == {"title": "CEO", "company_name": "Acme"}
+    assert served("import", path, *(word for word in options if word == "--map" or "=" in word), *served.options).code == 0
+    assert served.service.contacts("space_1")[0]["fields"] == {"title": "CEO", "company_name": "Acme"}
 
 
 @pytest.mark.parametrize(("count", "more"), [(299, "292 more columns"), (8, "1 more column")])
@@ -169,11 +156,9 @@ def test_the_other_sheets_are_named_before_the_error_about_a_cover(shell: Shell,
 # Checks.
 
 
-def test_a_dry_run_sends_nothing_and_reports_its_findings(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    done = shell("import", save_contacts(tmp_path, PEOPLE), "--dry-run", *server_options)
-    assert (done.code, posts(service)) == (0, 0)
+def test_a_dry_run_sends_nothing_and_reports_its_findings(served: Served) -> None:
+    done = served("import", served.save(PEOPLE), "--dry-run", *served.options)
+    assert (done.code, posts(served.service)) == (0, 0)
     for line in (
         "warning: email: 1 finding",
         "  line 3: country: 'Germny': expected a country's two-letter code or name; did you mean 'DE'?",
@@ -184,7 +169,7 @@ def test_a_dry_run_sends_nothing_and_reports_its_findings(
         "4 of 4 rows can be sent; nothing was created",
     ):
         assert f"{line}\n" in done.out
-    _, value = shell.json("import", save_contacts(tmp_path, PEOPLE), "--dry-run", *server_options)
+    _, value = served.json("import", served.save(PEOPLE), "--dry-run", *served.options)
     assert 0 <= value["seconds"] < 60
     assert value["warnings"] == {"email": 1, "role": 1, "typo": 1, "phone": 1, "country": 1, "repeat": 1}
     assert value["columns"]["Plan"] == "custom_1"
@@ -198,66 +183,55 @@ def test_many_findings_of_one_kind_are_summarised(shell: Shell, tmp_path: Path) 
     assert len(out.splitlines()) == 6
 
 
-def test_a_row_with_an_error_is_written_to_the_rejects_and_never_sent(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path, rejects = save_contacts(tmp_path, PEOPLE), tmp_path / "rejects.csv"
-    dry = shell.json("import", path, "--dry-run", "--check", "error", "--rejects", str(rejects), *server_options)
+def test_a_row_with_an_error_is_written_to_the_rejects_and_never_sent(served: Served) -> None:
+    path, rejects = served.save(PEOPLE), served.folder / "rejects.csv"
+    dry = served.json("import", path, "--dry-run", "--check", "error", "--rejects", str(rejects), *served.options)
     before = table(rejects)
-    code, value = shell.json("import", path, "--check", "error", "--rejects", str(rejects), *server_options)
+    code, value = served.json("import", path, "--check", "error", "--rejects", str(rejects), *served.options)
     assert (dry[0], code, dry[1]["outcomes"]["rejected"], value["outcomes"]["rejected"]) == (3, 3, 1, 1)
-    assert posts(service) == 3
+    assert posts(served.service) == 3
     assert table(rejects) == before
     (row,) = before
     assert (row["E-mail"], row["_row"], row["_code"], row["_field"]) == ("bo@@gamil.com", "3", "rejected", "email")
     text = rejects.read_text(encoding="utf-8").replace("bo@@gamil.com,Germny,12", "bo@gmail.com,DE,+49 30 123456")
     rejects.write_text(text, encoding="utf-8")
-    assert shell("import", str(rejects), "--check", "error", *server_options).code == 0
-    assert len(service.contacts("space_1")) == 3
-
-
-def test_an_unknown_check_is_refused(shell: Shell, tmp_path: Path) -> None:
-    refused = shell("import", save_contacts(tmp_path, PEOPLE), "--check", "spelling=warn", "--dry-run")
-    assert (refused.code, "unknown check in" in refused.err) == (2, True)
+    assert served("import", str(rejects), "--check", "error", *served.options).code == 0
+    assert len(served.service.contacts("space_1")) == 3
 
 
 @pytest.mark.parametrize("journal", [True, False])
-def test_a_duplicate_row_is_refused_with_the_line_of_the_first(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, journal: bool
-) -> None:
+def test_a_duplicate_row_is_refused_with_the_line_of_the_first(served: Served, journal: bool) -> None:
     path, rejects = (
-        save_contacts(tmp_path, 'email,city\na@a.example,"x\ny"\nb@b.example,\na@a.example,z\n'),
-        tmp_path / "rejects.csv",
+        served.save('email,city\na@a.example,"x\ny"\nb@b.example,\na@a.example,z\n'),
+        served.folder / "rejects.csv",
     )
-    journal_options = ("--journal", str(tmp_path / "run.db")) if journal else ()
-    done = shell(
-        "import", path, "--repeats", "error", "--no-strict", "--rejects", str(rejects), *journal_options, *server_options
+    journal_options = ("--journal", str(served.folder / "run.db")) if journal else ()
+    done = served(
+        "import", path, "--repeats", "error", "--no-strict", "--rejects", str(rejects), *journal_options, *served.options
     )
     assert done.code == 3
     message = "email: same address as line 2; remove one of the rows, or choose another policy for repeats"
     assert f"line 5: a@a.example: rejected: {message}\n" in done.out
     assert [(row["_row"], row["_field"], row["_message"]) for row in table(rejects)] == [("5", "email", message)]
-    dry = shell("import", path, "--repeats", "error", "--dry-run", *server_options)
+    dry = served("import", path, "--repeats", "error", "--dry-run", *served.options)
     assert (dry.code, f"line 5: a@a.example: rejected: {message}\n" in dry.out) == (3, True)
 
 
 @pytest.mark.parametrize("repeats", ["serial", "error", "first", "last", "coalesce"])
 @pytest.mark.parametrize("check", ["warn", "error"])
-def test_a_dry_run_and_an_import_agree_on_every_row_of_the_file(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, repeats: str, check: str
-) -> None:
-    path = save_contacts(tmp_path, PEOPLE + "ann@a.example,US,,\n,US,,\nx,y\nbo@@gamil.com,,,\nANN@a.example,,,\n")
-    options = ("--repeats", repeats, "--check", check, "--no-strict", *server_options)
-    _, dry = shell.json("import", path, "--dry-run", *options)
-    _, run = shell.json("import", path, "--journal", str(tmp_path / "run.db"), *options)
+def test_a_dry_run_and_an_import_agree_on_every_row_of_the_file(served: Served, repeats: str, check: str) -> None:
+    path = served.save(PEOPLE + "ann@a.example,US,,\n,US,,\nx,y\nbo@@gamil.com,,,\nANN@a.example,,,\n")
+    options = ("--repeats", repeats, "--check", check, "--no-strict", *served.options)
+    _, dry = served.json("import", path, "--dry-run", *options)
+    _, run = served.json("import", path, "--journal", str(served.folder / "run.db"), *options)
     assert dry["rows"] == run["rows"] == sum(dry["outcomes"].values()) == sum(run["outcomes"].values()) == 9
     assert dry["outcomes"]["rejected"] == run["outcomes"]["rejected"]
     assert dry["repeats"] == run["repeats"]
 
 
-def test_a_row_refused_in_a_spooled_run_is_listed(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    path = save_contacts(tmp_path, "email,city\na@a.example\nbad,x\n\n ,y\n")
-    done = shell("import", path, "--repeats", "last", "--journal", str(tmp_path / "run.db"), *server_options)
+def test_a_row_refused_in_a_spooled_run_is_listed(served: Served) -> None:
+    path = served.save("email,city\na@a.example\nbad,x\n\n ,y\n")
+    done = served("import", path, "--repeats", "last", "--journal", str(served.folder / "run.db"), *served.options)
     assert done.code == 3
     assert "line 3: bad: rejected: create_contact: the service answered 422" in done.out
     assert "line 5: rejected: " in done.out
@@ -266,18 +240,16 @@ def test_a_row_refused_in_a_spooled_run_is_listed(shell: Shell, server_options: 
 # Files.
 
 
-def test_a_file_is_read_as_the_options_say_and_notes_are_printed(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path, journal = tmp_path / "people.txt", str(tmp_path / "run.db")
+def test_a_file_is_read_as_the_options_say_and_notes_are_printed(served: Served) -> None:
+    path, journal = served.folder / "people.txt", str(served.folder / "run.db")
     path.write_bytes("email;First Name\na@a.example;Jörg\nbad;Zoë\n".encode("cp1252"))
-    refused = shell("import", str(path), *server_options)
+    refused = served("import", str(path), *served.options)
     assert (refused.code, "--encoding" in refused.err) == (2, True)
-    done = shell("import", str(path), "--encoding", "cp1252", "--format", "csv", "--journal", journal, *server_options)
+    done = served("import", str(path), "--encoding", "cp1252", "--format", "csv", "--journal", journal, *served.options)
     assert (done.code, "note: " in done.out) == (3, True)
-    assert service.contacts("space_1")[0]["fields"]["first_name"] == "Jörg"
-    rejects = tmp_path / "rejects.csv"
-    assert shell("report", journal, "--rejects", str(rejects), "--encoding", "cp1252").code == 3
+    assert served.service.contacts("space_1")[0]["fields"]["first_name"] == "Jörg"
+    rejects = served.folder / "rejects.csv"
+    assert served("report", journal, "--rejects", str(rejects), "--encoding", "cp1252").code == 3
     assert table(rejects)[0]["First Name"] == "Zoë"
 
 
@@ -342,24 +314,24 @@ def suspend_import(shell: Shell, service: FakeService, done: int, *arguments: st
     assert shell("import", *arguments, "--map", "Town=city", "--concurrency", "1").code == 75
 
 
-def test_a_changed_mapping_is_refused_on_resume(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_changed_mapping_is_refused_on_resume(served: Served) -> None:
     path, journal = (
-        save_contacts(tmp_path, "email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5))),
-        str(tmp_path / "run.db"),
+        served.save("email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5))),
+        str(served.folder / "run.db"),
     )
-    suspend_import(shell, service, 2, path, "--journal", journal, *server_options)
-    before = posts(service)
-    changed = shell("import", path, "--map", "Town=region", "--journal", journal, "--resume", *server_options)
+    suspend_import(served, served.service, 2, path, "--journal", journal, *served.options)
+    before = posts(served.service)
+    changed = served("import", path, "--map", "Town=region", "--journal", journal, "--resume", *served.options)
     assert (changed.code, "the input changed" in changed.err) == (2, True)
-    assert posts(service) == before
-    assert shell("import", path, "--map", "Town=city", "--journal", journal, "--resume", *server_options).code == 0
-    assert {contact["fields"]["city"] for contact in service.contacts("space_1")} == {"x"}
+    assert posts(served.service) == before
+    assert served("import", path, "--map", "Town=city", "--journal", journal, "--resume", *served.options).code == 0
+    assert {contact["fields"]["city"] for contact in served.service.contacts("space_1")} == {"x"}
+    finished = served("import", path, "--map", "Town=region", "--journal", journal, "--resume", *served.options)
+    assert (finished.code, "'Town' was 'city' and is now 'region'" in finished.err) == (2, True)
 
 
-def test_resume_needs_a_journal(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    refused = shell("import", save_contacts(tmp_path, PEOPLE), "--resume", *server_options)
+def test_resume_needs_a_journal(served: Served) -> None:
+    refused = served("import", served.save(PEOPLE), "--resume", *served.options)
     assert (refused.code, "--resume: needs the journal of the run; pass --journal PATH" in refused.err) == (2, True)
 
 

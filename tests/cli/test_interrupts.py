@@ -55,7 +55,3 @@ async def test_a_block_that_ends_by_itself_returns_at_once_with_its_own_error() 
     with pytest.raises(LookupError, match="mine"):
         async with handle_interrupts(SCREEN):
             raise LookupError("mine")
-
-
-async def test_the_virtual_time_of_a_test_does_not_depend_on_the_tests_before() -> None:
-    assert anyio.current_time() == 0.0

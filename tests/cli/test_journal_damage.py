@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.cli import COMMAND, Shell, connection_options, on_terminal, save_contacts, serve_in_thread, small_service
+from support.cli import COMMAND, Served, Shell, connection_options, on_terminal, save_contacts, serve_in_thread, small_service
 
 from outreach_async import Journal
 from outreach_async.fake import FakeService
@@ -31,31 +31,27 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "run.db"
 
 
-def test_a_damaged_journal_is_continued_with_the_flag_the_error_names(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
-) -> None:
-    path = save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(9)))
-    suspend(service)
-    assert shell("import", path, "--journal", str(journal), "--concurrency", "1", *server_options).code == 75
+def test_a_damaged_journal_is_continued_with_the_flag_the_error_names(served: Served, journal: Path) -> None:
+    path = served.save("email\n" + "".join(f"p{at}@a.example\n" for at in range(9)))
+    suspend(served.service)
+    assert served("import", path, "--journal", str(journal), "--concurrency", "1", *served.options).code == 75
     journal.write_bytes(journal.read_bytes()[:6000])
-    refused = shell("import", path, "--journal", str(journal), "--resume", *server_options)
+    refused = served("import", path, "--journal", str(journal), "--resume", *served.options)
     assert (refused.code, "--resume --earlier unknown" in refused.err) == (3, True)
-    code, value = shell.json("import", path, "--journal", str(journal), "--resume", "--earlier", "unknown", *server_options)
+    code, value = served.json("import", path, "--journal", str(journal), "--resume", "--earlier", "unknown", *served.options)
     assert (code, value["rows"], value["outcomes"]["skipped"], value["outcomes"]["added"]) == (0, 9, 2, 7)
     assert value["uncertain"] == 2
-    assert (tmp_path / "run.db.damaged").stat().st_size == 6000
+    assert (served.folder / "run.db.damaged").stat().st_size == 6000
 
 
 @pytest.mark.parametrize("content", [None, b""], ids=["lost", "empty"])
-def test_a_missing_or_empty_journal_is_continued_and_the_flag_implies_resume(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, journal: Path, content: bytes | None
-) -> None:
-    path = save_contacts(tmp_path, "email\na@a.example\n")
-    assert shell("import", path, *server_options).code == 0
+def test_a_missing_or_empty_journal_is_continued(served: Served, journal: Path, content: bytes | None) -> None:
+    path = served.save("email\na@a.example\n")
+    assert served("import", path, *served.options).code == 0
     if content is not None:
         journal.write_bytes(content)
-        assert shell("import", path, "--journal", str(journal), "--resume", *server_options).code == 2
-    _, value = shell.json("import", path, "--journal", str(journal), "--earlier", "unknown", *server_options)
+        assert served("import", path, "--journal", str(journal), "--resume", *served.options).code == 2
+    _, value = served.json("import", path, "--journal", str(journal), "--earlier", "unknown", *served.options)
     assert (value["outcomes"]["skipped"], value["uncertain"]) == (1, 1)
 
 
@@ -76,47 +72,32 @@ def test_stdin_is_read_again_when_its_journal_is_damaged(shell: Shell, journal: 
     assert {contact["email"] for contact in service.contacts("space_1")} == {f"{name}@a.example" for name in "abc"}
 
 
-def test_earlier_unknown_needs_a_journal(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    refused = shell("import", save_contacts(tmp_path, "email\n"), "--earlier", "unknown", *server_options)
+def test_earlier_unknown_needs_a_journal(served: Served) -> None:
+    refused = served("import", served.save("email\n"), "--earlier", "unknown", *served.options)
     assert (
         refused.code,
         "needs --journal; pass the path of the damaged or lost journal" in refused.err,
     ) == (2, True)
 
 
-def test_continuing_a_finished_journal_sends_nothing(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
-) -> None:
-    path = save_contacts(tmp_path, "email\na@a.example\n")
-    assert shell("import", path, "--journal", str(journal), *server_options).code == 0
-    second = shell("import", path, "--journal", str(journal), "--earlier", "unknown", *server_options)
-    assert (second.code, posts(service)) == (0, 1)
+def test_continuing_a_finished_journal_sends_nothing(served: Served, journal: Path) -> None:
+    path = served.save("email\na@a.example\n")
+    assert served("import", path, "--journal", str(journal), *served.options).code == 0
+    second = served("import", path, "--journal", str(journal), "--earlier", "unknown", *served.options)
+    assert (second.code, posts(served.service)) == (0, 1)
 
 
-def test_a_finished_journal_of_another_file_is_refused(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
-) -> None:
-    monday, tuesday = "email\na@a.example\n", "email\na@a.example\nb@a.example\n"
-    path = save_contacts(tmp_path, monday)
-    assert shell("import", path, "--journal", str(journal), *server_options).code == 0
-    save_contacts(tmp_path, tuesday)
-    refused = shell("import", path, "--journal", str(journal), "--resume", *server_options)
-    assert (refused.code, "fingerprint" in refused.err, posts(service)) == (2, True, 1)
-
-
-def test_a_run_of_a_file_is_not_resumed_from_stdin_nor_the_reverse(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, journal: Path
-) -> None:
+def test_a_run_of_a_file_is_not_resumed_from_stdin_nor_the_reverse(served: Served, journal: Path) -> None:
     people = "email\na@a.example\n"
-    path, options = save_contacts(tmp_path, people), ("--journal", str(journal), "--resume", *server_options)
-    assert shell("import", path, *options).code == 0
-    refused = shell.piped(people, "import", "-", *options)
+    path, options = served.save(people), ("--journal", str(journal), "--resume", *served.options)
+    assert served("import", path, *options).code == 0
+    refused = served.piped(people, "import", "-", *options)
     assert (refused.code, "FILE was a file, and is now standard input or a pipe;" in refused.err) == (2, True)
     journal.unlink()
-    assert shell.piped(people, "import", "-", *options).code == 0
-    refused = shell("import", path, *options)
+    assert served.piped(people, "import", "-", *options).code == 0
+    refused = served("import", path, *options)
     assert (refused.code, "FILE was standard input or a pipe, and is now a file;" in refused.err) == (2, True)
-    assert posts(service) == 2
+    assert posts(served.service) == 2
 
 
 def test_a_run_is_not_resumed_at_another_address(shell: Shell, tmp_path: Path, journal: Path) -> None:
@@ -205,13 +186,3 @@ def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(shell: Shell, tm
         assert shell.piped(TOWNS, "import", "-", *server_options).code == 75
         assert shell.piped("", "import", "-", *server_options, "--resume").code == 0
     assert len(service.contacts("space_1")) == 6
-
-
-def test_a_finished_run_is_not_reported_under_another_mapping(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, journal: Path
-) -> None:
-    path = save_contacts(tmp_path, TOWNS)
-    assert shell("import", path, *TOWN, "--journal", str(journal), *server_options).code == 0
-    refused = shell("import", path, "--map", "Town=region", "--journal", str(journal), "--resume", *server_options)
-    assert (refused.code, "'Town' was 'city' and is now 'region'" in refused.err) == (2, True)
-    assert shell("import", path, *TOWN, "--journal", str(journal), "--resume", *server_options).code == 0

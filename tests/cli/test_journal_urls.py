@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cli import Shell, Watched, connection_options, save_contacts, serve_in_thread
+from support.cli import Served, Shell, Watched, connection_options, save_contacts, serve_in_thread
 from support.s3 import SECRET, environment, serve_s3
 
 from outreach_async.fake import FakeService
@@ -27,40 +27,36 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.thorough
-def test_a_suspended_import_is_reported_and_resumed_from_its_url(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, url: str
-) -> None:
-    path = save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(20)))
-    service.faults.script("create_contact", ok, commit_then(reset()), ok, status(429, retry_after=7200))
-    first = shell("import", path, *server_options, "--journal", url, "--concurrency", "1")
+def test_a_suspended_import_is_reported_and_resumed_from_its_url(served: Served, url: str) -> None:
+    path = served.save("email\n" + "".join(f"p{at}@a.example\n" for at in range(20)))
+    served.service.faults.script("create_contact", ok, commit_then(reset()), ok, status(429, retry_after=7200))
+    first = served("import", path, *served.options, "--journal", url, "--concurrency", "1")
     assert first.code == 75
     assert f"Resume with the same command and --journal {url} --resume." in first.out
-    code, value = shell.json("report", url)
+    code, value = served.json("report", url)
     assert (code, value["state"], value["rows"], value["source"]) == (75, "suspended", 2, path)
-    again = shell("import", path, *server_options, "--journal", url)
+    again = served("import", path, *served.options, "--journal", url)
     assert (again.code, f"--journal {url}: the journal exists; resume its run with --resume" in again.err) == (2, True)
-    rejects = str(tmp_path / "rejects.csv")
-    code, value = shell.json("import", path, *server_options, "--journal", url, "--resume", "--rejects", rejects)
+    rejects = str(served.folder / "rejects.csv")
+    code, value = served.json("import", path, *served.options, "--journal", url, "--resume", "--rejects", rejects)
     assert (code, value["rows"], value["uncertain"]) == (0, 20, 1)
-    assert len(service.contacts("space_1")) == 20
-    shown = shell("report", url, "--uncertain")
+    assert len(served.service.contacts("space_1")) == 20
+    shown = served("report", url, "--uncertain")
     assert shown.code == 0
     assert "finished: 20 rows" in shown.out
     assert SECRET not in first.out + first.err + shown.out + shown.err
 
 
-def test_a_damaged_journal_at_a_url_is_given_up_with_earlier_unknown(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path, url = save_contacts(tmp_path, "email\na@a.example\n"), f"file://{tmp_path}/journal"
-    assert shell("import", path, *server_options, "--journal", url).code == 0
-    (tmp_path / "journal" / "0000-0000000001").unlink()
-    refused = shell("import", path, *server_options, "--journal", url, "--resume")
+def test_a_damaged_journal_at_a_url_is_given_up_with_earlier_unknown(served: Served) -> None:
+    path, url = served.save("email\na@a.example\n"), f"file://{served.folder}/journal"
+    assert served("import", path, *served.options, "--journal", url).code == 0
+    (served.folder / "journal" / "0000-0000000001").unlink()
+    refused = served("import", path, *served.options, "--journal", url, "--resume")
     assert refused.code != 0
     assert (
         "object 0000-0000000001 is missing; restore the object, or run the import with --resume --earlier unknown" in refused.err
     )
-    code, value = shell.json("import", path, *server_options, "--journal", url, "--resume", "--earlier", "unknown")
+    code, value = served.json("import", path, *served.options, "--journal", url, "--resume", "--earlier", "unknown")
     assert (code, value["outcomes"]["skipped"], value["uncertain"]) == (0, 1, 1)
 
 
@@ -79,19 +75,17 @@ def test_an_import_whose_journal_is_renamed_prints_its_numbers(
     assert "Some rows remain" not in ended.out
 
 
-def test_urls_that_cannot_be_used_are_refused_with_the_option(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path = save_contacts(tmp_path, "email\na@a.example\n")
+def test_urls_that_cannot_be_used_are_refused_with_the_option(served: Served) -> None:
+    path = served.save("email\na@a.example\n")
     for url in ("s3://id:s3cret@bucket/run", "ftp://bucket/run", "s3://bucket"):
-        refused = shell("import", path, *server_options, "--journal", url)
+        refused = served("import", path, *served.options, "--journal", url)
         assert refused.code == 2
         assert "--journal: expected" in refused.err
         assert "s3cret" not in refused.err
-    missing = shell("report", f"file://{tmp_path}/nowhere")
+    missing = served("report", f"file://{served.folder}/nowhere")
     assert "JOURNAL: file://" in missing.err
     assert "does not exist; pass the URL of a journal" in missing.err
-    assert "JOURNAL: expected" in shell("report", "ftp://bucket/run").err
+    assert "JOURNAL: expected" in served("report", "ftp://bucket/run").err
 
 
 @pytest.fixture
@@ -107,32 +101,18 @@ def parts(url: str, shell: Shell, service: FakeService, server_options: tuple[st
 
 
 @pytest.mark.thorough
-def test_a_report_of_a_folder_adds_up_its_parts(
-    shell: Shell, parts: str, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    code, value = shell.json("report", parts)
+def test_a_report_of_a_folder_adds_up_its_parts(served: Served, parts: str) -> None:
+    code, value = served.json("report", parts)
     assert (code, value["state"], value["rows"], value["uncertain"]) == (75, "suspended", 5, 1)
     assert (value["parts"], value["source"]) == ({"00000": "finished", "00001": "suspended"}, None)
-    shown = shell("report", f"{parts}/", "--uncertain").out
+    shown = served("report", f"{parts}/", "--uncertain").out
     assert "started parts: 1 finished, 1 suspended" in shown
     assert "suspended: 5 rows in" in shown
     assert "00001" in shown
-    refused = shell("report", parts, "--rejects", str(tmp_path / "rejects.csv"))
+    refused = served("report", parts, "--rejects", str(served.folder / "rejects.csv"))
     assert refused.code == 2
     assert f"--rejects: {parts}/00000 is not a part of an import; pass this location instead of the folder" in refused.err
-    assert shell("import", str(tmp_path / "1.csv"), *server_options, "--journal", f"{parts}/00001", "--resume").code == 0
-    code, value = shell.json("report", parts)
+    assert served("import", str(served.folder / "1.csv"), *served.options, "--journal", f"{parts}/00001", "--resume").code == 0
+    code, value = served.json("report", parts)
     assert (code, value["state"], value["rows"], sum(value["outcomes"].values())) == (0, "finished", 8, 8)
-    assert len(service.contacts("space_1")) == 8
-
-
-def test_a_report_of_a_local_folder_adds_up_its_files(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    (tmp_path / "parts").mkdir()
-    for number in range(2):
-        path = save_contacts(tmp_path, f"email\np{number}@a.example\n")
-        assert shell("import", path, *server_options, "--journal", str(tmp_path / f"parts/0000{number}.db")).code == 0
-    code, value = shell.json("report", str(tmp_path / "parts"))
-    assert (code, value["rows"], value["parts"]) == (0, 2, {"00000": "finished", "00001": "finished"})
-    assert len(service.contacts("space_1")) == 2
+    assert len(served.service.contacts("space_1")) == 8

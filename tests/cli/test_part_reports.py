@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import Shell
+from support.cli import Served, Shell
 from support.spread import KEY, SPACE, served
 
 from outreach_async.fake import FakeService
@@ -77,16 +77,14 @@ def test_the_failed_rows_of_all_parts_are_written_with_file_line_and_cells(shell
     assert found[5]["_message"].startswith(f"email: same address as {tmp_path}/a.csv: line 2; ")
 
 
-def test_the_rejects_of_several_files_can_be_imported(
-    shell: Shell, folder: str, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    path = tmp_path / "rejects.csv"
-    shell("report", folder, "--rejects", str(path))
+def test_the_rejects_of_several_files_can_be_imported(folder: str, served: Served) -> None:
+    path = served.folder / "rejects.csv"
+    served("report", folder, "--rejects", str(path))
     path.write_text(path.read_text(encoding="utf-8").replace(",'=1,Rome", "rae@x.example,,Rome"), encoding="utf-8")
-    options = ["--map", "Firm=company_name", "--ignore-unknown", "--journal", str(tmp_path / "again.db")]
-    code, value = shell.json("import", str(path), *server_options, *options)
+    options = ["--map", "Firm=company_name", "--ignore-unknown", "--journal", str(served.folder / "again.db")]
+    code, value = served.json("import", str(path), *served.options, *options)
     assert (code, value["outcomes"]["added"]) == (3, 3)
-    assert service.contact("space_1", "rae@x.example") is not None
+    assert served.service.contact("space_1", "rae@x.example") is not None
 
 
 def test_rejects_of_several_files_have_one_column_for_each_field(
@@ -147,20 +145,18 @@ def test_a_single_part_is_reported_like_a_run(shell: Shell, folder: str, tmp_pat
     )
 
 
-def test_a_report_of_parts_refuses_what_it_cannot_do(
-    shell: Shell, folder: str, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    refused = shell("report", folder, "--uncertain", "--input", str(tmp_path / "b.csv"))
+def test_a_report_of_parts_refuses_what_it_cannot_do(folder: str, served: Served) -> None:
+    refused = served("report", folder, "--uncertain", "--input", str(served.folder / "b.csv"))
     assert (refused.code, "--input: JOURNAL is a folder of journals, which record their files; omit" in refused.err) == (2, True)
-    refused = shell("report", folder, "--rejects", str(tmp_path / "b.csv"), "--force")
+    refused = served("report", folder, "--rejects", str(served.folder / "b.csv"), "--force")
     assert (refused.code, "are the same file" in refused.err) == (2, True)
     other = f"{folder}/other" if "://" in folder else f"{folder}/other.db"
-    (tmp_path / "d.csv").write_text("email\ndi@x.example\n", encoding="utf-8")
-    assert shell("import", str(tmp_path / "d.csv"), *server_options, "--journal", other).code == 0
-    refused = shell("report", folder, "--rejects", str(tmp_path / "rejects.csv"))
+    (served.folder / "d.csv").write_text("email\ndi@x.example\n", encoding="utf-8")
+    assert served("import", str(served.folder / "d.csv"), *served.options, "--journal", other).code == 0
+    refused = served("report", folder, "--rejects", str(served.folder / "rejects.csv"))
     assert (refused.code, f"--rejects: {other} is not a part of an import; pass this location" in refused.err) == (2, True)
-    (tmp_path / "b.csv").write_text("Firm,E-mail\n", encoding="utf-8")
-    changed = shell("report", folder, "--uncertain")
+    (served.folder / "b.csv").write_text("Firm,E-mail\n", encoding="utf-8")
+    changed = served("report", folder, "--uncertain")
     assert (changed.code, "b.csv: the file has changed since the import was planned; restore the file" in changed.err) == (
         2,
         True,

@@ -194,17 +194,6 @@ def test_ctrl_c_during_the_import_of_the_demo_ends_the_demo(capsys: pytest.Captu
 
 
 @pytest.mark.thorough
-def test_an_interrupted_demo_exits_130_without_an_audit() -> None:
-    script = (
-        "import logging, sys; from cli.test_process import LOGGER, CtrlC; from outreach_async.__main__ import main\n"
-        "LOGGER.addHandler(CtrlC()); LOGGER.setLevel(logging.INFO); sys.argv = ['outreach-async', 'demo']; sys.exit(main())"
-    )
-    done = wait_for_end(start_command(command=[sys.executable, "-c", script]))
-    assert (done.code, done.err.splitlines()[-1]) == (130, "outreach-async: interrupted")
-    assert "Auditing" not in done.out
-
-
-@pytest.mark.thorough
 def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,19 +217,6 @@ def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
         assert journal_report.state == "interrupted"
         code, value = Shell(capsys).json("import", *options, "--resume")
     assert (code, value["rows"], value["outcomes"]["added"], value["uncertain"]) == (0, 100, 100, 0)
-
-
-@pytest.mark.thorough
-def test_a_paused_import_on_a_terminal_says_why(tmp_path: Path) -> None:
-    service = small_service()
-    service.faults.script("create_contact", ok, status(503, retry_after=600), ok)
-    why = "(the service answered 503 and asked to wait 600 s)"
-    with serve_in_thread(service) as url:
-        done = on_terminal(
-            "import", save_contacts(tmp_path, "email\na@a.example\nb@a.example\n"), *connection_options(url), interrupt_at=why
-        )
-    assert (done.code, why in done.err) == (130, True)
-    assert "outreach-async: 1 of 2 rows, " in done.err
 
 
 def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> Ended:

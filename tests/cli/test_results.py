@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyarrow import parquet
-from support.cli import Shell, save_contacts
+from support.cli import Served, Shell, save_contacts
 
 from outreach_async._cli.commands.results import open_results
 
@@ -35,12 +35,10 @@ def facts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("place", [(), ("--journal", "run.db"), ("--ledger", "c.ledger", "--duplicates", "overwrite")])
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
-def test_an_import_writes_the_outcome_of_every_row(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, place: tuple[str, ...], name: str
-) -> None:
-    place = tuple(str(tmp_path / each) if "." in each else each for each in place)
-    path, people = tmp_path / name, save_contacts(tmp_path, PEOPLE)
-    done = shell("import", people, *server_options, *place, "--results", str(path))
+def test_an_import_writes_the_outcome_of_every_row(served: Served, place: tuple[str, ...], name: str) -> None:
+    place = tuple(str(served.folder / each) if "." in each else each for each in place)
+    path, people = served.folder / name, served.save(PEOPLE)
+    done = served("import", people, *served.options, *place, "--results", str(path))
     assert (done.code, done.err) == (3, "")
     rows = read(path)
     assert facts(rows) == EXPECTED
@@ -50,37 +48,37 @@ def test_an_import_writes_the_outcome_of_every_row(
     assert "email must be an e-mail address" in rows[1]["error"]
 
 
-def test_a_resumed_import_writes_each_row_once(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    people, path = save_contacts(tmp_path, PEOPLE), tmp_path / "out.jsonl"
-    options = (*server_options, "--journal", str(tmp_path / "run.db"), "--results", str(path))
+def test_a_resumed_import_writes_each_row_once(served: Served) -> None:
+    people, path = served.save(PEOPLE), served.folder / "out.jsonl"
+    options = (*served.options, "--journal", str(served.folder / "run.db"), "--results", str(path))
     for resume in ((), ("--resume",)):
-        shell("import", people, *options, *resume)
+        served("import", people, *options, *resume)
         assert facts(read(path)) == EXPECTED
 
 
-def test_a_second_night_writes_the_ids_of_unchanged_rows(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    people, path = save_contacts(tmp_path, PEOPLE), tmp_path / "out.csv"
-    options = (*server_options, "--ledger", str(tmp_path / "c.ledger"), "--duplicates", "overwrite", "--results", str(path))
-    shell("import", people, *options)
+def test_a_second_night_writes_the_ids_of_unchanged_rows(served: Served) -> None:
+    people, path = served.save(PEOPLE), served.folder / "out.csv"
+    options = (*served.options, "--ledger", str(served.folder / "c.ledger"), "--duplicates", "overwrite", "--results", str(path))
+    served("import", people, *options)
     ids = [row["id"] for row in read(path)]
-    shell("import", people, *options)
+    served("import", people, *options)
     assert [row["status"] for row in read(path)] == ["unchanged", "rejected", "unchanged"]
     assert [row["id"] for row in read(path)] == ids
 
 
-def test_a_report_writes_the_same_file(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    people, journal = save_contacts(tmp_path, PEOPLE), str(tmp_path / "run.db")
-    shell("import", people, *server_options, "--journal", journal, "--results", str(tmp_path / "a.parquet"))
-    shell("report", journal, "--results", str(tmp_path / "b.parquet"))
-    assert read(tmp_path / "a.parquet") == read(tmp_path / "b.parquet")
+def test_a_report_writes_the_same_file(served: Served) -> None:
+    people, journal = served.save(PEOPLE), str(served.folder / "run.db")
+    served("import", people, *served.options, "--journal", journal, "--results", str(served.folder / "a.parquet"))
+    served("report", journal, "--results", str(served.folder / "b.parquet"))
+    assert read(served.folder / "a.parquet") == read(served.folder / "b.parquet")
 
 
-def test_rows_from_a_pipe_have_record_numbers_or_lines(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    shell.piped(PEOPLE, "import", "-", *server_options, "--results", str(tmp_path / "a.jsonl"))
-    assert facts(read(tmp_path / "a.jsonl")) == EXPECTED
-    journal = ("--journal", str(tmp_path / "run.db"))
-    shell.piped(PEOPLE, "import", "-", *server_options, *journal, "--results", str(tmp_path / "b.jsonl"))
-    rows = read(tmp_path / "b.jsonl")
+def test_rows_from_a_pipe_have_record_numbers_or_lines(served: Served) -> None:
+    served.piped(PEOPLE, "import", "-", *served.options, "--results", str(served.folder / "a.jsonl"))
+    assert facts(read(served.folder / "a.jsonl")) == EXPECTED
+    journal = ("--journal", str(served.folder / "run.db"))
+    served.piped(PEOPLE, "import", "-", *served.options, *journal, "--results", str(served.folder / "b.jsonl"))
+    rows = read(served.folder / "b.jsonl")
     assert [(row["record"], row["email"], row["file"]) for row in rows] == [
         (1, "ann@x.example", None),
         (2, "bad", None),
@@ -96,12 +94,12 @@ def test_a_parquet_file_has_any_number_of_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
-def test_only_a_results_file_is_replaced(shell: Shell, server_options: tuple[str, ...], tmp_path: Path, name: str) -> None:
-    people, path = save_contacts(tmp_path, PEOPLE), tmp_path / name
+def test_only_a_results_file_is_replaced(served: Served, name: str) -> None:
+    people, path = served.save(PEOPLE), served.folder / name
     path.write_text("something else", encoding="utf-8")
-    assert shell("import", people, *server_options, "--results", str(path)).code == 2
+    assert served("import", people, *served.options, "--results", str(path)).code == 2
     for force in (("--force",), ()):
-        assert shell("import", people, *server_options, "--results", str(path), *force).code == 3
+        assert served("import", people, *served.options, "--results", str(path), *force).code == 3
     assert len(read(path)) == 3
 
 

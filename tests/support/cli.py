@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,6 +65,20 @@ class Shell:
                 return self(*arguments)
             finally:
                 sys.stdin = before
+
+
+class Served(Shell):
+    """The command, with a small service, the options that connect to it, and a folder for files."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], service: FakeService, options: tuple[str, ...], folder: Path) -> None:
+        super().__init__(capsys)
+        self.service = service
+        self.options = options
+        self.folder = folder
+
+    def save(self, content: str) -> str:
+        """Write a file of contacts, and return its path."""
+        return save_contacts(self.folder, content)
 
 
 class Watched:
@@ -133,7 +146,7 @@ def wait_for_end(process: subprocess.Popen[str]) -> Ended:
     return Ended(process.returncode, out or "", err or "")
 
 
-def on_terminal(*arguments: str, piped_stdout: bool = False, interrupt_at: str = "") -> Ended:
+def on_terminal(*arguments: str, piped_stdout: bool = False) -> Ended:
     """Run the command on a terminal. The `err` of the result is the output of the terminal."""
     ours, theirs = pty.openpty()
     env = {"TERM": "xterm-256color", "COLUMNS": "120", "NO_COLOR": ""}
@@ -143,9 +156,7 @@ def on_terminal(*arguments: str, piped_stdout: bool = False, interrupt_at: str =
         os.close(theirs)
         shown = b""
         for part in _read(ours):
-            before, shown = shown, shown + part
-            if interrupt_at and interrupt_at.encode() in shown and interrupt_at.encode() not in before:
-                process.send_signal(signal.SIGINT)
+            shown += part
         out = process.stdout.read() if process.stdout else ""
     os.close(ours)
     return Ended(process.returncode, out, shown.decode())

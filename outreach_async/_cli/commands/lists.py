@@ -64,9 +64,10 @@ class ListColumns:
         """Print a table of the given columns and, on a terminal, the names of the other columns."""
         screen.print_table(names, [[self.read(item, name) for name in names] for item in items])
         if hidden := [name for name in self.all if name not in names]:
-            noun = "column" if len(hidden) == 1 else "columns"
-            text = f"{len(hidden)} more {noun}: {', '.join(hidden)}; --columns {','.join(hidden[:2])} or --columns all shows them"
-            screen.print_footer(text)
+            option = f"--columns {','.join(hidden[:2])}"
+            screen.print_footer(
+                f"{count_noun(len(hidden), 'more column')}: {', '.join(hidden)}; {option} or --columns all shows them"
+            )
 
 
 _CAMPAIGNS: Final = ListColumns(
