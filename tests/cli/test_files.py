@@ -73,12 +73,9 @@ IMPORT = ("import", "k.csv")
 @pytest.mark.parametrize(
     ("arguments", "flags"),
     [
-        *(
-            ((*IMPORT, "--rejects", name), ("FILE", "--rejects"))
-            for name in ("k.csv", "inner/../k.csv", "hard.csv", "other/k.csv")
-        ),
+        *(((*IMPORT, "--rejects", name), ("FILE", "--rejects")) for name in ("k.csv", "inner/../k.csv", "hard.csv")),
         *(((*IMPORT, "--rejects", "link.csv", flag), ("FILE", "--rejects")) for flag in ("--dry-run", "--force")),
-        (("import", "link.csv", "--rejects", "k.csv"), ("FILE", "--rejects")),
+        (("import", "link.csv", "--rejects", "other/k.csv"), ("FILE", "--rejects")),
         ((*IMPORT, "--save-mapping", "k.csv"), ("FILE", "--save-mapping")),
         ((*IMPORT, "--journal", "k.csv", "--resume"), ("FILE", "--journal")),
         (("import", "j.db", "--journal", "j.db", "--resume"), ("FILE", "--journal")),
