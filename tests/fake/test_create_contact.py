@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -47,14 +46,6 @@ def test_c2_the_option_decides_the_outcome_of_a_duplicate(duplicates: str, statu
     assert answered["id"] == (None if status == "skipped" else id_)
     assert (answered["details"] is None) == (status != "skipped")
     assert response.status == 200
-
-
-def test_c2_the_option_does_not_matter_for_a_new_contact() -> None:
-    fake = small_world()
-    answers = [create(fake, f"{name}@b.co", duplicates=name) for name in ("skip", "overwrite", "update_missing_fields")]
-
-    assert [(answered["status"], answered["details"]) for answered in answers] == [("added", None)] * 3
-    assert len({answered["id"] for answered in answers}) == 3
 
 
 @pytest.mark.parametrize(
@@ -196,20 +187,6 @@ def test_c14_a_field_of_the_wrong_type_is_400(code: str, value: Any) -> None:
     assert refusal(post(small_world(), creation(**{code: value})), 400, "invalid_type")["field"] == code
 
 
-def test_c16_joining_again_may_restart_the_campaign() -> None:
-    fake = small_world(reenrol="restart")
-    with_ada(fake, campaign="camp_2")
-    create(fake, campaign="camp_1", duplicates="overwrite")
-    before, places = steps(fake, "camp_2"), fake._world.contacts[SPACE][ADA].enrolments
-    fake.advance(hours=1)
-    create(fake, duplicates="overwrite", campaign="camp_2")
-    enrolments = fake._world.contacts[SPACE][ADA].enrolments
-
-    assert [place.campaign for place in enrolments] == ["camp_2", "camp_1"]
-    assert [later.at - earlier.at for later, earlier in zip(enrolments, places, strict=True)] == [3600, 0]
-    assert steps(fake, "camp_2") == before
-
-
 @pytest.mark.parametrize("campaign", ["camp_9", "camp_3"])
 def test_c17_an_unknown_campaign_and_one_of_another_workspace_are_404(campaign: str) -> None:
     fake = small_world()
@@ -313,26 +290,6 @@ def test_c22_names_are_not_derived_from_each_other() -> None:
 
     assert fields(fake) == {"first_name": "Ada", "last_name": "Lovelace"}
     assert fields(fake, "bo@b.co") == {"full_name": "Bo Diddley"}
-
-
-@pytest.mark.parametrize("renderer", ["nested", "flat", "200_with_error"])
-def test_e1_a_duplicate_is_not_an_error_under_any_error_renderer(renderer: Any) -> None:
-    fake = small_world(error_renderer=renderer)
-    create(fake)
-    response = post(fake, creation())
-
-    assert response.status == 200
-    answered = json.loads(response.body)
-    assert (answered["status"], answered["id"]) == ("skipped", None)
-    assert 0 < len(answered["details"]) < 80
-
-
-def test_c25_a_retry_returns_the_id_under_update_missing_fields_but_not_skip() -> None:
-    fake = small_world()
-    id_ = with_ada(fake)
-
-    assert create(fake)["id"] is None
-    assert create(fake, duplicates="update_missing_fields")["id"] == id_
 
 
 def test_c28_strict_validation_precedes_the_duplicate_test() -> None:

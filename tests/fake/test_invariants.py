@@ -16,12 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.conversations import BEHAVIOURS, REQUESTS, sent_request, world
 from support.examples import scaled
-from support.fake import creation_request, small_world
 from support.fake_transports import LEVELS, Connect
 
 from outreach_async._service.codec import decode_model, encode, to_wire
 from outreach_async._service.contacts import CreateContactResponse
-from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.fake import Behaviour, FakeService
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -98,29 +97,6 @@ def test_replaying_the_request_log_gives_the_same_responses_and_state(
 
 
 # 19. If many clients create one contact at once, exactly one adds it.
-
-RACERS = 12
-
-
-async def test_c24_threads_and_tasks_share_one_fake_and_exactly_one_adds() -> None:
-    fake = small_world()
-    statuses: list[str] = []
-
-    async def by_task() -> None:
-        response = await FakeTransport(fake).send(creation_request(), Progress())
-        statuses.append(json.loads(response.body)["status"])
-
-    async def by_thread() -> None:
-        response = await anyio.to_thread.run_sync(fake.handle, creation_request())
-        statuses.append(json.loads(response.body)["status"])
-
-    with by_turns():
-        async with anyio.create_task_group() as group:
-            for _ in range(RACERS):
-                group.start_soon(by_task)
-                group.start_soon(by_thread)
-
-    assert sorted(statuses) == ["added"] + ["skipped"] * (2 * RACERS - 1)
 
 
 # 20. A response is the same over every transport, and the client's decoders understand all of it.

@@ -64,20 +64,6 @@ def test_p2_and_p6_a_display_above_the_maximum_is_400(path: str) -> None:
     assert refusal(page(fake, path, display=2001), 400, "display_too_large")["field"] == "display"
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("path", LISTS)
-@pytest.mark.parametrize(("over_max", "served", "pages"), [("clamp", 2000, 2), ("serve", 2003, 1)])
-def test_p6_a_display_above_the_maximum_may_be_clamped_or_served(path: str, over_max: Any, served: int, pages: int) -> None:
-    fake = FakeService(behaviour=Behaviour(over_max=over_max, campaign_max_display=2000))
-    fake.add_workspace(SPACE)
-    fake.add_mailboxes(SPACE, 2003)
-    for _ in range(2003):
-        fake.add_campaign(SPACE)
-    answered = document(page(fake, path, display=999_999_999))
-
-    assert (len(answered["data"]), answered["total_pages"], answered["total_found"]) == (served, pages, 2003)
-
-
 def test_p7_a_maximum_for_campaigns_does_not_affect_mailboxes() -> None:
     fake = filled(0, campaign_max_display=100)
 

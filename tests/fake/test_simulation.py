@@ -221,51 +221,6 @@ def rate(fake: FakeService, name: str = "opened_14days") -> Any:
     return boxes_of(fake)[0][name]
 
 
-def test_b3_opens_count_on_the_day_the_email_was_sent() -> None:
-    fake = world_of_three(steps=["A", {"wait_time": 24 * 5 * HOUR_MS}])
-    fake.sim.script(ADA, opens_after="6d")
-    fake.advance(days=6)
-    assert rate(fake) == 16.67  # one open of six e-mails
-    fake.advance(days=7)
-    assert rate(fake) == 16.67
-    fake.advance(days=1)  # the first three e-mails left the window, with the open that came six days later
-    assert rate(fake) == 0
-
-    assert rate(fake, "avg_open_rate") == 16.67
-
-
-def test_b3_the_open_rate_covers_14_calendar_days_including_today() -> None:
-    fake = world_of_three(steps=["A", {"wait_time": 24 * 5 * HOUR_MS}])
-    fake.sim.script(ADA, 2, opens_after="1h")
-    fake.advance(days=13)
-    shown = [rate(fake)]
-    for days in (1, 4, 1):
-        fake.advance(days=days)
-        shown.append(rate(fake))
-
-    assert shown == [16.67, 33.33, 33.33, 0]  # one open: of six e-mails, of the later three, of none in the window
-
-
-def test_b3_an_open_after_the_window_counts_only_for_the_lifetime_rate() -> None:
-    fake = world_of_three(steps=["A", {"wait_time": 24 * 13 * HOUR_MS}])
-    fake.sim.script(ADA, opens_after="14d")
-    fake.advance(days=20)
-
-    assert (rate(fake), rate(fake, "avg_open_rate")) == (0, 16.67)
-
-
-def test_b3_bounces_count_on_the_day_the_email_was_sent() -> None:
-    fake = world_of_three()
-    fake.sim.script(ADA, bounces_after="2d")
-    fake.sim.script(BO, bounces_after="30d")
-    fake.advance(days=29)
-    assert rate(fake, "bounced_30days") == 1
-    fake.advance(days=1)
-
-    assert rate(fake, "bounced_30days") == rate(fake, "sent_30days") == 0
-    assert listed(fake)["bounces_num"] == 2
-
-
 @pytest.mark.parametrize(
     ("days", "shown"),
     [(0, [3, 3, 3]), (1, [0, 3, 3]), (29, [0, 3, 3]), (30, [0, 0, 3]), (89, [0, 0, 3]), (90, [0, 0, 0]), (999, [0, 0, 0])],
@@ -816,16 +771,6 @@ def test_a_snapshot_shares_unchanged_parts() -> None:
     fake.advance(days=2)
     assert snapshot.flows["camp_1"] is not flows["camp_1"]
     assert snapshot.flows == before
-
-
-def test_reading_does_not_change_the_state() -> None:
-    fake = quiet_world(3, boxes=2)
-    fake.advance()
-    fake.advance(days=5)
-    before = fake.dump()
-    boxes_of(fake)
-
-    assert fake.dump() == before
 
 
 def test_reset_clears_pending_events_and_watchers() -> None:

@@ -27,40 +27,6 @@ async def test_the_response_is_the_services_and_the_request_counts_as_sent() -> 
     assert progress.sent is True
 
 
-LOST = [
-    f.reset(),
-    f.close(),
-    f.truncate(3),
-    f.reset_mid_body(3),
-    f.bad_chunk(),
-    f.no_final_chunk(),
-    f.garbage(),
-    f.long_header(),
-    f.wrong_encoding(),
-    f.commit_then(f.reset()),
-]
-
-
-@pytest.mark.parametrize("fault", LOST, ids=lambda fault: fault.label)
-async def test_a_lost_response_is_an_error_with_maybe_sent(fault: f.Fault) -> None:
-    service, progress = TinyService(), Progress()
-    service.faults.script("create_contact", fault)
-    with pytest.raises(TransportError, match=r"connection|response") as lost:
-        await FakeTransport(service).send(CREATE, progress)
-    assert lost.value.maybe_sent
-    assert progress.sent is True
-    assert len(service.requests) == fault.commits
-
-
-async def test_a_refused_connection_is_an_error_without_maybe_sent() -> None:
-    service, progress = TinyService(), Progress()
-    service.faults.script("create_contact", f.refuse())
-    with pytest.raises(TransportError, match="refused") as refused:
-        await FakeTransport(service).send(CREATE, progress)
-    assert not refused.value.maybe_sent
-    assert (service.requests, progress.sent) == ([], False)
-
-
 async def test_a_request_sent_once_counts_as_sent_whatever_happens_next() -> None:
     service, progress = TinyService(), Progress()
     service.faults.script("create_contact", f.refuse())
