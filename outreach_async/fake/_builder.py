@@ -16,7 +16,6 @@ from outreach_async.fake._seeds import (
     CampaignBuilder,
     CampaignSeed,
     ContactSeed,
-    MailboxSeed,
     StepSeed,
     generate_mailbox,
     generate_people,
@@ -106,8 +105,11 @@ class Seeder:
         mailboxes = []
         for number, fields in enumerate(rows):
             id_ = self.reserve_id("mailbox_", fields.get("id"))
-            seed = MailboxSeed(workspace, first + number, min(start + 60 * number, int(self.now)), trouble, fields)
-            mailboxes.append(generate_mailbox(id_, seed, self._random_for(id_), self.now))
+            created, random = min(start + 60 * number, int(self.now)), self._random_for(id_)
+            generated = generate_mailbox(
+                id_, workspace, first + number, created, fields, trouble=trouble, random=random, now=self.now
+            )
+            mailboxes.append(generated)
         for mailbox in mailboxes:
             self.world.add_mailbox(mailbox)
         return [mailbox.id for mailbox in mailboxes]

@@ -117,25 +117,18 @@ _PROBLEMS: Final[tuple[Callable[[Mapping[str, Any]], dict[str, Any]], ...]] = (
 )
 
 
-@attrs.frozen
-class MailboxSeed:
-    workspace: str
-    number: int
-    created: int
-    trouble: float
-    fields: Mapping[str, Any]
-
-
-def generate_mailbox(id_: str, seed: MailboxSeed, random: Random, now: float) -> Mailbox:
-    fields = {name: _check_value(name, value) for name, value in seed.fields.items()}
+def generate_mailbox(
+    id_: str, workspace: str, number: int, created: int, fields: Mapping[str, Any], *, trouble: float, random: Random, now: float
+) -> Mailbox:
+    fields = {name: _check_value(name, value) for name, value in fields.items()}
     as_of = fields.pop("as_of", now)
-    domain = str(fields.pop("domain", generate_domain(seed.number // MAILBOXES_PER_DOMAIN)))
-    values = {**_generate_identity(random, seed.number, domain), "created_at": seed.created, **fields, "id": id_}
+    domain = str(fields.pop("domain", generate_domain(number // MAILBOXES_PER_DOMAIN)))
+    values = {**_generate_identity(random, number, domain), "created_at": created, **fields, "id": id_}
     values |= _generate_activity(random, values, now)
-    if random.random() < seed.trouble:
+    if random.random() < trouble:
         values |= random.choice(_PROBLEMS)(values)
     values |= fields
-    return Mailbox(id_, seed.workspace, {name: values[name] for name in MAILBOX_FIELDS}, as_of)
+    return Mailbox(id_, workspace, {name: values[name] for name in MAILBOX_FIELDS}, as_of)
 
 
 def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:

@@ -344,32 +344,21 @@ class SimulationControl:
             print((await client.campaigns.list()).data[-1].interested_num)  # -> 1
             ```
         """
-        spans = {
-            "opens_after": opens_after,
-            "clicks_after": clicks_after,
-            "replies_after": replies_after,
-            "unsubscribes_after": unsubscribes_after,
-            "bounces_after": bounces_after,
+        spans = dict(zip(SPAN_NAMES, (opens_after, clicks_after, replies_after, unsubscribes_after, bounces_after), strict=True))
+        delays = {
+            EventKind.INTERESTED if interested and kind == EventKind.REPLY else kind: span_to_microseconds(SPAN_NAMES[kind], span)
+            for kind, span in spans.items()
+            if span is not None
         }
+        if type(interested) is not bool:
+            raise TypeError(f"interested: expected true or false, got {interested!r}; pass true if the reply shows interest")
+        plan = _build_plan(delays, interested=interested)
+        if not require_count("step", step):
+            raise ValueError("step: expected an integer of at least 1, got 0; the first step is 1")
         with self._transaction() as seeder:
-            add_script(seeder, contact, step, campaign, spans, interested=interested)
-
-
-def add_script(
-    seeder: Seeder, contact: str, step: int, campaign: str | None, spans: Mapping[str, Span | None], *, interested: bool
-) -> None:
-    """Script the reactions of a contact; see `SimulationControl.script`. `spans` has the times of the reactions by argument."""
-    delays = {
-        EventKind.INTERESTED if interested and kind == EventKind.REPLY else kind: span_to_microseconds(name, span)
-        for kind, name in SPAN_NAMES.items()
-        if (span := spans[name]) is not None
-    }
-    plan = _build_plan(delays, interested=interested)
-    if not require_count("step", step):
-        raise ValueError("step: expected an integer of at least 1, got 0; the first step is 1")
-    if campaign is not None and campaign not in seeder.world.campaigns:
-        raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
-    seeder.world.simulation.scripts[_find_token(seeder, contact), campaign or "", step - 1] = plan
+            if campaign is not None and campaign not in seeder.world.campaigns:
+                raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
+            seeder.world.simulation.scripts[_find_token(seeder, contact), campaign or "", step - 1] = plan
 
 
 def _find_token(seeder: Seeder, contact: str) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_origin
@@ -49,7 +49,7 @@ from outreach_async.fake._simulation_state import (
 )
 from outreach_async.fake._stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
 from outreach_async.fake._world import World
-from outreach_async.fake.simulation import SPAN_NAMES, add_script
+from outreach_async.fake.simulation import SPAN_NAMES, SimulationControl
 
 # The state of the simulation.
 
@@ -137,6 +137,7 @@ def _look_up(id_: str, table: Mapping[str, Any]) -> Any:
 VERSION: Final = 1
 """Version of the file format."""
 
+_SCRIPT_MEMBERS: Final = ("contact", "step", "campaign", *SPAN_NAMES.values(), "interested")
 _CAMPAIGN_MEMBERS: Final = tuple(field.name for field in attrs.fields(CampaignSeed) if field.name != "workspace")
 
 
@@ -166,20 +167,6 @@ class WorldDocument(msgspec.Struct):
     scripts: list[dict[str, Any]] = []
     made_up: dict[str, Any] = {}
     simulation: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-
-
-class ScriptDocument(msgspec.Struct, omit_defaults=True):
-    """A contact's reactions to an e-mail, in a world file: the arguments of `SimulationControl.script`."""
-
-    contact: str
-    step: int = 1
-    campaign: str | None = None
-    opens_after: float | str | None = None
-    clicks_after: float | str | None = None
-    replies_after: float | str | None = None
-    unsubscribes_after: float | str | None = None
-    bounces_after: float | str | None = None
-    interested: bool = False
 
 
 class EnrolmentDocument(msgspec.Struct):
@@ -258,13 +245,15 @@ def _contact_document(contact: Contact) -> dict[str, Any]:
 
 
 def _script_document(key: ScriptKey, plan: ResponsePlan) -> dict[str, Any]:
-    (token, campaign, step), delays = key, dict(plan)
-    interested = delays.pop(EventKind.INTERESTED, None)
-    spans = {SPAN_NAMES[EventKind(kind)]: delay / SECOND_US for kind, delay in delays.items()}
-    if interested is not None:
-        spans |= {SPAN_NAMES[EventKind.REPLY]: interested / SECOND_US}
-    document = ScriptDocument(token, step + 1, campaign or None, **spans, interested=interested is not None)
-    return dict(msgspec.to_builtins(document))
+    token, campaign, step = key
+    document: dict[str, Any] = {"contact": token}
+    if step:
+        document["step"] = step + 1
+    if campaign:
+        document["campaign"] = campaign
+    delays = {EventKind.REPLY if kind == EventKind.INTERESTED else kind: delay / SECOND_US for kind, delay in plan}
+    document |= {name: delays[kind] for kind, name in SPAN_NAMES.items() if kind in delays}
+    return document | ({"interested": True} if EventKind.INTERESTED in dict(plan) else {})
 
 
 # Reading.
@@ -301,12 +290,12 @@ def load_world(document: WorldDocument, seeder: Seeder) -> None:
     with _name_place("$.owner_keys"):
         for key, workspaces in document.owner_keys.items():
             seeder.add_owner_key(workspaces, key)
+    control = SimulationControl(lambda: nullcontext(seeder))
     for number, item in enumerate(document.scripts):
-        place = f"$.scripts[{number}]"
-        script = _read(place, item, ScriptDocument, "a script")
-        with _name_place(place):
-            spans = {name: getattr(script, name) for name in SPAN_NAMES.values()}
-            add_script(seeder, script.contact, script.step, script.campaign, spans, interested=script.interested)
+        with _name_place(f"$.scripts[{number}]"):
+            for name in item:
+                check_known(name, _SCRIPT_MEMBERS, "a script")
+            control.script(**{"contact": None, **item})
     if document.simulation is not msgspec.UNSET:
         simulation = _read("$.simulation", document.simulation, SimulationDocument, "a simulation")
         with _name_place("$.simulation"):

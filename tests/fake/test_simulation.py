@@ -879,7 +879,9 @@ def test_scripts_can_be_written_in_a_file_and_survive_it() -> None:
     [
         ({"contact": ADA, "opens": "1h"}, r"\$\.scripts\[0\]: a script has no field 'opens'; did you mean opens_after\?"),
         ({"contact": ADA, "opens_after": "soon"}, r"\$\.scripts\[0\]: opens_after: expected a span of time"),
-        ({"contact": ADA, "step": "1"}, r"\$\.scripts\[0\]\.step: expected `int`, got `str`"),
+        ({"contact": ADA, "step": "1"}, r"\$\.scripts\[0\]: step: expected an integer, got str"),
+        ({"step": 1}, r"\$\.scripts\[0\]: contact: expected a string, got NoneType"),
+        ({"contact": ADA, "interested": 1}, r"\$\.scripts\[0\]: interested: expected true or false, got 1"),
     ],
 )
 def test_an_invalid_script_in_a_file_is_refused(script: dict[str, Any], message: str) -> None:
