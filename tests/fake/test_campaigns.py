@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 from support.fake import SPACE, START, create, document, get, page, refusal, small_world, steps
@@ -61,13 +61,6 @@ def test_a_step_with_an_empty_list_of_templates_is_refused(templates: Any) -> No
         "pass letters such as A|B or a list of templates, or omit the key for a step with one template"
     )
     assert fake.dump() == before
-
-
-def test_a_step_defaults_to_one_template() -> None:
-    fake = world()
-    (step,) = steps(fake, fake.add_campaign(SPACE, steps=[{}]))["data"]
-
-    assert [template["test_letter"] for template in step["templates"]] == ["A"]
 
 
 def test_t1_and_t2_steps_are_in_order_live_automatic_emails() -> None:
@@ -154,19 +147,15 @@ def test_t8_percentages_of_nothing_sent_are_0() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([0, 1, 2]))
+@example(1, 200, 0)
+@example(3, 200, 0)
+@example(3, 2000, 1)
 def test_t8_percentages_are_rounded_half_to_even(n: int, of: int, digits: Literal[0, 1, 2]) -> None:
     exact = Fraction(100 * min(n, of), of)
 
     assert Fraction(str(format_percent(min(n, of), of, "", Behaviour(numbers="float", percent_digits=digits)))) == round(
         exact, digits
     )
-
-
-@pytest.mark.parametrize(
-    ("digits", "n", "of", "rounded"), [(0, 1, 200, 0), (0, 3, 200, 2), (1, 1, 2000, 0.0), (1, 3, 2000, 0.2), (2, 1, 3, 33.33)]
-)
-def test_t8_a_half_is_rounded_to_the_even_side(digits: Literal[0, 1, 2], n: int, of: int, rounded: float) -> None:
-    assert format_percent(n, of, "", Behaviour(percent_digits=digits)) == rounded
 
 
 def kinds(fake: FakeService) -> set[type]:
@@ -455,14 +444,6 @@ def test_t18_times_are_given_in_their_largest_whole_unit(passed: float, words: s
     assert item(fake, camp)["last_activity"] == words
 
 
-def test_t18_last_activity_follows_the_clock() -> None:
-    fake = world()
-    camp, never = fake.add_campaign(SPACE, last_activity=START), fake.add_campaign(SPACE, steps=["A"])
-    fake.advance(days=2, hours=5)
-
-    assert [item(fake, id_)["last_activity"] for id_ in (camp, never)] == ["2 days ago", "Never"]
-
-
 def test_t18_seeded_emails_were_sent_recently_by_default() -> None:
     fake = world()
     camps = [fake.add_campaign(SPACE, created=0, steps=[{"sent": 5}], last_activity=activity) for activity in ("auto", None, 0)]
@@ -483,15 +464,3 @@ def test_t19_an_unobserved_status_can_be_seeded() -> None:
 
 def test_steps_of_an_unknown_campaign_are_404() -> None:
     assert refusal(get(small_world(), "/campaigns/camp_9/steps"), 404, "campaign_not_found")["field"] == "campaign_id"
-
-
-@pytest.mark.parametrize("id_", ["space_1", "camp_", "9"])
-def test_steps_of_an_invalid_campaign_id_are_400(id_: str) -> None:
-    refusal(get(small_world(), f"/campaigns/{id_}/steps"), 400, "invalid_id")
-
-
-def test_w10_creation_times_are_unix_seconds() -> None:
-    fake = world()
-    fake.advance(days=1.5)
-
-    assert item(fake, fake.add_campaign(SPACE))["created"] == START + 129_600

@@ -158,13 +158,6 @@ def test_c9_a_hint_suggests_the_option_that_was_meant() -> None:
     assert post(small_world(), creation(duplicates="overwriten")).headers["x-fake-hint"] == "did you mean overwrite?"
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("workspace", 1), ("email", None), ("email", ["a@b.co"]), ("campaign", 7), ("campaign", [])]
-)
-def test_c6_required_members_of_the_wrong_type_are_400(name: str, value: Any) -> None:
-    refusal(post(small_world(missing_campaign="reject"), creation(**{name: value})), 400, "invalid_type")
-
-
 @pytest.mark.parametrize("email", ["", "   ", "\t\n"])
 def test_c26_a_blank_email_is_400_even_without_strict_validation(email: str) -> None:
     refusal(post(small_world(), creation(email)), 400, "blank_email")

@@ -22,6 +22,8 @@ WEBSITES = ["website", "website_2", "website_3"]
 DATES = ["job_start_date", "graduation_date"]
 
 GOOD: list[tuple[list[str], list[str]]] = [
+    (["email"], ["ada@acme.example", "a.b+c_d@x.co", "x" * 64 + "@a.co", "ü@müller.de", "a@" + "b" * 63 + ".co"]),
+    (["email"], ["é@ตัวอย่าง.ไทย", "a@b-c.d1.co"]),
     (
         PHONES,
         [
@@ -70,6 +72,9 @@ GOOD: list[tuple[list[str], list[str]]] = [
 ]
 
 BAD: list[tuple[list[str], list[str]]] = [
+    (["email"], ["ada", "@acme.example", "ada@", "ada@acme", "a@b@c.co", "a b@c.co", "a\x07@c.co", "a@ü", "x" * 65 + "@a.co"]),
+    (["email"], ["a@-b.co", "a@b-.co", "a@ü-.co", "a@b..co", "a@.co", "a@b_c.co", "a@ü_c.co", "a@" + "b" * 64 + ".co"]),
+    (["email"], ["a@" + "ü" * 64 + ".co", "a@" + ".".join(["b" * 60] * 5)]),
     (PHONES, ["123456", "1" * 16, "555-CALL-NOW", "phone", "5551234567 ext", "555_123_4567", "٣٣٣٣٣٣٣٣", "+"]),
     (["country"], ["XX", "USA", "Nowhere", "F", "Fr ance"]),
     (["state"], ["ZZ", "Bavaria", "C A", "12"]),
@@ -106,6 +111,7 @@ def test_c27_a_valid_value_is_accepted() -> None:
         assert find_failures("a@b.co", {code: value}, "all") == {}
 
     check_rows(cases(GOOD), check)
+    assert {code for code, _ in cases(GOOD)} < set(FIELD_CHECKS) == {*STANDARD_FIELDS, "email"}
 
 
 def test_c27_an_invalid_value_is_refused_with_its_field() -> None:
@@ -113,48 +119,6 @@ def test_c27_an_invalid_value_is_refused_with_its_field() -> None:
         assert list(find_failures("a@b.co", {code: value}, "all")) == [code]
 
     check_rows(cases(BAD), check)
-
-
-EMAILS = [
-    "ada@acme.example",
-    "a.b+c_d@x.co",
-    "x" * 64 + "@a.co",
-    "ü@müller.de",
-    "a@" + "b" * 63 + ".co",
-    "é@ตัวอย่าง.ไทย",
-    "a@b-c.d1.co",
-]
-NOT_EMAILS = [
-    "ada",
-    "@acme.example",
-    "ada@",
-    "ada@acme",
-    "a@b@c.co",
-    "a b@c.co",
-    "a\x07@c.co",
-    "a@-b.co",
-    "a@b-.co",
-    "a@ü-.co",
-    "a@b..co",
-    "a@.co",
-    "a@b_c.co",
-    "a@ü_c.co",
-    "x" * 65 + "@a.co",
-    "a@" + "b" * 64 + ".co",
-    "a@" + "ü" * 64 + ".co",
-    "a@" + ".".join(["b" * 60] * 5),
-    "a@ü",
-]
-
-
-@pytest.mark.parametrize("email", EMAILS)
-def test_c27_a_valid_email_is_accepted(email: str) -> None:
-    assert create(small_world(), email, strict_validation=True)["status"] == "added"
-
-
-@pytest.mark.parametrize("email", NOT_EMAILS)
-def test_c27_an_invalid_email_is_refused(email: str) -> None:
-    assert refusal(post(small_world(), creation(email, strict_validation=True)), 422, "validation_failed")["field"] == "email"
 
 
 @given(st.from_regex(r"[a-z0-9.+_-]{1,64}@([a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?\.){1,3}[a-z]{2,8}", fullmatch=True))
@@ -194,10 +158,6 @@ def test_c27_null_and_blank_values_are_not_validated() -> None:
 
 def test_c27_custom_and_unknown_fields_are_not_validated() -> None:
     assert find_failures("a@b.co", {"custom_1": "\x00", "linkedin": "x" * 5000}, "all") == {}
-
-
-def test_c27_every_standard_field_and_the_email_has_a_check() -> None:
-    assert set(FIELD_CHECKS) == {*STANDARD_FIELDS, "email"}
 
 
 @pytest.mark.parametrize(("strict_fields", "refused"), [("all", ["email", "zip", "city"]), ({"zip"}, ["zip"]), ([], [])])
