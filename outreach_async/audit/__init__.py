@@ -155,14 +155,23 @@ from __future__ import annotations
 
 from outreach_async.audit._campaign_conditions import CampaignCase, StepCase, WorkspaceFacts
 from outreach_async.audit._campaign_evaluation import check_campaign
-from outreach_async.audit._campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
 from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts
 from outreach_async.audit._evaluation import check
 from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Violation
 from outreach_async.audit._meter import AuditProgress
 from outreach_async.audit._prometheus import write_prometheus
-from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report
-from outreach_async.audit._rules import CATALOGUE, RULES, DomainRule, MailboxRule, ServerRule
+from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint, Report
+from outreach_async.audit._rules import (
+    CATALOGUE,
+    RULES,
+    CampaignRule,
+    ComparisonRule,
+    DomainRule,
+    MailboxRule,
+    ServerRule,
+    StepRule,
+    WorkspaceRule,
+)
 from outreach_async.audit._run import AuditRun, Findings, audit, stream
 from outreach_async.audit._scoring import Score, Scores, mailbox_score
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals, StepComparison, Variant
@@ -181,6 +190,7 @@ __all__ = [
     "CampaignRule",
     "CampaignTotals",
     "Case",
+    "ChangeCounts",
     "ComparisonRule",
     "Delta",
     "Diff",

@@ -264,7 +264,6 @@ ComparisonCondition = Callable[[CampaignRow, Thresholds], Violation | None]
 
 
 def check_sending(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a live campaign has e-mails to send, but has been idle far longer than its longest `wait_time`."""
     idle = case.idle()
     if case.campaign.status != _LIVE or not case.left or idle is None or not case.steps:
         return None
@@ -276,7 +275,6 @@ def check_sending(case: CampaignCase, thresholds: Thresholds) -> Violation | Non
 
 
 def check_content(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a live campaign has no steps or no contacts."""
     campaign = case.campaign
     if campaign.status != _LIVE:
         return None
@@ -286,19 +284,16 @@ def check_content(case: CampaignCase, _thresholds: Thresholds) -> Violation | No
 
 
 def check_end(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a live campaign has sent all of its e-mails."""
     if case.campaign.status != _LIVE or not case.sent or case.left != 0:
         return None
     return Violation(f"all {format_number(case.sent)} e-mails are sent, but the campaign is still live", {"sent": case.sent})
 
 
 def check_stale_draft(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a draft is old and has had no recent activity."""
     return _check_stale(case, DRAFT, "the campaign is still a draft", thresholds["days"])
 
 
 def check_paused(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a paused campaign has e-mails left to send, but has been idle for a long time."""
     return _check_stale(case, _PAUSED, f"{format_quantity(case.left or 0, 'e-mail')} left to send", thresholds["days"])
 
 
@@ -313,12 +308,10 @@ def _check_stale(case: CampaignCase, status: str, consequence: str, days: float)
 
 
 def check_campaign_bounces(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the bounce rate is too high. The lower confidence bound of the rate determines the severity."""
     return _check_rate("bounced", "bounces_num", figure_or_none(case.campaign.bounces_num), case.sent, thresholds)
 
 
 def check_unsubscribes(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the unsubscribe rate is too high. Its lower confidence bound sets the severity."""
     return _check_rate("unsubscribed", "unsubscribed_num", case.unsubscribed, case.sent, thresholds)
 
 
@@ -337,7 +330,6 @@ def _check_rate(verb: str, figure: str, events: Number | None, sent: Number | No
 
 
 def check_replies(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the upper bound of the reply rate is too low. Campaigns too new for replies are left out."""
     sent, replied, age = case.sent, case.replied, case.age()
     if not sent or replied is None or replied > sent or age is None or age < thresholds["days"] * DAY:
         return None
@@ -360,7 +352,6 @@ _TEMPLATE_FIGURES: Final = ("sent", "opened_num", "clicked_num", "replied_num", 
 
 
 def check_campaign_figures(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a number is negative, NaN or implausibly large, or if more e-mails bounced than were sent."""
     invalid = list(_invalid_figures(case.campaign, _CAMPAIGN_FIGURES, ""))
     for step in case.steps or ():
         where = f"step {_name_order(step.order)}: "
@@ -391,7 +382,6 @@ def _name_order(order: object) -> str:
 
 
 def check_known_states(case: CampaignCase, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the campaign's status or the type of a step is a value that is not in the API documentation."""
     unknown = [] if case.campaign.status in set(CampaignStatus) else [f"its status is {quote(case.campaign.status)}"]
     steps = case.steps or ()
     types = dict.fromkeys(step.type for step in steps if step.type not in set(StepType))
@@ -400,7 +390,6 @@ def check_known_states(case: CampaignCase, _thresholds: Thresholds) -> Violation
 
 
 def check_live_templates(case: StepCase, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a step that may still send has no live template."""
     if not case.will_send or case.live_templates or case.step.status != _LIVE_STEP:
         return None
     count = format_quantity(len(case.step.templates), "template")
@@ -409,7 +398,6 @@ def check_live_templates(case: StepCase, _thresholds: Thresholds) -> Violation |
 
 
 def check_step_status(case: StepCase, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a live campaign has a step that is not live, but contacts still have to go through it."""
     left = figure_or_none(case.step.left_to_send)
     if case.of.campaign.status != _LIVE or case.step.status == _LIVE_STEP or not left:
         return None
@@ -437,7 +425,6 @@ def find_placeholders(step: Step) -> list[str]:
 
 
 def check_placeholders(case: StepCase, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a template has a placeholder that is not the code of a field of the workspace."""
     fields = case.of.fields
     if fields is None or not case.will_send:
         return None
@@ -479,7 +466,6 @@ def compare_step(case: StepCase, thresholds: Thresholds) -> VariantVerdict:
 
 
 def check_variants(case: StepCase, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a step may still send, and one of its variants clearly gets more replies than another."""
     if not case.will_send or len(case.live_templates) < 2:  # noqa: PLR2004 - a comparison needs two
         return None
     result = compare_step(case, thresholds)
@@ -502,7 +488,6 @@ def _name_letter(letter: str) -> str:
 
 
 def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the mailboxes used little of their daily limits in 30 days, but many e-mails are left to send."""
     allowed = facts.daily_limit * WORKDAYS
     if not facts.left_to_send >= thresholds["days"] * facts.daily_limit or not facts.sent_30days < thresholds["share"] * allowed:
         return None
@@ -515,7 +500,6 @@ def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Violat
 
 
 def check_slip(row: CampaignRow, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the estimated end of a live campaign is several days later than `planned_end`."""
     if row.status != _LIVE or row.end is None or row.planned_end is None:
         return None
     days = (row.end - row.planned_end) / DAY

@@ -18,9 +18,9 @@ from outreach_async.audit._campaign_conditions import (
     find_placeholders,
     variant_totals,
 )
-from outreach_async.audit._campaign_rules import COMPARISON_RULES, ComparisonRule
 from outreach_async.audit._conditions import Case
-from outreach_async.audit._findings import Finding, Rule, Violation
+from outreach_async.audit._findings import Finding, build_finding
+from outreach_async.audit._rules import COMPARISON_RULES, ComparisonRule
 from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, StepComparison, Variant, sort_rows
 from outreach_async.audit.policy import Policy
@@ -103,13 +103,13 @@ def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> Cam
     campaign = case.campaign
     subject = {"campaign": campaign.id, "campaign_name": campaign.name}
     findings = [
-        build_campaign_finding(rule, sign, workspace, **subject)
+        build_finding(rule, sign, workspace, **subject)
         for rule in policy.campaign_rules
         if (sign := rule.applies(case, rule.thresholds))
     ]
     steps = [StepCase(step=step, of=case) for step in case.steps or ()]
     findings += [
-        build_campaign_finding(rule, sign, workspace, **subject, step=step.step.id)
+        build_finding(rule, sign, workspace, **subject, step=step.step.id)
         for step in steps
         for rule in policy.step_rules
         if (sign := rule.applies(step, rule.thresholds))
@@ -122,24 +122,8 @@ def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> Cam
 def evaluate_workspace(facts: WorkspaceFacts, policy: Policy, workspace: str) -> list[Finding]:
     """Evaluate the rules about a workspace."""
     return [
-        build_campaign_finding(rule, sign, workspace)
-        for rule in policy.workspace_rules
-        if (sign := rule.applies(facts, rule.thresholds))
+        build_finding(rule, sign, workspace) for rule in policy.workspace_rules if (sign := rule.applies(facts, rule.thresholds))
     ]
-
-
-def build_campaign_finding(rule: Rule, sign: Violation, workspace: str, **subject: Any) -> Finding:
-    """Build a finding from a rule and the problem that its condition found."""
-    return Finding(
-        rule=rule.id,
-        severity=sign.severity or rule.severity,
-        workspace=workspace,
-        message=sign.message,
-        remedy=rule.remedy,
-        confidence="high" if sign.sure else "low",
-        figures=sign.figures,
-        **subject,
-    )
 
 
 def _build_row(case: CampaignCase, workspace: str) -> CampaignRow:
@@ -264,4 +248,4 @@ def _apply_to_rows(rules: Iterable[ComparisonRule], rows: Iterable[CampaignRow])
     for row in rows:
         for rule in rules:
             if sign := rule.applies(row, rule.thresholds):
-                yield build_campaign_finding(rule, sign, row.workspace, campaign=row.id, campaign_name=row.name)
+                yield build_finding(rule, sign, row.workspace, campaign=row.id, campaign_name=row.name)

@@ -10,15 +10,15 @@ import attrs
 
 from outreach_async.audit._campaign_conditions import CampaignCase, FieldNames
 from outreach_async.audit._campaign_evaluation import CampaignVerdict, evaluate_campaign, needs_fields, needs_steps
-from outreach_async.audit._campaign_rules import (
+from outreach_async.audit._findings import Finding, Rule, Violation, build_finding
+from outreach_async.audit._meter import ProgressMeter
+from outreach_async.audit._rules import (
     CAMPAIGN_UNDECODABLE,
     CAMPAIGNS_MISSING,
     CAMPAIGNS_UNREAD,
     FIELDS_UNREAD,
     STEPS_UNREAD,
 )
-from outreach_async.audit._findings import Finding, Rule
-from outreach_async.audit._meter import ProgressMeter
 from outreach_async.audit._totals import CompactSet
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
@@ -63,14 +63,7 @@ class _WorkspaceReading:
     fields_lock: anyio.Lock = attrs.Factory(anyio.Lock)
 
     def build_error(self, rule: Rule, message: str, **subject: Any) -> Finding:
-        return Finding(
-            rule=rule.id,
-            severity=rule.severity,
-            workspace=self.workspace,
-            message=message,
-            remedy=rule.remedy,
-            **subject,
-        )
+        return build_finding(rule, Violation(message), self.workspace, **subject)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,6 +1,6 @@
 """The conditions of the audit rules about mailboxes, domains and servers, as pure functions.
 
-The tables in `rules.py` supply the thresholds.
+A condition returns a `Violation` if the rule applies. `data/rules.toml` describes each condition, and has the thresholds.
 
 A relative time, such as `2 months ago`, is treated as an interval. A comparison such as "younger than 14 days" is true only if it
 holds for the whole interval. An invalid number is replaced by NaN. Every comparison is written so that a condition does not apply
@@ -86,14 +86,12 @@ ServerCondition = Callable[[ServerFacts, Thresholds], Violation | None]
 
 
 def check_domain_size(facts: DomainFacts, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if too many mailboxes share a domain, and therefore the domain's reputation."""
     if facts.mailboxes <= thresholds["mailboxes"]:
         return None
     return Violation(f"{facts.mailboxes:,} mailboxes share this domain", {"mailboxes": facts.mailboxes})
 
 
 def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the domain sends in bulk, but some of its mailboxes lack at least one of SPF, DKIM and DMARC."""
     daily = facts.sent_30days / WORKDAYS
     if not facts.lacking or daily < thresholds["daily"]:
         return None
@@ -103,7 +101,6 @@ def check_bulk_authentication(facts: DomainFacts, thresholds: Thresholds) -> Vio
 
 
 def check_shared_server(facts: ServerFacts, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if several mailboxes share a server and at least one of them is blacklisted."""
     if facts.mailboxes < thresholds["mailboxes"] or not facts.listed:
         return None
     message = f"{facts.mailboxes:,} mailboxes share this server (blacklisted: {facts.listed:,})"
@@ -245,20 +242,17 @@ def missing_authentication(field: str, name: str) -> Condition:
 
 
 def check_authentication(case: Case, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if SPF, DKIM and DMARC are all missing."""
     mailbox = case.mailbox
     return None if mailbox.spf or mailbox.dkim or mailbox.dmarc else Violation("SPF, DKIM and DMARC are all missing")
 
 
 def check_blacklists(case: Case, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the mailbox is on a blacklist."""
     lists = case.mailbox.blacklists
     severity = severity_of(lists, thresholds) if lists else None
     return Violation(f"on {format_quantity(lists, 'blacklist')}", {"blacklists": lists}, severity) if severity else None
 
 
 def check_bounce_rate(case: Case, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the measured bounce rate reaches the threshold `warning`."""
     # The lower confidence bound of the rate, which is below the measured rate, determines the severity. If the bound reaches no
     # threshold, or the sample is too small, the sign's `sure` is false, and the finding has the severity of the rule.
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
@@ -272,7 +266,6 @@ def check_bounce_rate(case: Case, thresholds: Thresholds) -> Violation | None:
 
 
 def check_figures(case: Case, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a number is negative, NaN or implausibly large, or if more e-mails bounced than were sent."""
     if case.invalid:
         return Violation(case.invalid)
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
@@ -283,7 +276,6 @@ def check_figures(case: Case, _thresholds: Thresholds) -> Violation | None:
 
 
 def check_daily_limit(case: Case, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if more e-mails were sent today than the daily limit allows."""
     sent, limit = case.mailbox.sent_today, case.mailbox.daily_limit
     if not sent > limit:
         return None
@@ -292,7 +284,6 @@ def check_daily_limit(case: Case, _thresholds: Thresholds) -> Violation | None:
 
 
 def check_provider_limit(case: Case, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a Google mailbox's daily limit exceeds Google's limits or the safe limits for cold e-mail."""
     limit = case.mailbox.daily_limit
     if not (limit > thresholds["young"] or limit > thresholds["warning"]) or case.mailbox.type != _GOOGLE:
         return None
@@ -309,7 +300,6 @@ def check_provider_limit(case: Case, thresholds: Thresholds) -> Violation | None
 
 
 def check_warm_up(case: Case, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if a new mailbox, which needs a warm-up, has a daily limit that is too high for its age."""
     limit = case.mailbox.daily_limit
     if not limit > thresholds["first"] or not case.younger(thresholds["second_days"]):
         return None
@@ -319,7 +309,6 @@ def check_warm_up(case: Case, thresholds: Thresholds) -> Violation | None:
 
 
 def check_unused_capacity(case: Case, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the mailbox uses only a small fraction of its daily limit, unless the mailbox is certainly new."""
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
     if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
         return None
@@ -329,7 +318,6 @@ def check_unused_capacity(case: Case, thresholds: Thresholds) -> Violation | Non
 
 
 def check_activity(case: Case, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the mailbox is in campaigns but has been idle for a long time."""
     campaigns = case.mailbox.campaigns
     if not campaigns > 0:
         return None
@@ -341,7 +329,6 @@ def check_activity(case: Case, thresholds: Thresholds) -> Violation | None:
 
 
 def check_status(case: Case, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the mailbox is in campaigns but its status is not `active`."""
     campaigns = case.mailbox.campaigns
     if case.mailbox.status == _ACTIVE or not campaigns > 0:
         return None
@@ -350,7 +337,6 @@ def check_status(case: Case, _thresholds: Thresholds) -> Violation | None:
 
 
 def check_open_rate(case: Case, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the recent open rate is far below the average, which suggests that e-mails go to spam."""
     opened, usual = case.mailbox.opened_14days, case.mailbox.avg_open_rate
     if not opened < thresholds["share"] * usual or not case.mailbox.sent_30days >= thresholds["sample"]:
         return None
@@ -362,7 +348,6 @@ def check_open_rate(case: Case, thresholds: Thresholds) -> Violation | None:
 
 
 def check_automated_opens(case: Case, thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the open or click rate is implausibly high, which indicates automated opens or clicks."""
     opens, clicks = case.mailbox.avg_open_rate, case.mailbox.avg_click_rate
     if opens > thresholds["opens"]:
         return Violation(f"an open rate of {opens:.1f} % indicates automated opens", {"avg_open_rate": opens})
@@ -373,7 +358,6 @@ def check_automated_opens(case: Case, thresholds: Thresholds) -> Violation | Non
 
 
 def check_domain_ip(case: Case, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the mailbox's domain has no IP address."""
     return _NO_DOMAIN_IP if case.mailbox.domain_ip is None else None
 
 
@@ -381,7 +365,6 @@ _NO_DOMAIN_IP: Final = Violation("its domain has no IP address")  # one object f
 
 
 def check_known_values(case: Case, _thresholds: Thresholds) -> Violation | None:
-    """Return a `Violation` if the mailbox's type or status is a value that the API documentation does not list."""
     box = case.mailbox
     if box.type in _TYPES and box.status in _STATUSES:
         return None

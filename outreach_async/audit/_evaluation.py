@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ import attrs
 
 from outreach_async._vocabulary import MailboxType
 from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, build_missing_authentication_sign, email_domain
-from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, Rule, Violation
+from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, build_finding
 from outreach_async.audit._totals import (
     BLACKLISTED,
     OWN_SERVER,
@@ -67,33 +66,10 @@ def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding
         return []
     mailbox, sent, domain = case.mailbox, valid_or_zero(case.mailbox.sent_30days), email_domain(case.mailbox.email)
     return [
-        build_finding(rule, sign, workspace, domain, sent, mailbox=mailbox.id, email=mailbox.email)
+        build_finding(rule, sign, workspace, domain=domain, sent_30days=sent, mailbox=mailbox.id, email=mailbox.email)
         for rule, sign in zip(policy.mailbox_rules, signs, strict=True)
         if sign is not None
     ]
-
-
-def build_finding(
-    rule: Rule, sign: Violation, workspace: str, domain: str | None, sent_30days: Number, **subject: Any
-) -> Finding:
-    """Build a finding from a rule and the `Violation` that its condition returned. `subject` contains further fields."""
-    return Finding(
-        rule=rule.id,
-        severity=sign.severity or rule.severity,
-        workspace=workspace,
-        domain=domain,
-        message=sign.message,
-        remedy=_fill_remedy(rule.remedy, domain),
-        confidence="high" if sign.sure else "low",
-        sent_30days=sent_30days,
-        figures=sign.figures,
-        **subject,
-    )
-
-
-@lru_cache(maxsize=4_096)  # findings of the same rule and domain share one string
-def _fill_remedy(remedy: str, domain: str | None) -> str:
-    return remedy.replace("<domain>", domain) if domain else remedy
 
 
 _HASH_MASK: Final = 2**64 - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
@@ -224,6 +225,25 @@ class Finding:
             ```
         """
         return to_json_values(self)
+
+
+def build_finding(rule: Rule, sign: Violation, workspace: str, **subject: Any) -> Finding:
+    """Build a finding from a rule and the `Violation` that its condition returned. `subject` contains further fields."""
+    return Finding(
+        rule=rule.id,
+        severity=sign.severity or rule.severity,
+        workspace=workspace,
+        message=sign.message,
+        remedy=_fill_remedy(rule.remedy, subject.get("domain")),
+        confidence="high" if sign.sure else "low",
+        figures=sign.figures,
+        **subject,
+    )
+
+
+@lru_cache(maxsize=4_096)  # findings of the same rule and domain share one string
+def _fill_remedy(remedy: str, domain: str | None) -> str:
+    return remedy.replace("<domain>", domain) if domain else remedy
 
 
 @attrs.frozen(kw_only=True)

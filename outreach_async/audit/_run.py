@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -23,7 +23,7 @@ from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_wor
 from outreach_async.audit._campaign_reading import MAX_ERROR_SHOWN, CampaignReader, CampaignsRead, explain_end
 from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._evaluation import AuditState, FinalFindings
-from outreach_async.audit._findings import Finding, Rule
+from outreach_async.audit._findings import Finding, Violation, build_finding
 from outreach_async.audit._meter import AuditProgress, ProgressMeter
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import MISSING, UNDECODABLE, UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS, UNREADABLE
@@ -75,31 +75,26 @@ class WorkspaceReadResult:
         """Return the summary for the report. Reading errors are reported as findings."""
         error = self.error
         denied = error is not None and explain_status(error.status_code).is_denied
-        read, findings = self.campaigns, self._findings()
+        read, findings = self.campaigns, list(self._findings())
         if read is None:
             return ReadSummary(self.workspace, self.mailboxes, error is not None, denied, findings)
         unreadable = error is not None or read.error is not None
         return ReadSummary(self.workspace, self.mailboxes, unreadable, denied, findings + read.errors, read.campaigns)
 
-    def _findings(self) -> list[Finding]:
-        found: list[Finding] = []
-
-        def add(rule: Rule, message: str, **subject: Any) -> None:
-            subject |= {"severity": rule.severity, "remedy": rule.remedy}
-            found.append(Finding(rule=rule.id, workspace=self.workspace, message=message, **subject))
-
+    def _findings(self) -> Iterator[Finding]:
         for item in self.undecodable:
             value = item.fields.get("email")
             email = value if isinstance(value, str) else None
-            domain = None if email is None else email_domain(email)
+            subject = {"mailbox": item.id, "email": email, "domain": None if email is None else email_domain(email)}
             message = f"does not match the documented API: {shorten(item.error, MAX_ERROR_SHOWN)}"
-            add(UNDECODABLE, message, mailbox=item.id, email=email, domain=domain)
+            yield build_finding(UNDECODABLE, Violation(message), self.workspace, **subject)
         if self.error is not None:
             read = f" completely (mailboxes read: {self.mailboxes:,})" if self.mailboxes else ""
-            add(UNREADABLE, f"could not be read{read}: {shorten(str(self.error), MAX_ERROR_SHOWN)}")
+            message = f"could not be read{read}: {shorten(str(self.error), MAX_ERROR_SHOWN)}"
+            yield build_finding(UNREADABLE, Violation(message), self.workspace)
         if self.missing:
-            add(MISSING, f"the service reports more mailboxes than it listed (missing: {self.missing:,})")
-        return found
+            message = f"the service reports more mailboxes than it listed (missing: {self.missing:,})"
+            yield build_finding(MISSING, Violation(message), self.workspace)
 
 
 async def audit(

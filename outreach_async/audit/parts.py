@@ -60,8 +60,8 @@ import msgspec
 from outreach_async._service.validation import require_display, require_seconds, type_name
 from outreach_async._vocabulary import MAX_MAILBOX_DISPLAY
 from outreach_async.audit._conditions import email_domain
-from outreach_async.audit._evaluation import FIGURES, AuditState, FlaggedMailbox, MailboxFacts, build_finding
-from outreach_async.audit._findings import Finding, GroupKind, Rule, Severity, Violation
+from outreach_async.audit._evaluation import FIGURES, AuditState, FlaggedMailbox, MailboxFacts
+from outreach_async.audit._findings import Finding, GroupKind, Rule, Severity, Violation, build_finding
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNREADABLE
 from outreach_async.audit._run import AuditRun, ReadSummary, build_report, finish_reading, require_workspace_ids
@@ -296,9 +296,7 @@ def _completeness(part: WorkspacePart) -> tuple[bool, int, int, bytes]:
 
 
 def _missing(workspace: str, campaigns: WorkspaceCampaigns | None) -> ReadSummary:
-    message = "could not be read: no part contains this workspace"
-    rule = UNREADABLE
-    finding = Finding(rule=rule.id, severity=rule.severity, workspace=workspace, message=message, remedy=rule.remedy)
+    finding = build_finding(UNREADABLE, Violation("could not be read: no part contains this workspace"), workspace)
     return ReadSummary(workspace, 0, True, False, [finding], campaigns)
 
 
@@ -379,16 +377,9 @@ def _decode_facts(packed: Mapping[str, str], names: Mapping[str, Sequence[str]])
 def _decode_flagged(values: Sequence[Any], workspace: str, rules: Mapping[str, Rule]) -> FlaggedMailbox:
     mailbox, email, kind, status, server, figures, signs = values
     sent, domain = figures[FIGURES.index("sent_30days")], email_domain(email)
+    subject = {"domain": domain, "sent_30days": sent, "mailbox": mailbox, "email": email}
     findings = [
-        build_finding(
-            rules[rule],
-            Violation(message, numbers, Severity(severity), sure),
-            workspace,
-            domain,
-            sent,
-            mailbox=mailbox,
-            email=email,
-        )
+        build_finding(rules[rule], Violation(message, numbers, Severity(severity), sure), workspace, **subject)
         for rule, message, numbers, severity, sure in signs
     ]
     return FlaggedMailbox(workspace, mailbox, email, kind, status, server, figures, findings)

@@ -28,12 +28,10 @@ from typing import Any, Final, Self, TypeVar
 import attrs
 
 from outreach_async._service.validation import type_name
-from outreach_async.audit import _campaign_rules as campaign_rules
 from outreach_async.audit import _rules as rules
-from outreach_async.audit._campaign_rules import CampaignRule, ComparisonRule, StepRule, WorkspaceRule
 from outreach_async.audit._conditions import Condition, quote
 from outreach_async.audit._findings import Rule, Severity, Thresholds
-from outreach_async.audit._rules import DomainRule, MailboxRule, ServerRule
+from outreach_async.audit._rules import CampaignRule, ComparisonRule, DomainRule, MailboxRule, ServerRule, StepRule, WorkspaceRule
 from outreach_async.errors import InvalidRequest
 
 AnyRule = TypeVar("AnyRule", bound=Rule)
@@ -167,9 +165,9 @@ class Policy:
             mailbox_rules=_enabled_rules(rules.MAILBOX_RULES, used),
             domain_rules=_enabled_rules(rules.DOMAIN_RULES, used),
             server_rules=_enabled_rules(rules.SERVER_RULES, used),
-            campaign_rules=_enabled_rules(campaign_rules.CAMPAIGN_RULES, used),
-            step_rules=_enabled_rules(campaign_rules.STEP_RULES, used),
-            workspace_rules=_enabled_rules(campaign_rules.WORKSPACE_RULES, used),
+            campaign_rules=_enabled_rules(rules.CAMPAIGN_RULES, used),
+            step_rules=_enabled_rules(rules.STEP_RULES, used),
+            workspace_rules=_enabled_rules(rules.WORKSPACE_RULES, used),
             comparison_rules=enabled_comparison_rules(used),
         )
 
@@ -220,7 +218,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
 
 def enabled_comparison_rules(used: PolicyUsed) -> tuple[ComparisonRule, ...]:
     """Return the enabled rules that compare the results of two audits for one campaign."""
-    return _enabled_rules(campaign_rules.COMPARISON_RULES, used)
+    return _enabled_rules(rules.COMPARISON_RULES, used)
 
 
 def _enabled_rules(candidates: Iterable[AnyRule], used: PolicyUsed) -> tuple[AnyRule, ...]:

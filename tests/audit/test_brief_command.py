@@ -13,7 +13,7 @@ from rich.console import Console
 from support.audit_reports import finding, make_report
 from support.cli import COMMAND, KEY, Shell, environment
 
-from outreach_async._cli.commands.auditing import show_brief
+from outreach_async._cli.commands.auditing import show
 from outreach_async._cli.output import Screen
 from outreach_async.audit import Report
 from outreach_async.audit.reports import brief_schema
@@ -221,7 +221,7 @@ def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments
 def test_a_terminal_gets_the_styled_brief(tmp_path: Path) -> None:
     with (tmp_path / "screen").open("w+", encoding="utf-8") as page:
         screen = Screen(as_json=False, console=Console(file=page, width=80, force_terminal=True))
-        show_brief(screen, build_brief(make_report([finding()])))
+        show(screen, build_brief(make_report([finding()])))
         page.seek(0)
         shown = page.read()
 

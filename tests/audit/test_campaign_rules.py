@@ -14,7 +14,7 @@ from support.campaigns import DAY, campaign, case, fields, row, step, template
 from outreach_async.audit import CampaignCase, CampaignRow, Policy, WorkspaceFacts, check_campaign, explain
 from outreach_async.audit._campaign_conditions import FieldNames, WorkspaceCondition
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
-from outreach_async.audit._campaign_rules import CAMPAIGN_RULES, COMPARISON_RULES, STEP_RULES, WORKSPACE_RULES
+from outreach_async.audit._rules import CAMPAIGN_RULES, COMPARISON_RULES, STEP_RULES, WORKSPACE_RULES
 from outreach_async.audit._values import lower_bound
 from outreach_async.models import Campaign, Step
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from support.audit_reports import fleet
 from support.cli import KEY, Shell
 
-from outreach_async._cli.commands.auditing import show_audit
+from outreach_async._cli.commands.auditing import show
 from outreach_async._cli.output import Screen
 from outreach_async.audit import CATALOGUE
 from outreach_async.audit.reports import schema
@@ -223,7 +223,7 @@ def test_an_incomplete_audit_is_still_written_and_exits_3(shell: Shell, server_o
 
 def test_a_terminal_gets_the_styled_report(tmp_path: Path) -> None:
     with (tmp_path / "screen").open("w+", encoding="utf-8") as page:
-        show_audit(Screen(as_json=False, console=Console(file=page, width=80, force_terminal=True)), fleet(60, sick=0.5))
+        show(Screen(as_json=False, console=Console(file=page, width=80, force_terminal=True)), fleet(60, sick=0.5))
         page.seek(0)
         shown = page.read()
 

@@ -9,8 +9,16 @@ from support.audit import MAILBOXES, NOW, mailbox, mailboxes, reading, report
 from support.tables import check_rows
 
 from outreach_async.audit import CATALOGUE, RULES, DomainFacts, Finding, Policy, Severity, check
-from outreach_async.audit._campaign_rules import CAMPAIGN_RULES, COMPARISON_RULES, STEP_RULES, WORKSPACE_RULES
-from outreach_async.audit._rules import DOMAIN_RULES, MAILBOX_RULES, READING_RULES, SERVER_RULES
+from outreach_async.audit._rules import (
+    CAMPAIGN_RULES,
+    COMPARISON_RULES,
+    DOMAIN_RULES,
+    MAILBOX_RULES,
+    READING_RULES,
+    SERVER_RULES,
+    STEP_RULES,
+    WORKSPACE_RULES,
+)
 from outreach_async.models import Mailbox
 
 DAY = 86_400

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -11,10 +10,11 @@ from difflib import get_close_matches
 from functools import partial
 from operator import ne
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 import click
+import msgspec
 
 from outreach_async import audit as auditing
 from outreach_async._cli import files
@@ -38,12 +38,13 @@ from outreach_async.audit.reports import (
     write_brief,
 )
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE
-from outreach_async.audit.reports._summary import Summary, format_changes, format_counts, format_headline, summarize
+from outreach_async.audit.reports._summary import format_changes, format_counts, format_headline, summarize
 from outreach_async.audit.reports._text import StyledReport
 from outreach_async.audit.reports.brief import Brief, build_baseline, build_brief
 from outreach_async.errors import InvalidRequest
 
-_MAX_DIGITS: Final = 19
+T = TypeVar("T", bound=Callable[..., Any])
+
 _MAX_SUGGESTED: Final = 3
 _ALL_RULES: Final = "all"
 """Value of `--explain` if no rule is given."""
@@ -67,6 +68,16 @@ _deadline_option: Final = click.option(
 )
 
 
+def _list_suffixes(known: Collection[str]) -> str:
+    """Return the file suffixes of the given formats, separated by commas."""
+    return ", ".join(suffix for suffix, form in SUFFIXES.items() if form in known)
+
+
+def _output_option(what: str, known: Collection[str]) -> Callable[[T], T]:
+    text = f"Write the {what} to a file, in the format of its suffix ({_list_suffixes(known)}); repeatable."
+    return click.option("--output", "outputs", type=files.OutputPath(), metavar="FILE", multiple=True, help=text)
+
+
 @click.command()
 @_fail_on_option
 @click.option(
@@ -84,14 +95,7 @@ _deadline_option: Final = click.option(
     help="JSON report of an earlier audit; repeatable. Show the changes since the latest of these reports, and trends over all "
     "reports.",
 )
-@click.option(
-    "--output",
-    "outputs",
-    type=files.OutputPath(),
-    metavar="FILE",
-    multiple=True,
-    help=f"Write the report to a file, in the format of its suffix ({', '.join(SUFFIXES)}); repeatable.",
-)
+@_output_option("report", WRITERS)
 @click.option(
     "--prometheus",
     type=files.OutputPath(),
@@ -160,54 +164,50 @@ def audit(
     print_format = None if outputs else _choose_print_format(form, screen)
 
     async def run_audit() -> int:
-        workspaces = workspaces_of(options)
-        async with open_client(options, workspace=workspaces[0]) as client:
-            run = auditing.stream(
-                client, workspaces, policy=chosen, campaigns=campaigns, deadline=deadline, clock=clock_of(options)
-            )
-            report = await _run_with_progress(run, len(workspaces), screen)
+        report = await _audit(options, screen, policy=chosen, campaigns=campaigns, deadline=deadline)
         if reports:
             report = report.since(*reports)
         if prometheus:
             with files.explain_write_errors("--prometheus", prometheus):
                 write_prometheus(report, prometheus)
-        _output_report(screen, report, dict(formats), print_format)
+        _output(screen, report, dict(formats), print_format)
         return report.exit_code(fail_on)
 
     return run_async(run_audit)
 
 
-def _output_report(screen: Screen, report: auditing.Report, formats: dict[Path, str], print_format: str | None) -> None:
-    """Write a report to files, or print the report if there are no files."""
-    if formats:
-        _write_files(screen, AUDIT_TITLE, summarize(report), {path: write(report, form) for path, form in formats.items()})
-    elif print_format is not None:
-        sys.stdout.write(write(report, print_format))
-    else:
-        show_audit(screen, report)
-    screen.print_result(report.to_dict())
-
-
-def _write_files(screen: Screen, title: str, summary: Summary, pages: dict[Path, str]) -> None:
-    """Write the formats of a report or a brief to files, and print its summary."""
+def _output(screen: Screen, view: auditing.Report | Brief, formats: dict[Path, str], print_format: str | None) -> None:
+    """Write a report or a brief to files, or print it if there are no files."""
+    pages = {path: _render(view, form) for path, form in formats.items()}
     for path, text in pages.items():
         with files.explain_write_errors("--output", path):
             atomic_write(path, text)
-    screen.print_line(format_headline(title, summary), "bold")
-    screen.print_line(summary.verdict)
-    screen.print_line(f"Findings: {format_counts(summary.counts)}.")
-    if summary.changes:
-        screen.print_line(format_changes(summary))
-    for path in pages:
-        screen.print_line(f"Written: {path}")
+    if pages:
+        title, summary = (BRIEF_TITLE, view) if isinstance(view, Brief) else (AUDIT_TITLE, summarize(view))
+        screen.print_line(format_headline(title, summary), "bold")
+        changes = [format_changes(summary)] if summary.changes else []
+        for line in (summary.verdict, f"Findings: {format_counts(summary.counts)}.", *changes):
+            screen.print_line(line)
+        for path in pages:
+            screen.print_line(f"Written: {path}")
+    elif print_format is not None:
+        sys.stdout.write(_render(view, print_format))
+    else:
+        show(screen, view)
+    screen.print_result(view.to_dict())
+    sys.stdout.flush()  # raises an error for a broken pipe before the --since file is replaced
 
 
-def show_audit(screen: Screen, report: auditing.Report) -> None:
-    """Print a report in human-readable form; with `--json`, print nothing."""
+def _render(view: auditing.Report | Brief, form: str) -> str:
+    return write_brief(view, form) if isinstance(view, Brief) else write(view, form)
+
+
+def show(screen: Screen, view: auditing.Report | Brief) -> None:
+    """Print a report or a brief in human-readable form; with `--json`, print nothing."""
     if screen.console:
-        screen.console.print(StyledReport(report))
+        screen.console.print(StyledReport(view))
     elif not screen.as_json:
-        screen.print_lines(write(report, "terminal"))
+        screen.print_lines(_render(view, "terminal"))
 
 
 def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
@@ -267,27 +267,11 @@ def load_report(flag: str, path: Path) -> auditing.Report:
     with files.explain_read_errors(flag, path):
         text = path.read_bytes()
     try:
-        return auditing.Report.from_dict(
-            json.loads(text, parse_constant=_parse_number, parse_float=_parse_number, parse_int=_parse_integer)
-        )
+        return auditing.Report.from_dict(msgspec.json.decode(text))
     except InvalidRequest as error:
         raise click.UsageError(f"{flag} {path}: {error}") from error
-    except (ValueError, RecursionError) as error:
-        at = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise click.UsageError(f"{flag} {path}: not a JSON report{at}; pass one written by 'audit --json'.") from error
-
-
-def _parse_integer(text: str) -> int:
-    if len(text) > _MAX_DIGITS:
-        raise ValueError(f"expected a number of at most {_MAX_DIGITS} digits, got {len(text)}")
-    return int(text)
-
-
-def _parse_number(text: str) -> float:
-    """Parse a finite number."""
-    if not math.isfinite(number := float(text)):
-        raise ValueError(f"expected a finite number, got {text[:_MAX_DIGITS]}")
-    return number
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise click.UsageError(f"{flag} {path}: not a JSON report; pass one written by 'audit --json'.") from error
 
 
 def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[str]) -> list[tuple[Path, str]]:
@@ -306,11 +290,6 @@ def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[s
     return [(path, form or format_of(path.name)) for path in paths]
 
 
-def _list_suffixes(known: Collection[str]) -> str:
-    """Return the file suffixes of the given formats, separated by commas."""
-    return ", ".join(suffix for suffix, form in SUFFIXES.items() if form in known)
-
-
 def _choose_print_format(form: str | None, screen: Screen) -> str | None:
     """Return the requested format for stdout; `None` for the default format."""
     if form in {None, "json"}:
@@ -320,16 +299,19 @@ def _choose_print_format(form: str | None, screen: Screen) -> str | None:
     return form
 
 
-async def _run_with_progress(run: auditing.AuditRun, workspaces: int, screen: Screen) -> auditing.Report:
-    """Run an audit, show its progress on stderr, and return its report."""
-    with show_progress("Auditing", workspaces, "workspaces") as show:
-        # Reading errors become findings, so the iteration raises no error that the group could wrap.
-        async with anyio.create_task_group() as group, run as findings:
-            group.start_soon(follow_progress, lambda: findings.progress, show, screen.warn)
-            async for _ in findings:
-                pass
-            show_current(findings.progress, show)
-            group.cancel_scope.cancel()
+async def _audit(options: Options, screen: Screen, **about: Any) -> auditing.Report:
+    """Audit the workspaces of the options, show the progress on stderr, and return the report."""
+    workspaces = workspaces_of(options)
+    async with open_client(options, workspace=workspaces[0]) as client:
+        run = auditing.stream(client, workspaces, clock=clock_of(options), **about)
+        with show_progress("Auditing", len(workspaces), "workspaces") as show_bar:
+            # Reading errors become findings, so the iteration raises no error that the group could wrap.
+            async with anyio.create_task_group() as group, run as findings:
+                group.start_soon(follow_progress, lambda: findings.progress, show_bar, screen.warn)
+                async for _ in findings:
+                    pass
+                show_current(findings.progress, show_bar)
+                group.cancel_scope.cancel()
     return findings.report
 
 
@@ -354,14 +336,7 @@ def clock_of(options: Options) -> Callable[[], float]:
 )
 @_fail_on_option
 @_policy_option
-@click.option(
-    "--output",
-    "outputs",
-    type=files.OutputPath(),
-    metavar="FILE",
-    multiple=True,
-    help=f"Write the brief to a file, in the format of its suffix ({_list_suffixes(BRIEF_WRITERS)}); repeatable.",
-)
+@_output_option("brief", BRIEF_WRITERS)
 @files.force_option
 @_deadline_option
 @click.option(
@@ -412,11 +387,8 @@ def brief(
     print_format = None if outputs else _choose_print_format(form, screen)
 
     async def run_brief() -> int:
-        workspaces = workspaces_of(options)
-        async with open_client(options, workspace=workspaces[0]) as client:
-            run = auditing.stream(client, workspaces, policy=chosen, campaigns=True, deadline=deadline, clock=clock_of(options))
-            report = await _run_with_progress(run, len(workspaces), screen)
-        _output_brief(screen, build_brief(report, earlier), dict(formats), print_format)
+        report = await _audit(options, screen, policy=chosen, campaigns=True, deadline=deadline)
+        _output(screen, build_brief(report, earlier), dict(formats), print_format)
         baseline = build_baseline(report, earlier)
         if since and baseline and not no_replace:
             # The file is replaced last: if the brief could not be printed, the next brief must show these changes again.
@@ -425,23 +397,3 @@ def brief(
         return (report.since(earlier) if earlier else report).exit_code(fail_on)
 
     return run_async(run_brief)
-
-
-def _output_brief(screen: Screen, brief: Brief, formats: dict[Path, str], print_format: str | None) -> None:
-    """Write a brief to files, or print the brief if there are no files."""
-    if formats:
-        _write_files(screen, BRIEF_TITLE, brief, {path: write_brief(brief, form) for path, form in formats.items()})
-    elif print_format is not None:
-        sys.stdout.write(write_brief(brief, print_format))
-    else:
-        show_brief(screen, brief)
-    screen.print_result(brief.to_dict())
-    sys.stdout.flush()  # raises an error for a broken pipe before the --since file is replaced
-
-
-def show_brief(screen: Screen, brief: Brief) -> None:
-    """Print a brief in human-readable form; with `--json`, print nothing."""
-    if screen.console:
-        screen.console.print(StyledReport(brief))
-    elif not screen.as_json:
-        screen.print_lines(write_brief(brief, "terminal"))

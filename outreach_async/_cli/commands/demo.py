@@ -14,7 +14,7 @@ import click
 
 from outreach_async._cli._demo_contacts import change_contacts, demo_contacts
 from outreach_async._cli._demo_world import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
-from outreach_async._cli.commands.auditing import show_audit, show_brief
+from outreach_async._cli.commands.auditing import show
 from outreach_async._cli.commands.import_run import ImportJob, run_import
 from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.output import Screen
@@ -94,13 +94,13 @@ async def _run_demo(options: Options, path: Path, next_path: Path) -> int:
         )  # pragma: no cover - as above
         _announce(screen, f"Auditing the mailboxes of {' and '.join(WORKSPACES)}")  # pragma: no cover - as above
         audited = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)
-        show_audit(screen, audited)
+        show(screen, audited)
         _announce(screen, "Two days later")
         screen.print_lines(_STORY)
         await _simulate_two_days(client, world, audited)
         later = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)
     briefed = build_brief(later, audited)
-    show_brief(screen, briefed)
+    show(screen, briefed)
     screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0]), campaign=CAMPAIGN))
     imports = {"import": reports[0].to_dict(), "second_import": reports[1].to_dict()}
     screen.print_result({**imports, "audit": audited.to_dict(), "brief": briefed.to_dict()})
