@@ -40,10 +40,7 @@ _REPLACEMENTS: Final = (
     (re.compile(r"; encode it with urllib\.parse\.quote"), "; percent-encode it"),
     # Workbooks are read in another process, so only the text of a python-calamine exception is known.
     (re.compile(r"\b(workbook(?: that can be read)?) \([A-Z][^()]*\)(?=[,:])"), r"\1"),
-    (
-        re.compile(r"\bresume without rows \(rows=\[\]\)"),
-        "run the import with --resume and an empty standard input (</dev/null)",
-    ),
+    (re.compile(r"\bresume without rows \(rows=\[\]\)"), "run the import with --resume and an empty standard input (</dev/null)"),
     # The command stores the rows in the journal if, and only if, it reads them from a stream.
     (re.compile(r"\bspool was true and is now false\b"), "FILE was standard input or a pipe, and is now a file"),
     (re.compile(r"\bspool was false and is now true\b"), "FILE was a file, and is now standard input or a pipe"),

@@ -106,8 +106,7 @@ def test_import_says_that_lost_responses_leave_outcomes_uncertain(served: Served
 
 
 @pytest.mark.parametrize(
-    ("options", "code"),
-    [(("--campaign", "camp_none"), 3), (("--workspace", "space_2"), 3), (("--owner-key", "key_other"), 77)],
+    ("options", "code"), [(("--campaign", "camp_none"), 3), (("--workspace", "space_2"), 3), (("--owner-key", "key_other"), 77)]
 )
 def test_import_stops_at_a_refusal_of_the_whole_run(served: Served, options: tuple[str, ...], code: int) -> None:
     path = served.save("email\na@a.example\nb@a.example\nc@a.example\n")

@@ -120,10 +120,7 @@ def test_the_embedded_service_ignores_the_environment() -> None:
         (("import", "no-such-file.csv", *FAKE), "no-such-file.csv: No such file"),
         (("import", "x.csv", *FAKE, "--campaign", "space_1"), "--campaign: expected"),
         (("import", "x.csv", *FAKE, "--duplicates", "merge"), "Invalid value for '--duplicates'"),
-        (
-            ("import", "x.csv", *FAKE, "--repeats", "first"),
-            "--repeats first: needs a journal to store all rows before sending",
-        ),
+        (("import", "x.csv", *FAKE, "--repeats", "first"), "--repeats first: needs a journal to store all rows before sending"),
         (("serve", "--port", "70000"), "Invalid value for '--port'"),
         (("serve", "--world", "no-such-file.json"), "--world no-such-file.json: No such file"),
         (("serve", "--world", __file__), "--world "),
@@ -308,8 +305,8 @@ def sqlite_error(text: str, name: str) -> sqlite3.Error:
         ("run.db: malformed", [sqlite3.Error("malformed")], "run.db"),
         ("a: No such file or directory; b", [OSError(2, "No such file or directory")], "a: No such file or directory; b"),
         ("a: it says so", [ValueError("something else")], "a: it says so"),
-        ("a: expected b", [ValueError("expected b")], "a: expected b"),
-    ],
+        ("a: expected b", [ValueError("expected b")], "a: expected b")
+    ]
 )  # fmt: skip
 def test_messages_of_other_libraries_are_not_printed(message: str, causes: list[Exception], line: str) -> None:
     assert format_error(caused(message, *causes)) == f"outreach-async: {line}"
@@ -343,8 +340,8 @@ def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object
         (("audit", "--explain", "OA999"), "--explain: unknown rule 'OA999'; did you mean OA901, OA902, OA903? '"),
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
         (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no field 'nope'"),
-        (("report", "/no/run.db"), "JOURNAL: "),
-    ],
+        (("report", "/no/run.db"), "JOURNAL: ")
+    ]
 )  # fmt: skip
 def test_an_error_names_the_option_and_never_a_temporary_file(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str

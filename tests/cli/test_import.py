@@ -201,10 +201,7 @@ def test_a_row_with_an_error_is_written_to_the_rejects_and_never_sent(served: Se
 
 @pytest.mark.parametrize("journal", [True, False])
 def test_a_duplicate_row_is_refused_with_the_line_of_the_first(served: Served, journal: bool) -> None:
-    path, rejects = (
-        served.save('email,city\na@a.example,"x\ny"\nb@b.example,\na@a.example,z\n'),
-        served.folder / "rejects.csv",
-    )
+    path, rejects = (served.save('email,city\na@a.example,"x\ny"\nb@b.example,\na@a.example,z\n'), served.folder / "rejects.csv")
     journal_options = ("--journal", str(served.folder / "run.db")) if journal else ()
     done = served(
         "import", path, "--repeats", "error", "--no-strict", "--rejects", str(rejects), *journal_options, *served.options

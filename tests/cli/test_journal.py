@@ -42,10 +42,7 @@ def test_a_terminal_says_that_no_outcome_is_uncertain(shell: Shell, tmp_path: Pa
 
 
 def test_a_suspended_import_exits_75_and_continues_with_resume(served: Served) -> None:
-    path, journal = (
-        served.save("email\n" + "".join(f"p{at}@a.example\n" for at in range(20))),
-        str(served.folder / "run.db"),
-    )
+    path, journal = (served.save("email\n" + "".join(f"p{at}@a.example\n" for at in range(20))), str(served.folder / "run.db"))
     served.service.faults.script("create_contact", ok, ok, status(429, retry_after=7200))
     wait_for_end = served("import", path, *served.options, "--journal", journal, "--concurrency", "1")
     assert wait_for_end.code == 75

@@ -74,10 +74,7 @@ def test_stdin_is_read_again_when_its_journal_is_damaged(shell: Shell, journal: 
 
 def test_earlier_unknown_needs_a_journal(served: Served) -> None:
     refused = served("import", served.save("email\n"), "--earlier", "unknown", *served.options)
-    assert (
-        refused.code,
-        "needs --journal; pass the path of the damaged or lost journal" in refused.err,
-    ) == (2, True)
+    assert (refused.code, "needs --journal; pass the path of the damaged or lost journal" in refused.err) == (2, True)
 
 
 def test_continuing_a_finished_journal_sends_nothing(served: Served, journal: Path) -> None:
@@ -113,13 +110,7 @@ def test_a_run_is_not_resumed_at_another_address(shell: Shell, tmp_path: Path, j
 @pytest.mark.parametrize("done", [2, 6], ids=["suspended", "finished"])
 @pytest.mark.parametrize(
     ("maps", "code"),
-    [
-        (TOWN, 0),
-        ((), 0),
-        (("--map", "Town=region"), 2),
-        (("--map", "Plan=city"), 2),
-        (("--map", "Town=ignore"), 2),
-    ],
+    [(TOWN, 0), ((), 0), (("--map", "Town=region"), 2), (("--map", "Plan=city"), 2), (("--map", "Town=ignore"), 2)],
     ids=["the same", "none", "another", "another column", "left out"],
 )
 def test_a_spooled_run_is_resumed_only_with_its_mapping(

@@ -45,11 +45,7 @@ def test_dates_and_durations_stand_beside_the_raw_values(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "header"),
-    [
-        ("name,created_utc", "name\tcreated_utc"),
-        (" Name , id,name", "name\tid"),
-        ("all", "\t".join(lists._CAMPAIGNS.all)),
-    ],
+    [("name,created_utc", "name\tcreated_utc"), (" Name , id,name", "name\tid"), ("all", "\t".join(lists._CAMPAIGNS.all))],
 )
 def test_columns_are_printed_as_chosen(shell: Shell, columns: str, header: str) -> None:
     ended = shell("campaigns", *FAKE, "--columns", columns)

@@ -204,10 +204,7 @@ LONG_CELLS = [CELL[:100_000] + str(at % 2) for at in range(1000)]
 @pytest.mark.covers
 @pytest.mark.parametrize(
     "options",
-    [
-        {"row_group_size": 400},
-        {"use_dictionary": False, "column_encoding": {"email": "DELTA_BYTE_ARRAY"}},
-    ],
+    [{"row_group_size": 400}, {"use_dictionary": False, "column_encoding": {"email": "DELTA_BYTE_ARRAY"}}],
     ids=["dictionary", "deltas"],
 )
 def test_few_bytes_that_describe_many_long_cells_are_decoded_in_small_batches(options: dict[str, Any]) -> None:

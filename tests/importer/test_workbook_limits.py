@@ -21,19 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.bombs import BOMBS, FAR_ROWS, a_cell_of, pack_archive, understated_archive, xlsx_with
 from support.examples import scaled
-from support.files import (
-    STYLES,
-    ZIP,
-    number,
-    old_workbook,
-    opendocument,
-    read,
-    read_here,
-    read_sheet,
-    sheet_of,
-    text,
-    workbook,
-)
+from support.files import STYLES, ZIP, number, old_workbook, opendocument, read, read_here, read_sheet, sheet_of, text, workbook
 from support.fuzz import mutated
 
 from outreach_async.errors import InvalidRequest

@@ -114,9 +114,7 @@ _STEPS: Final = ListColumns(
 )
 
 _columns_option: Final = click.option(
-    "--columns",
-    metavar="NAMES|all",
-    help="Columns to print, separated by commas.  [default: a few on a terminal, all otherwise]",
+    "--columns", metavar="NAMES|all", help="Columns to print, separated by commas.  [default: a few on a terminal, all otherwise]"
 )
 
 

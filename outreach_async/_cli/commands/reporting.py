@@ -49,12 +49,7 @@ from outreach_async.spread._planning import Part
     "the path in the journal. An import in parts records its files.",
 )
 @files.rejects_option
-@click.option(
-    "--results",
-    metavar="PATH",
-    type=files.OutputPath(),
-    help=RESULTS_HELP,
-)
+@click.option("--results", metavar="PATH", type=files.OutputPath(), help=RESULTS_HELP)
 @files.force_option
 @files.file_options
 @shared_options("as_json")

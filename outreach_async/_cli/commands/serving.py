@@ -77,14 +77,7 @@ def format_exports(values: Mapping[str, str | None]) -> str:
 )
 @shared_options("as_json")
 def serve(
-    *,
-    options: Options,
-    host: str,
-    port: int,
-    world: Path | None,
-    seed: int,
-    behaviour: str,
-    control_hosts: tuple[str, ...],
+    *, options: Options, host: str, port: int, world: Path | None, seed: int, behaviour: str, control_hosts: tuple[str, ...]
 ) -> int:
     """Serve the embedded service over HTTP until interrupted.
 
