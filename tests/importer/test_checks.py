@@ -19,18 +19,10 @@ from outreach_async.importer._table import Record, Remark, build_row
 # Policy.
 
 
-def test_by_default_every_check_warns() -> None:
-    assert set(CheckPolicy.of().levels.values()) == {"warn"}
-    assert CheckPolicy.of().levels.keys() == CHECKS.keys()
-
-
-def test_all_checks_can_be_errors_except_those_that_only_suspect() -> None:
-    levels = CheckPolicy.of(["error"]).levels
-    assert {check for check, level in levels.items() if level == "warn"} == LINTS
+def test_a_setting_is_for_one_check_or_all_and_the_later_wins() -> None:
+    assert CheckPolicy.of().levels == dict.fromkeys(CHECKS, "warn")
+    assert {check for check, level in CheckPolicy.of(["error"]).levels.items() if level == "warn"} == LINTS
     assert CheckPolicy.of(["error", "date=error"]).levels["date"] == "error"
-
-
-def test_later_settings_override_earlier_ones() -> None:
     assert CheckPolicy.of(["off", "email=error"]).levels == {**dict.fromkeys(CHECKS, "off"), "email": "error"}
     assert set(CheckPolicy.of(["email=error", "off"]).levels.values()) == {"off"}
 
@@ -81,32 +73,16 @@ def test_an_address_accepted_without_the_library_is_accepted_by_the_library(addr
 
 
 @pytest.mark.parametrize(
-    "address", ["ann@a.example", "a.b+c@mail.co.uk", "jörg@bücher.example", "a" * 64 + "@a.example", "用户@例え.jp"]
-)
-def test_valid_addresses_are_accepted(address: str) -> None:
-    assert checks.check_email(address) is None
-
-
-@pytest.mark.parametrize(
     "address", ["a@@b.example", "a b@c.example", "a@b", "a.@b.example", "a@b..example", "a" * 65 + "@a.example", "a@x.test"]
 )
 def test_invalid_addresses_are_refused(address: str) -> None:
     assert (checks.check_email(address) or "").startswith("not a valid address: ")
 
 
-@pytest.mark.parametrize(
-    ("domain", "meant"), [("gamil.com", "gmail.com"), ("Hotmial.com", "hotmail.com"), ("yaho.com", "yahoo.com")]
-)
-def test_a_domain_one_typo_away_from_a_provider_is_reported(domain: str, meant: str) -> None:
-    assert checks.check_typo(f"a@{domain}") == f"the domain is probably a mistyped {meant}; correct the domain"
-
-
-@pytest.mark.parametrize("domain", ["gmail.com", "ymail.com", "gmx.at", "mail.com", "works.example"])
-def test_an_existing_domain_is_not_a_typo(domain: str) -> None:
-    assert checks.check_typo(f"a@{domain}") is None
-
-
-def test_a_role_address_is_reported() -> None:
+def test_a_mistyped_domain_and_a_role_are_reported() -> None:
+    for domain, meant in ("gamil.com", "gmail.com"), ("Hotmial.com", "hotmail.com"), ("yaho.com", "yahoo.com"):
+        assert checks.check_typo(f"a@{domain}") == f"the domain is probably a mistyped {meant}; correct the domain"
+    assert not any(map(checks.check_typo, ("a@gmail.com", "a@ymail.com", "a@gmx.at", "a@mail.com", "a@works.example")))
     assert checks.check_role("Info@a.example") == "info@ is the address of a role; use the address of a person"
     assert checks.check_role("inform@a.example") is None
 
@@ -183,13 +159,7 @@ def test_plain_numbers_are_accepted_without_the_library() -> None:
 )
 def test_an_invalid_number_is_reported_with_the_reason(text: str, country: str | None, message: str) -> None:
     assert message in (checks.check_phone((text, country)) or "")
-
-
-@pytest.mark.parametrize(
-    ("text", "country"), [("+44 20 7946 0958", None), ("0161 496 0000", "GB"), ("(206) 555-0100 ext. 12", "US"), ("", None)]
-)
-def test_possible_numbers_are_accepted(text: str, country: str | None) -> None:
-    assert checks.check_phone((text, country)) is None
+    assert checks.check_phone(("(206) 555-0100 ext. 12", "US")) is None
 
 
 # Countries and states.
@@ -259,16 +229,11 @@ def test_time_zones_of_the_database_and_offsets_are_accepted() -> None:
     assert checks.check_timezone("Mars") == "expected a name in the time zone database, such as 'Europe/Berlin'"
 
 
-@pytest.mark.parametrize("text", ["example.com", "https://www.example.com/a?b#c", "http://bücher.example:8080", "a-b.example."])
-def test_valid_websites_are_accepted(text: str) -> None:
-    assert checks.check_website(text) is None
-
-
-@pytest.mark.parametrize(
-    "text", ["none", "http://", "ftp://example.com", "a b.example", "-a.example", "10.0.0.1", "see https://example.com"]
-)
-def test_invalid_websites_are_reported(text: str) -> None:
-    assert checks.check_website(text) == "expected an http or https URL, or a host such as www.example.com"
+def test_a_website_is_a_url_or_a_host() -> None:
+    for text in ("example.com", "https://www.example.com/a?b#c", "http://bücher.example:8080", "a-b.example."):
+        assert checks.check_website(text) is None
+    for text in ("none", "http://", "ftp://example.com", "a b.example", "-a.example", "10.0.0.1", "see https://example.com"):
+        assert checks.check_website(text) == "expected an http or https URL, or a host such as www.example.com"
 
 
 # Rows.

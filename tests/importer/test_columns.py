@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async._service.validation import to_contact
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, parse_overrides
@@ -189,21 +188,6 @@ def test_empty_cells_are_not_set_and_unknown_codes_go_to_extra() -> None:
         "extra": {"linkedin": "ann"},
     }
     assert columns.members(["", "Founder", "", "", ""]) == {"email": "", "title": "Founder"}
-
-
-def test_a_row_is_a_mapping_that_can_become_a_contact() -> None:
-    row = Row(2, ("a@b.example", "Ann"), {"email": "a@b.example", "first_name": "Ann"})
-    assert dict(row) == {"email": "a@b.example", "first_name": "Ann"}
-    assert len(row) == 2
-    assert to_contact(row).first_name == "Ann"
-
-
-def test_reading_a_row_with_an_error_raises_it() -> None:
-    row = Row(2, ("a",), {}, "the row has 1 cells")
-    with pytest.raises(InvalidRequest, match="the row has 1 cells"):
-        to_contact(row)
-    with pytest.raises(InvalidRequest, match="the row has 1 cells"):
-        dict(row)
 
 
 def test_overrides_are_split_at_their_last_equals_sign() -> None:

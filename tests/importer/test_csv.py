@@ -57,19 +57,6 @@ def test_every_record_that_is_not_blank_becomes_one_row_with_its_line(
     ]
 
 
-@given(
-    table=tables, delimiter=st.sampled_from(",;\t|"), encoding=st.sampled_from(["cp1252", "latin-1", "shift_jis", "utf-16-be"])
-)
-def test_a_table_in_any_encoding_is_read_if_the_encoding_is_given(
-    table: list[tuple[str, str, str]], delimiter: str, encoding: str
-) -> None:
-    decodable = [[cell.encode(encoding, "ignore").decode(encoding) for cell in record] for record in table]
-    content = csv_text([HEADER, *decodable], delimiter=delimiter, quoting=csv.QUOTE_ALL).encode(encoding)
-    file, rows = read(content, encoding=encoding, format="csv")
-    assert [list(row.cells) for row in rows] == [record for record in decodable if any(map(str.strip, record))]
-    assert file.notes[0] == f"encoding {encoding}, as specified"
-
-
 @pytest.mark.parametrize(
     ("content", "delimiter", "headers"),
     [
@@ -139,9 +126,7 @@ def test_duplicate_column_names_are_numbered_so_that_each_can_be_mapped() -> Non
     assert file.headers == ("email", "Phone", "Phone (2)", "Phone (3)")
     assert file.notes == ("column name 'Phone' occurs more than once; one of the columns is renamed 'Phone (3)'",)
     assert dict(rows[0]) == {"email": "a@b.example", "work_phone": "1", "home_phone": "2"}
-
-
-def test_the_notes_list_ten_duplicate_column_names() -> None:
+    assert len(rows[0]) == 3
     *notes, last = open_csv(io.BytesIO(b"email" + b",a" * 31)).notes
     assert (len(notes), last) == (10, "... and 20 more columns are renamed in the same way")
 

@@ -6,8 +6,6 @@ import gc
 import gzip
 import io
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -55,26 +53,15 @@ def refusal(content: bytes | Path, **options: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("suffix", "kind"),
-    [
-        (".csv", "csv"),
-        (".TSV", "csv"),
-        (".tab", "csv"),
-        (".txt", "csv"),
-        (".jsonl", "jsonl"),
-        (".ndjson", "jsonl"),
-        (".json", "jsonl"),
-        (".xlsx", "xlsx"),
-        (".xlsm", "xlsx"),
-        (".parquet", "parquet"),
-        (".pq", "parquet"),
-    ],
-)
-def test_the_suffix_selects_the_format(tmp_path: Path, suffix: str, kind: str) -> None:
-    file = open_file(saved(tmp_path / f"people{suffix}", CONTENTS[kind]))
-    assert isinstance(file, KINDS[kind])
-    assert (file.count(), file.notes) == (1, ())
+SUFFIXES = {"csv": ".csv .TSV .tab .txt", "jsonl": ".jsonl .ndjson .json", "xlsx": ".xlsx .xlsm", "parquet": ".parquet .pq"}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_suffix_selects_the_format(tmp_path: Path, kind: str) -> None:
+    for suffix in SUFFIXES[kind].split():
+        file = open_file(saved(tmp_path / f"people{suffix}", CONTENTS[kind]))
+        assert isinstance(file, KINDS[kind])
+        assert (file.count(), file.notes) == (1, ())
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -99,10 +86,6 @@ def test_without_a_known_suffix_the_first_bytes_select_the_format(tmp_path: Path
 )
 def test_the_format_is_detected_behind_byte_order_marks_spaces_and_gzip(content: bytes, kind: str) -> None:
     assert isinstance(open_file(io.BytesIO(content)), KINDS[kind])
-
-
-def test_an_empty_file_has_no_header() -> None:
-    assert "no header" in refusal(b"")
 
 
 @pytest.mark.parametrize("content", [b"\0\1\2\3", b"PK\3\4 a zip archive"])
@@ -150,7 +133,7 @@ def test_a_file_without_a_header_is_named_as_such(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize("before", range(1, 16))
+@pytest.mark.parametrize("before", [1, 8, 15])
 def test_the_parts_of_a_workbook_are_found_wherever_their_names_are(before: int) -> None:
     archive = b"PK" + b"-" * ((1 << 18) - 2 - before) + b"xl/workbook.xml"
     assert "not a readable workbook" in refusal(archive)
@@ -183,15 +166,11 @@ def test_gzip_is_recognised_by_its_bytes_whatever_the_name(tmp_path: Path, name:
     assert open_file(saved(tmp_path / name, content)).count() == 1
 
 
-@pytest.mark.parametrize("damage", [slice(0, -9), slice(0, 14)], ids=["cut at its end", "cut early"])
-def test_truncated_gzip_is_refused(damage: slice) -> None:
-    assert "damaged gzip" in refusal(gzip.compress(CSV, mtime=0)[damage])
-
-
-def test_damaged_gzip_is_refused() -> None:
-    content = bytearray(gzip.compress(CSV * 99, mtime=0))
-    content[20] ^= 0xFF
-    assert "damaged gzip" in refusal(bytes(content))
+def test_cut_off_or_damaged_gzip_is_refused() -> None:
+    damaged = bytearray(gzip.compress(CSV * 99, mtime=0))
+    damaged[20] ^= 0xFF
+    for content in (gzip.compress(CSV, mtime=0)[:-9], gzip.compress(CSV, mtime=0)[:14], bytes(damaged)):
+        assert "damaged gzip" in refusal(content)
 
 
 @pytest.mark.parametrize("content", [XLSX, PARQUET])
@@ -219,15 +198,6 @@ def test_a_file_that_changed_is_not_read_any_further(tmp_path: Path, kind: str) 
             InvalidRequest, match=rf"people\.{kind}: the file changed after it was opened: it had .* bytes, and has"
         ):
             read_again()
-
-
-def test_a_file_whose_time_changed_is_not_read_any_further(tmp_path: Path) -> None:
-    file = open_file(path := saved(tmp_path / "people.csv", CSV))
-    os.utime(path, (0, 0))
-    with pytest.raises(
-        InvalidRequest, match=r"people\.csv: the file changed after it was opened: its modification time is another"
-    ):
-        file.count()
 
 
 def test_a_file_that_changes_while_another_process_reads_it_is_refused(tmp_path: Path) -> None:
@@ -267,13 +237,6 @@ def test_a_stream_is_copied_to_an_unnamed_file_that_is_removed_with_it() -> None
     gc.collect()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(number)
-
-
-@pytest.mark.thorough
-def test_standard_input_is_read() -> None:
-    code = "from outreach_async.importer import open_file; file = open_file('-'); print(file.name, file.count(), file.count())"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], input=gzip.compress(CSV), capture_output=True, check=True)
-    assert done.stdout == b"standard input 1 1\n"
 
 
 def test_a_named_pipe_is_copied_like_standard_input(tmp_path: Path) -> None:

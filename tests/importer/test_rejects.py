@@ -93,15 +93,6 @@ def test_a_rejects_file_is_read_back_as_the_input(rows: list[list[str]]) -> None
         assert [list(cells) for _, cells, _ in reopened.records()] == rows
 
 
-def test_a_rejects_file_has_no_formula_in_its_header(tmp_path: Path) -> None:
-    path = tmp_path / "rejects.csv"
-    with RejectsFile(path, ["email", "=1+1"]) as file:
-        file.add(reject(2, ["bad", "=2+2"], rejected(InvalidRequest("email: bad"))))
-    assert [line.split(b",")[1] for line in path.read_bytes().splitlines()] == [b"'=1+1", b"'=2+2"]
-    assert open_file(path).headers == ("email", "=1+1")
-    assert [list(cells) for _, cells, _ in open_file(path).records()] == [["bad", "=2+2"]]
-
-
 def test_a_rejects_file_has_no_control_characters_and_no_hidden_formula(tmp_path: Path) -> None:
     path, cells = tmp_path / "rejects.csv", ["b;=1+1", "\x1b[2J\r\x85\x00\n"]
     with RejectsFile(path, ["email", "a|@b"]) as file:
