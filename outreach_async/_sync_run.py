@@ -33,7 +33,6 @@ class ClientLoop:
         self.portal: BlockingPortal | None = None
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Run an async function and return its result."""
         # An exception in the calling thread, such as KeyboardInterrupt, cancels the function.
         future = self.require_portal().start_task_soon(function, *arguments)
         try:
@@ -49,7 +48,6 @@ class ClientLoop:
         self.portal = None
 
     def require_portal(self) -> BlockingPortal:
-        """Return the blocking portal of the event loop."""
         if self.portal is None:
             raise InvalidRequest(
                 "client: expected an open client, got a closed one; use it inside `with SyncClient() as client:`"

@@ -36,7 +36,6 @@ MAX_CONTACTS: Final = 64
 
 
 def describe_run(access: Access) -> str:
-    """Return a description of a run: the workspace, and the contacts that the run creates."""
     if not access.writes:
         return f"The run only reads workspace {access.workspace}. It creates no contacts."
     joining = (
@@ -55,8 +54,6 @@ KnobValues = Mapping[str, tuple[Any, ...]]
 
 @attrs.frozen
 class KnobDrift:
-    """A knob whose value has changed."""
-
     knob: str
     before: tuple[Any, ...]
     now: tuple[Any, ...]
@@ -107,8 +104,6 @@ def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> di
 
 @attrs.frozen
 class SuiteOptions:
-    """The options of a run of the conformance suite."""
-
     url: str
     workspace: str
     writes: str | None = None
@@ -118,7 +113,6 @@ class SuiteOptions:
     record: Path = Path("behaviour.toml")
 
     def build_access(self, environment: Mapping[str, str]) -> Access:
-        """Return the `Access` to measure: the workspace and the credentials."""
         if not self.url or not self.workspace:
             given = {"--outreach-live": self.url, "--outreach-workspace": self.workspace}
             missing = ", ".join(option for option, value in given.items() if not value)
@@ -157,8 +151,6 @@ def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str
 
 @attrs.frozen
 class SuiteResult:
-    """The result of a run of the conformance suite."""
-
     options: SuiteOptions
     measurement: Measurement
     before: KnobValues
@@ -174,7 +166,6 @@ class SuiteResult:
 
     @property
     def drifts(self) -> list[KnobDrift]:
-        """The knobs whose value differs from the value in the earlier run."""
         return find_drifts(self.before, self.measurement.findings)
 
     @property
@@ -183,7 +174,6 @@ class SuiteResult:
         return build_calibration(merge_earlier(self.before, self.measurement.findings))
 
     def save(self) -> None:
-        """Write the behaviour file atomically."""
         about = (
             "Behaviour that the service's API documentation leaves open, as measured by outreach_async.conformance "
             f"at {parse_base_url(self.options.url)}.\n"
@@ -278,8 +268,6 @@ def build_calibration(findings: Mapping[str, KnobFinding]) -> Calibration:
 
 @attrs.frozen
 class Measurement:
-    """Everything that a run observed."""
-
     access: Requests
     survey: WorkspaceSurvey
     trial: TrialCreations | None
@@ -328,7 +316,6 @@ async def calibrate(
 
 
 async def measure_service(transport: Transport, access: Access, patience: Patience) -> Measurement:
-    """Measure a service and return everything that was observed."""
     values = attrs.asdict(access, recurse=False) | {"hidden": tuple(getattr(transport, "secrets", ()))}
     requests = Requests(**values)
     runner = DialogueRunner(transport, patience, requests.secrets)
@@ -346,7 +333,6 @@ def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
 
 
 def measure_knobs(access: Requests) -> Dialogue[Measurement]:
-    """Measure the behaviour of a service, and record a finding for every knob."""
     # The finding for `rate_limit` is a placeholder. `measure_service` replaces it after all requests have been sent.
     survey = yield from survey_workspace(access)
     findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe determines the value of this knob"))

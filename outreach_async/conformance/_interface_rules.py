@@ -16,7 +16,7 @@ import attrs
 
 from outreach_async._service.responses import mask_string
 from outreach_async.conformance._calibration import Measurement, measure_service
-from outreach_async.conformance._item_rules import ITEM_RULES, RuleSubject, StatedRule, shorten
+from outreach_async.conformance._item_rules import REGISTERED_RULES, RuleSubject, StatedRule, shorten, stated
 from outreach_async.conformance._read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
 from outreach_async.conformance._shapes import COUNT, NUMBER, PAGE, STRINGS, find_misfits, is_count
 from outreach_async.conformance._target import OUTCOMES, Access, Patience, Requests, parse_document
@@ -73,7 +73,6 @@ def _first_mailbox_page(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
-    """Yield the reason why a response is not a success; nothing if it is a success."""
     if exchange.response is None:
         yield "did not arrive"
     elif exchange.response.status not in statuses:
@@ -82,10 +81,12 @@ def _check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterato
         yield "is not a JSON object"
 
 
+@stated("W1", "each list request is answered with 200 and a JSON object", _list_responses)
 def _check_ok_status(exchange: HttpExchange) -> Iterator[str]:
     return _check_success(exchange, (200,))
 
 
+@stated("W1-json", "all bodies are JSON", _all_responses)
 def _check_strict_json(exchange: HttpExchange) -> Iterator[str]:
     """Yield the reason why a body that Python can parse does not follow the JSON standard, for example because of `NaN`."""
     if exchange.payload is not None and exchange.response is not None:
@@ -99,12 +100,18 @@ def _refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON number")
 
 
+@stated("W2", "the responses to the four list requests have the status ok", _list_responses)
 def _check_ok_document(exchange: HttpExchange) -> Iterator[str]:
     document = parse_document(exchange.response) if exchange.response is not None else None
     if isinstance(document, dict) and document.get("status") != "ok":
         yield f"has the status {shorten(document.get('status'))}, not 'ok'"
 
 
+@stated(
+    "P1",
+    "a page has headers, total_found, current_page, total_pages, and no more items than the parameter display allows",
+    _pages,
+)
 def _check_page(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     page, document = served
     yield from find_misfits(document, PAGE)
@@ -113,6 +120,7 @@ def _check_page(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
         yield f"contains {len(data)} items, more than display={page.display}"
 
 
+@stated("P1-counts", "total_found, current_page and total_pages are whole numbers of 0 or more", _pages)
 def _check_counts(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     document = served[1]
     for name in ("total_found", "current_page", "total_pages"):
@@ -120,6 +128,7 @@ def _check_counts(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str
             yield f"has the {name} {shorten(document[name])}, not {COUNT[0]}"
 
 
+@stated("P1-current", "current_page is the number of the requested page", _pages)
 def _check_current_page(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     page, document = served
     current = document.get("current_page")
@@ -127,6 +136,7 @@ def _check_current_page(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterat
         yield f"has the current_page {current}, but page {page.number} was requested"
 
 
+@stated("P1-pages", "total_pages is total_found divided by display, rounded up", _pages)
 def _check_total_pages(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     page, document = served
     total, pages = page.total, document.get("total_pages")
@@ -138,6 +148,7 @@ def _check_total_pages(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterato
         yield f"has the total_pages {pages}, not {max(expected)}: total_found is {total}, with {page.size} per page"
 
 
+@stated("P1-total", "total_found is the number of items on all pages", _further_pages)
 def _check_total_found(page: SampledPage) -> Iterator[str]:
     if page.exchange.payload is None:
         yield "was not served, although total_found on the first page implies that this page exists"
@@ -150,6 +161,7 @@ def _check_total_found(page: SampledPage) -> Iterator[str]:
         yield f"contains {len(data)} items, not {expected}: total_found is {page.total}, with {page.size} per page"
 
 
+@stated("P1-end", "a page past the end is refused, is empty, or repeats items of other pages", _sequences_with_end)
 def _check_end(sequence: PageSequence) -> Iterator[str]:
     """Yield a fault if a page past the end of the list contains an item that is on no other page."""
     # The service may refuse a page past the end, or return an empty page or a copy of another page.
@@ -161,6 +173,7 @@ def _check_end(sequence: PageSequence) -> Iterator[str]:
         yield f"is past the end, but contains {shorten(min(new))}, which is on no other page: total_found is {after.total}"
 
 
+@stated("P1-repeat", "no item is on two pages", _page_sequences)
 def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
     """Yield a fault for each page that repeats an item of an earlier page."""
     # If the list is not sorted by creation time, yield a fault only for a page that has several items and repeats all of them.
@@ -175,46 +188,17 @@ def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
         seen.update(page.ids)
 
 
+@stated("P14", "headers is an array of strings", _pages)
 def _check_headers(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
     return find_misfits(served[1], {"headers": STRINGS})
 
 
+@stated("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page)
 def _check_mailbox_count(page: SampledPage) -> Iterator[str]:
     if page.exchange.payload is None:
         yield from _check_ok_status(page.exchange)
     elif page.total is not None and len(page.exchange.rows) < min(page.total, MAX_MAILBOXES):
         yield f"contains {len(page.exchange.rows)} of {page.total} mailboxes at display={MAX_MAILBOXES}"
-
-
-ANSWER_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule("W1", "each list request is answered with 200 and a JSON object", _list_responses, _check_ok_status),
-    StatedRule("W1-json", "all bodies are JSON", _all_responses, _check_strict_json),
-    StatedRule("W2", "the responses to the four list requests have the status ok", _list_responses, _check_ok_document),
-)
-"""The rules in the API documentation about responses in general."""
-
-PAGE_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule(
-        "P1",
-        "a page has headers, total_found, current_page, total_pages, and no more items than the parameter display allows",
-        _pages,
-        _check_page,
-    ),
-    StatedRule("P1-counts", "total_found, current_page and total_pages are whole numbers of 0 or more", _pages, _check_counts),
-    StatedRule("P1-current", "current_page is the number of the requested page", _pages, _check_current_page),
-    StatedRule("P1-pages", "total_pages is total_found divided by display, rounded up", _pages, _check_total_pages),
-    StatedRule("P1-total", "total_found is the number of items on all pages", _further_pages, _check_total_found),
-    StatedRule(
-        "P1-end",
-        "a page past the end is refused, is empty, or repeats items of other pages",
-        _sequences_with_end,
-        _check_end,
-    ),
-    StatedRule("P1-repeat", "no item is on two pages", _page_sequences, _check_repeats),
-    StatedRule("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page, _check_mailbox_count),
-    StatedRule("P14", "headers is an array of strings", _pages, _check_headers),
-)
-"""The rules in the API documentation about pages of lists."""
 
 
 # Creating contacts: subjects of rules.
@@ -237,14 +221,12 @@ def _full_creations(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _new_creations(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield the requests that create a new contact, with each duplicates option."""
     if measured.trial:
         for exchange in (measured.trial.outcomes["added"], *measured.trial.other_new.values()):
             yield RuleSubject(exchange, "the response", ("added", exchange))
 
 
 def _created(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield every request that the service accepted."""
     subjects = chain(_trial_creations(measured, OUTCOMES[1:]), _new_creations(measured), _full_creations(measured))
     return (subject for subject in subjects if subject.exchange.payload is not None)
 
@@ -276,16 +258,22 @@ def _memberships(measured: Measurement) -> Iterator[RuleSubject]:
 # Creating contacts: violations.
 
 
+@stated("A1", "a request with the owner_key in its body creates a contact", _new_creations, writes=True)
+@stated("C19", "contacts can be created with every field that `all-fields` returns", _full_creations, writes=True)
+@stated("E1", "creating a duplicate contact is not an error", _skipped_creations, writes=True)
 def _check_accepted(creation: tuple[str, HttpExchange]) -> Iterator[str]:
     return _check_success(creation[1], (200, 201))
 
 
+@stated("C6", "a request must have owner_key, workspace, email and upload_options", _incomplete_creations, writes=True)
 def _check_refused(creation: tuple[str, HttpExchange]) -> Iterator[str]:
     member, exchange = creation
     if exchange.payload is not None:
         yield f"has the status {shorten(exchange.payload.get('status'))}, although the request omits {member}"
 
 
+@stated("C1", "a contact with the same e-mail address in the same workspace is a duplicate", _duplicate_creations, writes=True)
+@stated("C2-added", "a new contact has the status added, whatever the duplicates option", _new_creations, writes=True)
 def _check_outcome(creation: tuple[str, HttpExchange]) -> Iterator[str]:
     expected, exchange = creation
     status = (exchange.payload or {}).get("status")
@@ -293,6 +281,12 @@ def _check_outcome(creation: tuple[str, HttpExchange]) -> Iterator[str]:
         yield f"has the status {shorten(status)}, not {expected!r}"
 
 
+@stated(
+    "C2",
+    "a skipped contact has a null id and a string in details; any other contact has an id and null details",
+    _created,
+    writes=True,
+)
 def _check_result(creation: tuple[str, HttpExchange]) -> Iterator[str]:
     outcome, exchange = creation
     document = exchange.payload or {}
@@ -304,6 +298,7 @@ def _check_result(creation: tuple[str, HttpExchange]) -> Iterator[str]:
         yield f"has the id {shorten(id_)} and details {shorten(details)}; expected an id contact_... and null details"
 
 
+@stated("C2-id", "each contact has a unique id; updating the contact returns the same id", _returned_ids, writes=True)
 def _check_ids(ids: Mapping[str, str | None]) -> Iterator[str]:
     added = ids["added"]
     for outcome, id_ in ids.items():
@@ -312,6 +307,7 @@ def _check_ids(ids: Mapping[str, str | None]) -> Iterator[str]:
             yield f"had the id {shorten(added)} when it was added, but the id {whose} is {shorten(id_)}"
 
 
+@stated("C7", "a contact joins the campaign that it is created with; null means no campaign", _memberships, writes=True)
 def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
     if counts.after_joining != counts.before + 1:
         yield f"counts {counts.after_joining} contacts, not {counts.before + 1}, after a contact was created with the campaign"
@@ -319,30 +315,10 @@ def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
         yield f"counts {counts.after_other} contacts, not {counts.after_joining}, after a contact was created without a campaign"
 
 
-CREATION_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule("A1", "a request with the owner_key in its body creates a contact", _new_creations, _check_accepted),
-    StatedRule(
-        "C1", "a contact with the same e-mail address in the same workspace is a duplicate", _duplicate_creations, _check_outcome
-    ),
-    StatedRule(
-        "C2",
-        "a skipped contact has a null id and a string in details; any other contact has an id and null details",
-        _created,
-        _check_result,
-    ),
-    StatedRule("C2-added", "a new contact has the status added, whatever the duplicates option", _new_creations, _check_outcome),
-    StatedRule("C2-id", "each contact has a unique id; updating the contact returns the same id", _returned_ids, _check_ids),
-    StatedRule("C6", "a request must have owner_key, workspace, email and upload_options", _incomplete_creations, _check_refused),
-    StatedRule(
-        "C7", "a contact joins the campaign that it is created with; null means no campaign", _memberships, _check_memberships
-    ),
-    StatedRule("C19", "contacts can be created with every field that `all-fields` returns", _full_creations, _check_accepted),
-    StatedRule("E1", "creating a duplicate contact is not an error", _skipped_creations, _check_accepted),
-)
-"""The rules in the API documentation that can be tested only by creating contacts."""
-
-
 # The check.
+
+RULES: Final = tuple(REGISTERED_RULES)
+"""All rules in the API documentation that a run can check."""
 
 _MAX_BREACHES: Final = 3
 
@@ -378,7 +354,6 @@ class Breach:
 
 
 def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | None:
-    """Return the first violations of a rule."""
     subjects = list(rule.subjects(measured))
     if not subjects:
         return None
@@ -411,7 +386,3 @@ async def check(transport: Transport, access: Access, patience: Patience | None 
     """
     measured = await measure_service(transport, access, patience or Patience())
     return [breach for rule in RULES for breach in find_breaches(rule, measured) or ()]
-
-
-RULES: Final[tuple[StatedRule, ...]] = (*ANSWER_RULES, *PAGE_RULES, *ITEM_RULES, *CREATION_RULES)
-"""All rules in the API documentation that a run can check."""

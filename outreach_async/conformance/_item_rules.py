@@ -55,13 +55,12 @@ _SHARE_TOLERANCE: Final = 0.005
 """Largest difference between a share and the same share rounded to two decimal places."""
 
 
-# A rule.
+Subjects = Callable[[Measurement], "Iterator[RuleSubject]"]
+Check = Callable[[Any], Iterator[str]]
 
 
 @attrs.frozen
 class RuleSubject:
-    """A value to which a rule applies."""
-
     exchange: HttpExchange
     location: str
     value: Any
@@ -69,26 +68,32 @@ class RuleSubject:
 
 @attrs.frozen
 class StatedRule:
-    """A rule that the service's API documentation states."""
-
     id: str
     statement: str
-    subjects: Callable[[Measurement], Iterator[RuleSubject]]
-    find_faults: Callable[[Any], Iterator[str]]
+    subjects: Subjects
+    find_faults: Check
+    writes: bool = False
+
+
+REGISTERED_RULES: Final[list[StatedRule]] = []
+
+
+def stated(id_: str, statement: str, subjects: Subjects, *, writes: bool = False) -> Callable[[Check], Check]:
+    """Make a function the check of a rule. `writes` means that the rule can be checked only by creating contacts."""
+
+    def register(find_faults: Check) -> Check:
+        REGISTERED_RULES.append(StatedRule(id_, statement, subjects, find_faults, writes))
+        return find_faults
+
+    return register
 
 
 def shorten(value: object) -> str:
-    """Return a representation of a value from a response, with 60 characters at most."""
+    """Return `repr(value)`, cut to 60 characters."""
     return errors.shorten(repr(value), _MAX_SHOWN)
 
 
-_SHAPES: Final = {
-    "campaign": CAMPAIGN,
-    "mailbox": MAILBOX,
-    "step": STEP,
-    "template": TEMPLATE,
-    "response": STEPS,
-}
+_SHAPES: Final = {"campaign": CAMPAIGN, "mailbox": MAILBOX, "step": STEP, "template": TEMPLATE}
 
 _PERCENTAGE_COUNTS: Final = {
     "opens": "opens_num", "replies": "replies_num", "bounces": "bounces_num",
@@ -102,8 +107,6 @@ _PERCENTAGE_COUNTS: Final = {
 
 @attrs.frozen
 class ListedItem:
-    """An item of a list."""
-
     item: Any
     shape: Shape
     prefix: str
@@ -125,7 +128,6 @@ def _all_items(measured: Measurement) -> Iterator[RuleSubject]:
 
 
 def _listed(measured: Measurement, shape: Shape) -> Iterator[RuleSubject]:
-    """Yield every campaign, mailbox or step that was read."""
     survey = measured.survey
     exchanges: Iterable[HttpExchange]
     if shape is STEP:
@@ -236,29 +238,39 @@ def _searchables(measured: Measurement) -> Iterator[RuleSubject]:
 # Items: violations.
 
 
+@stated("W4", "every item has every documented field, with the documented type", _all_items)
 def _check_shape(listed: ListedItem) -> Iterator[str]:
     return find_misfits(listed.item, listed.shape)
 
 
+@stated("W3", "every id starts with the prefix of its resource", _all_items)
 def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
     id_ = listed.item.get("id", "") if isinstance(listed.item, dict) else ""
     if listed.prefix and not (isinstance(id_, str) and id_.startswith(listed.prefix)):
         yield f"has the id {shorten(id_)}, which does not start with {listed.prefix}"
 
 
-def _check_values(kind: ValueKind, **names: str) -> Callable[[ListedItem], Iterator[str]]:
-    """Return a function that yields a fault for each named field whose value is not of `kind`."""
-    tables = [(_SHAPES[item], fields.split()) for item, fields in names.items()]
+def stated_values(id_: str, statement: str, kind: ValueKind, **names: str) -> None:
+    """Add the rule that the named fields of campaigns, mailboxes, steps or templates are of a kind."""
+    fields = [(_SHAPES[item], each.split()) for item, each in names.items()]
+
+    def find_subjects(measured: Measurement) -> Iterator[RuleSubject]:
+        for subject in _all_items(measured):
+            for shape, listed_names in fields:
+                if subject.value.shape is shape:
+                    yield attrs.evolve(subject, value=(subject.value, listed_names))
+
+    stated(id_, statement, find_subjects)(lambda subject: _find_wrong_values(kind, *subject))
+
+
+def _find_wrong_values(kind: ValueKind, listed: ListedItem, names: Iterable[str]) -> Iterator[str]:
     description, is_of_kind = kind
-
-    def find_faults(listed: ListedItem) -> Iterator[str]:
-        for name in (name for shape, fields in tables if shape is listed.shape for name in fields):
-            if listed.has_valid(name) and not is_of_kind(listed.item[name]):
-                yield f"{name} is {shorten(listed.item[name])}, not {description}"
-
-    return find_faults
+    for name in names:
+        if listed.has_valid(name) and not is_of_kind(listed.item[name]):
+            yield f"{name} is {shorten(listed.item[name])}, not {description}"
 
 
+@stated("W4-shares", "a percentage is 0 if its count is 0", _all_items)
 def _check_percentages_of_zero(listed: ListedItem) -> Iterator[str]:
     for name, count in _PERCENTAGE_COUNTS.items():
         comparable = name in listed.shape and listed.has_valid(name) and listed.has_valid(count)
@@ -266,6 +278,7 @@ def _check_percentages_of_zero(listed: ListedItem) -> Iterator[str]:
             yield f"{name} is {shorten(listed.item[name])}, although {count} is {shorten(listed.item[count])}"
 
 
+@stated("W4-fractions", "percentages of campaigns and templates are not fractions", _rated_items)
 def _check_fractions(rated: tuple[Item, Any]) -> Iterator[str]:
     """Yield a fault for each percentage that is its count divided by the e-mails sent, and not a hundred times that."""
     item, sent = rated
@@ -283,8 +296,8 @@ def _add_up(templates: Sequence[Item], name: str) -> int | None:
     return sum(map(int, counts)) if counts and all(map(is_count, counts)) else None
 
 
+@stated("W4-sums", "opens_num and replies_num are the counts of all templates of a campaign", _campaign_totals)
 def _check_sums(totals: tuple[Item, Item, Sequence[Item]]) -> Iterator[str]:
-    """Yield a fault for each count of a campaign that differs from the sum over its templates."""
     # E-mails may be opened and answered while the run reads. The sum is therefore at least the count that was listed before the
     # steps, and at most the count that was listed after them.
     before, after, templates = totals
@@ -298,8 +311,8 @@ def _check_sums(totals: tuple[Item, Item, Sequence[Item]]) -> Iterator[str]:
             yield f"has {total} in {part} of all templates, although the campaign is listed with {after[name]} in {name}"
 
 
+@stated("W4-most", "a template has at most as many opens, replies and unsubscribes as e-mails sent", _templates)
 def _check_most(template: Item) -> Iterator[str]:
-    """Yield a fault for each count that is larger than the number of e-mails sent."""
     # Clicks are left out, because an e-mail may have several links.
     sent = template.get("sent")
     for name in ("opened_num", "replied_num", "unsubscribed_num"):
@@ -307,16 +320,19 @@ def _check_most(template: Item) -> Iterator[str]:
             yield f"has {template[name]} in {name}, more than the {sent} e-mails sent"
 
 
+@stated("T3-sent", "already_sent includes every contact to which a template of the step was sent", _steps)
 def _check_sent(listed: ListedItem) -> Iterator[str]:
     sent, done = _add_up(_templates_of(listed.item), "sent"), listed.item.get("already_sent")
     if sent is not None and is_count(done) and done < sent:
         yield f"has already_sent {done}, fewer than the {sent} e-mails that its templates sent"
 
 
+@stated("T7-unique", "each template of a step has its own test_letter", _steps)
 def _check_letters(listed: ListedItem) -> Iterator[str]:
     return _check_unique(_collect_strings(_templates_of(listed.item), "test_letter"))
 
 
+@stated("T14-finished", "a campaign with nothing left to send is Complete", _step_lists)
 def _check_finished(document: Item) -> Iterator[str]:
     steps = extract_rows(document)
     left, done = ([step.get(name) for step in steps] for name in ("left_to_send", "already_sent"))
@@ -325,22 +341,28 @@ def _check_finished(document: Item) -> Iterator[str]:
         yield f"has days_left_date {shorten(date)}, not {COMPLETE!r}, although no step has contacts left to send"
 
 
+@stated("W4-interested", "interested_num is the count of interested replies", _campaigns)
 def _check_interested(listed: ListedItem) -> Iterator[str]:
     names = "interested_num", "replies_num"
     if all(map(listed.has_valid, names)) and listed.item[names[0]] > listed.item[names[1]]:
         yield f"interested_num is {shorten(listed.item[names[0]])}, more than the {shorten(listed.item[names[1]])} replies"
 
 
+@stated("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs)
 def _check_days_left(pair: tuple[Item, Item]) -> Iterator[str]:
     for item, shape in zip(pair, (CAMPAIGN, STEPS), strict=True):
-        yield from _check_values(NON_NEGATIVE, campaign="days_left", response="days_left")(ListedItem(item, shape, ""))
+        yield from _find_wrong_values(NON_NEGATIVE, ListedItem(item, shape, ""), ["days_left"])
 
 
+@stated("T1", "order is the position of the step: 1, 2, ...", _orders)
 def _check_orders(orders: Sequence[Any]) -> Iterator[str]:
     if not all(map(is_count, orders)) or sorted(orders) != list(range(1, len(orders) + 1)):
         yield f"is {shorten(orders)}, not 1, 2, ..."
 
 
+@stated(
+    "T3", "out_of is the total number of contacts that go through the step, and includes left_to_send and already_sent", _steps
+)
 def _check_step_counts(listed: ListedItem) -> Iterator[str]:
     names = "left_to_send", "already_sent", "out_of"
     if all(map(listed.has_valid, names)):
@@ -349,12 +371,18 @@ def _check_step_counts(listed: ListedItem) -> Iterator[str]:
             yield f"has left_to_send {left} and already_sent {done}, together more than out_of {whole}"
 
 
+@stated("T6", "new_thread and subject are null if test_letter is PER", _templates)
 def _check_personalized(template: Item) -> Iterator[str]:
     for name in ("new_thread", "subject"):
         if template.get("test_letter") == _PERSONALIZED and template.get(name) is not None:
             yield f"has the {name} {shorten(template[name])}, not null"
 
 
+@stated(
+    "T6-thread",
+    "if test_letter is not PER, subject is null in a follow-up in the same thread, and a string in a new thread",
+    _ordered_templates,
+)
 def _check_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
     order, template = ordered
     new, subject = template.get("new_thread"), template.get("subject")
@@ -368,6 +396,7 @@ def _check_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
         yield "has a null subject, although the template starts a new thread"
 
 
+@stated("W4-steps", "steps is the number of the campaign's steps", _campaign_pairs)
 def _check_step_count(pair: tuple[Item, Item]) -> Iterator[str]:
     listed, document = pair
     data = document.get("data")
@@ -375,12 +404,14 @@ def _check_step_count(pair: tuple[Item, Item]) -> Iterator[str]:
         yield f"has {len(data)} steps, although the campaign is listed with {listed['steps']}"
 
 
+@stated("T14", "days_left_date is Complete either in both list-campaigns and list-steps, or in neither", _campaign_pairs)
 def _check_date(pair: tuple[Item, Item]) -> Iterator[str]:
     listed, own = (item.get("days_left_date") for item in pair)
     if (listed == COMPLETE) != (own == COMPLETE):
         yield f"has days_left_date {shorten(own)}, although the campaign is listed with {shorten(listed)}"
 
 
+@stated("T14-left", "a finished campaign has nothing left to send", _campaign_pairs)
 def _check_complete_counts(pair: tuple[Item, Item]) -> Iterator[str]:
     document = pair[1]
     if document.get("days_left_date") != COMPLETE:
@@ -394,12 +425,14 @@ def _check_complete_counts(pair: tuple[Item, Item]) -> Iterator[str]:
             yield f"has days_left_date {COMPLETE!r}, but data[{place}] has {left} left to send"
 
 
+@stated("W3-unique", "ids and field codes are unique", _unique_names)
 def _check_unique(ids: Sequence[str]) -> Iterator[str]:
     repeats = [id_ for place, id_ in enumerate(ids) if id_ in ids[:place]] if len(set(ids)) < len(ids) else []
     if repeats:
         yield f"has {shorten(repeats[0])} more than once"
 
 
+@stated("F1", "all-fields has all standard codes, and custom codes of the form custom_<n>", _codes)
 def _check_codes(codes: Sequence[Any]) -> Iterator[str]:
     missing = [code for code in _STANDARD_CODES if code not in codes]
     if missing:
@@ -410,95 +443,47 @@ def _check_codes(codes: Sequence[Any]) -> Iterator[str]:
         yield f"has {shorten(odd[0])}, which is not of the form custom_<n>"
 
 
+@stated("F1-searchable", "searchable contains lower-case names", _searchables)
 def _check_lower_case(name: object) -> Iterator[str]:
     if isinstance(name, str) and name != name.lower():
         yield f"has {shorten(name)}, which is not lower case"
 
 
-_check_step_list = partial(find_misfits, shape=STEPS)
-_check_counts = _check_values(
+stated_values("W4-status", "a campaign is draft, live or paused", STATUS, campaign="status")
+stated_values(
+    "W4-counts",
+    "counts are whole numbers of 0 or more",
     COUNT,
     campaign="steps contacts opens_num replies_num bounces_num interested_num",
     step="left_to_send already_sent out_of",
     template="sent opened_num clicked_num replied_num unsubscribed_num",
 )
-_check_percentages = _check_values(
+stated_values(
+    "W4-percentages",
+    "the opens, replies and bounces of campaigns, and the rates of mailboxes and templates, are percentages",
     PERCENTAGE,
     campaign="opens replies bounces",
     mailbox="opened_14days avg_open_rate avg_click_rate",
     template="opened clicked replied unsubscribed",
 )
-_check_timestamps = _check_values(TIMESTAMP, campaign="created", mailbox="created_at")
-_check_dates = _check_values(TIMESTAMP_OR_STRING, campaign="days_left_date")
-_check_relative_times = _check_values(RELATIVE_TIME, campaign="last_activity", mailbox="age last_activity created")
-
-ITEM_RULES: Final[tuple[StatedRule, ...]] = (
-    StatedRule("W3", "every id starts with the prefix of its resource", _all_items, _check_id_prefix),
-    StatedRule("W3-unique", "ids and field codes are unique", _unique_names, _check_unique),
-    StatedRule("W4", "every item has every documented field, with the documented type", _all_items, _check_shape),
-    StatedRule("W4-status", "a campaign is draft, live or paused", _campaigns, _check_values(STATUS, campaign="status")),
-    StatedRule("W4-counts", "counts are whole numbers of 0 or more", _all_items, _check_counts),
-    StatedRule(
-        "W4-percentages",
-        "the opens, replies and bounces of campaigns, and the rates of mailboxes and templates, are percentages",
-        _all_items,
-        _check_percentages,
-    ),
-    StatedRule("W4-shares", "a percentage is 0 if its count is 0", _all_items, _check_percentages_of_zero),
-    StatedRule("W4-fractions", "percentages of campaigns and templates are not fractions", _rated_items, _check_fractions),
-    StatedRule(
-        "W4-sums", "opens_num and replies_num are the counts of all templates of a campaign", _campaign_totals, _check_sums
-    ),
-    StatedRule(
-        "W4-most", "a template has at most as many opens, replies and unsubscribes as e-mails sent", _templates, _check_most
-    ),
-    StatedRule("W4-interested", "interested_num is the count of interested replies", _campaigns, _check_interested),
-    StatedRule(
-        "W4-created",
-        "the created field of a campaign and the created_at field of a mailbox are Unix timestamps",
-        _all_items,
-        _check_timestamps,
-    ),
-    StatedRule("W4-date", "days_left_date is a string or a Unix timestamp", _campaigns, _check_dates),
-    StatedRule(
-        "W4-relative",
-        "last_activity, age, and the created field of a mailbox are relative times",
-        _all_items,
-        _check_relative_times,
-    ),
-    StatedRule("W4-email", "email is a valid e-mail address", _mailboxes, _check_values(EMAIL, mailbox="email")),
-    StatedRule("W4-steps", "steps is the number of the campaign's steps", _campaign_pairs, _check_step_count),
-    StatedRule("T1", "order is the position of the step: 1, 2, ...", _orders, _check_orders),
-    StatedRule("T1-type", "the only type of a step is auto_email", _steps, _check_values(AUTO_EMAIL, step="type")),
-    StatedRule("T1-wait", "wait_time is the time to wait between steps", _steps, _check_values(NON_NEGATIVE, step="wait_time")),
-    StatedRule("T1-templates", "a step has one or more templates", _steps, _check_values(NON_EMPTY_ARRAY, step="templates")),
-    StatedRule(
-        "T3",
-        "out_of is the total number of contacts that go through the step, and includes left_to_send and already_sent",
-        _steps,
-        _check_step_counts,
-    ),
-    StatedRule("T3-sent", "already_sent includes every contact to which a template of the step was sent", _steps, _check_sent),
-    StatedRule("T6", "new_thread and subject are null if test_letter is PER", _templates, _check_personalized),
-    StatedRule(
-        "T6-thread",
-        "if test_letter is not PER, subject is null in a follow-up in the same thread, and a string in a new thread",
-        _ordered_templates,
-        _check_thread,
-    ),
-    StatedRule("T7", "test_letter is A, B, ... or PER", _all_items, _check_values(LETTER, template="test_letter")),
-    StatedRule("T7-unique", "each template of a step has its own test_letter", _steps, _check_letters),
-    StatedRule("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists, _check_step_list),
-    StatedRule("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs, _check_days_left),
-    StatedRule(
-        "T14",
-        "days_left_date is Complete either in both list-campaigns and list-steps, or in neither",
-        _campaign_pairs,
-        _check_date,
-    ),
-    StatedRule("T14-finished", "a campaign with nothing left to send is Complete", _step_lists, _check_finished),
-    StatedRule("T14-left", "a finished campaign has nothing left to send", _campaign_pairs, _check_complete_counts),
-    StatedRule("F1", "all-fields has all standard codes, and custom codes of the form custom_<n>", _codes, _check_codes),
-    StatedRule("F1-searchable", "searchable contains lower-case names", _searchables, _check_lower_case),
+stated_values(
+    "W4-created",
+    "the created field of a campaign and the created_at field of a mailbox are Unix timestamps",
+    TIMESTAMP,
+    campaign="created",
+    mailbox="created_at",
 )
-"""The documented rules about campaigns, mailboxes, steps, templates and fields."""
+stated_values("W4-date", "days_left_date is a string or a Unix timestamp", TIMESTAMP_OR_STRING, campaign="days_left_date")
+stated_values(
+    "W4-relative",
+    "last_activity, age, and the created field of a mailbox are relative times",
+    RELATIVE_TIME,
+    campaign="last_activity",
+    mailbox="age last_activity created",
+)
+stated_values("W4-email", "email is a valid e-mail address", EMAIL, mailbox="email")
+stated_values("T1-type", "the only type of a step is auto_email", AUTO_EMAIL, step="type")
+stated_values("T1-wait", "wait_time is the time to wait between steps", NON_NEGATIVE, step="wait_time")
+stated_values("T1-templates", "a step has one or more templates", NON_EMPTY_ARRAY, step="templates")
+stated_values("T7", "test_letter is A, B, ... or PER", LETTER, template="test_letter")
+stated("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists)(partial(find_misfits, shape=STEPS))

@@ -54,8 +54,6 @@ _MAX_STEP_LISTS: Final = 10
 
 @attrs.frozen
 class HttpExchange:
-    """A request and its response."""
-
     request: Request
     response: Response | None = None
     error: str = ""
@@ -70,14 +68,11 @@ class HttpExchange:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The items of a list response."""
         return extract_rows(self.payload or {})
 
 
 @attrs.frozen
 class SampledPage:
-    """A page of a list."""
-
     exchange: HttpExchange
     number: int
     index: int
@@ -86,12 +81,10 @@ class SampledPage:
 
     @property
     def total(self) -> int | None:
-        """The `total_found` of the page; `None` if it is not a count."""
         return _find_total(self.exchange)
 
     @property
     def ids(self) -> list[str]:
-        """The ids of the page's items."""
         return [row["id"] for row in self.exchange.rows if isinstance(row.get("id"), str)]
 
 
@@ -104,14 +97,11 @@ class PageSequence:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The items of all pages."""
         return [row for page in self.pages for row in page.exchange.rows]
 
 
 @attrs.frozen
 class WorkspaceSurvey:
-    """Everything that was read from a workspace."""
-
     fields: HttpExchange
     campaign_pages: PageSequence
     mailbox_pages: PageSequence
@@ -122,12 +112,10 @@ class WorkspaceSurvey:
 
     @property
     def page_sequences(self) -> tuple[PageSequence, ...]:
-        """The sequences `campaign_pages` and `mailbox_pages`, and then those of `single_items`."""
         return (self.campaign_pages, self.mailbox_pages, *self.single_items)
 
     @property
     def pages(self) -> Iterator[SampledPage]:
-        """The pages of all sequences."""
         return (page for sequence in self.page_sequences for page in sequence.pages)
 
     @property
@@ -138,13 +126,11 @@ class WorkspaceSurvey:
 
     @property
     def templates(self) -> list[dict[str, Any]]:
-        """The templates of all steps that were read."""
         steps = [step for exchange in self.steps.values() for step in exchange.rows]
         return [template for step in steps for template in extract_rows({"data": step.get("templates")})]
 
     @property
     def first_page_number(self) -> int:
-        """The number of the first page; 1 if unknown."""
         return self.first_page.possible[0] if self.first_page.possible else 1
 
 
@@ -157,7 +143,6 @@ def send_once(request: Request) -> Dialogue[HttpExchange]:
 
 
 def survey_workspace(access: Requests) -> Dialogue[WorkspaceSurvey]:
-    """Read the lists of a workspace."""
     fields = yield from send_once(access.fields())
     first_page = yield from run_probe(probe_first_page(access))
     first = first_page.possible[0] if first_page.possible else 1
@@ -357,7 +342,6 @@ def probe_error_renderer(access: Requests) -> Dialogue[KnobFinding]:
 
 
 def interpret_refusal(response: Response) -> KnobFinding:
-    """Return the finding about the format of error responses. `response` is an error response."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     document = parse_document(response)
     body = f"the body of an error response with status {response.status}"
@@ -412,14 +396,11 @@ _AGE_PATTERN: Final = re.compile(rf"([0-9]{{1,6}}|an?) ({'|'.join(_UNIT_SECONDS)
 
 @attrs.frozen
 class Percentage:
-    """A percentage in a response."""
-
     value: float
     exact: Fraction | None = None
 
     @property
     def decimals(self) -> int:
-        """Number of decimal places, without trailing zeros."""
         return max(0, -int(Decimal(repr(self.value)).normalize().as_tuple().exponent))
 
     def fits(self, digits: int) -> bool:
@@ -430,7 +411,6 @@ class Percentage:
 
 
 def collect_percentages(survey: WorkspaceSurvey) -> Iterator[Percentage]:
-    """Yield every percentage that was read."""
     yield from map(Percentage, _collect_numbers(survey.campaign_pages.rows, _CAMPAIGN_PERCENTAGES))
     yield from map(Percentage, _collect_numbers(survey.mailbox_pages.rows, _MAILBOX_PERCENTAGES))
     for template in survey.templates:

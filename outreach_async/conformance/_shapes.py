@@ -35,7 +35,6 @@ _LETTER_PATTERN: Final = re.compile(r"[A-Z]+")
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a JSON value is a number; booleans are not."""
     return type(value) in {int, float}
 
 
@@ -122,6 +121,5 @@ def find_misfits(value: Any, shape: Shape) -> Iterator[str]:
 
 
 def name_json_type(value: Any) -> str:
-    """Return the name of a value's JSON type with its article, such as `a string`."""
     names = {type(None): "null", bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
     return names.get(type(value), "a number")

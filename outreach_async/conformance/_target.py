@@ -24,18 +24,14 @@ from outreach_async.transport._wire import Progress, Request, Response, Transpor
 
 @attrs.frozen
 class KnobFinding:
-    """The possible values of a knob, and how they were observed."""
-
     possible: tuple[Any, ...]
     explanation: str
 
     @property
     def is_observed(self) -> bool:
-        """True if exactly one value is possible."""
         return len(self.possible) == 1
 
     def is_only(self, value: object) -> bool:
-        """Return whether `value` is the only possible value."""
         return self.possible == (value,)
 
 
@@ -49,7 +45,6 @@ def ambiguous(values: Iterable[Any], how: str) -> KnobFinding:
 
 
 def unobserved(why: str) -> KnobFinding:
-    """Return a finding for a knob whose value was not observed."""
     return KnobFinding((), why)
 
 
@@ -100,7 +95,6 @@ class DialogueRunner:
         self._secrets = secrets
 
     async def run(self, dialogue: Dialogue[T]) -> T:
-        """Run a dialogue to its end and return its result."""
         # If a request gets no response, `InconclusiveError` is raised inside the dialogue.
         resume = partial(next, dialogue)
         while True:
@@ -211,22 +205,16 @@ class Access:
 
 @attrs.frozen
 class Requests(Access):
-    """Builds the requests of a run, and hides its secrets in what the run reports."""
-
     def get(self, path: str, **query: Any) -> Request:
-        """Return a GET request for a path with query parameters."""
         return Request("GET", f"{path}?{urlencode(query)}" if query else path, self.headers)
 
     def page(self, kind: str, page: Any, display: Any) -> Request:
-        """Return a request for a page of `campaigns` or `mailboxes`."""
         return self.get(f"/{kind}", workspace=self.workspace, display=display, page=page)
 
     def fields(self) -> Request:
-        """Return a request for the fields of the workspace."""
         return self.get(f"/workspaces/{quote(self.workspace, safe='')}/all-fields")
 
     def steps(self, campaign: str) -> Request:
-        """Return a request for the steps of a campaign."""
         return self.get(f"/campaigns/{quote(campaign, safe='')}/steps")
 
     def address(self, name: str) -> str:
@@ -265,7 +253,6 @@ OMITTED: Final = object()
 
 
 def parse_document(response: Response) -> Any:
-    """Return the JSON document of a response; `None` if it is not JSON."""
     try:
         return json.loads(response.body)
     except (ValueError, RecursionError):
@@ -273,7 +260,6 @@ def parse_document(response: Response) -> Any:
 
 
 def is_throttled(response: Response) -> bool:
-    """Return whether the service throttled the request: the response has the status 429, or a `Retry-After` header."""
     return response.status == _TOO_MANY_REQUESTS or "retry-after" in response.headers
 
 
@@ -305,7 +291,6 @@ def extract_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def require_integer(document: Mapping[str, Any], name: str) -> int:
-    """Return a whole number from a response."""
     value = document.get(name)
     if type(value) is not int and not (type(value) is float and value.is_integer()):
         raise InconclusiveError(f"{name} is not a whole number")

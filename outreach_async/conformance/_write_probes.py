@@ -76,8 +76,6 @@ class TrialCreations:
 
 @attrs.frozen
 class MembershipCounts:
-    """The number of contacts in a campaign's first step, before and after contacts are created."""
-
     exchange: HttpExchange
     before: int
     after_joining: int

@@ -92,34 +92,27 @@ def clean_value(value: Any, limit: int = MAX_TEXT, mask: Callable[[str], str] = 
 
 
 def pick(item: object, names: Sequence[str]) -> dict[str, Any]:
-    """Return the named attributes of an object as a mapping of names to values."""
     return {name: getattr(item, name) for name in names}
 
 
 def count_pages(items: int) -> int:
-    """Return the number of pages for the given number of items; at least 1."""
     return max(1, math.ceil(items / PAGE_SIZE))
 
 
 def cut_page(items: Sequence[Any], page: int) -> Sequence[Any]:
-    """Return the items of a page. Pages are numbered from 1."""
     start = (page - 1) * PAGE_SIZE
     return items[start : start + PAGE_SIZE]
 
 
 @attrs.frozen
 class AnswerWriter:
-    """Writes the answers and errors of a server. Strings that must stay secret are masked."""
-
     secrets: Secrets = attrs.field(repr=False)
 
     @classmethod
     def of(cls, client: OutreachClient) -> AnswerWriter:
-        """Return a writer that masks the secrets of a client."""
         return cls(client._settings.request_defaults.secrets)  # noqa: SLF001 - the client's errors mask the same secrets
 
     def mask(self, text: str) -> str:
-        """Return a string with every secret of the client masked."""
         return mask_string(text, self.secrets)
 
     def write(self, limit: int = MAX_TEXT, /, **members: Any) -> str:
@@ -135,14 +128,12 @@ class AnswerWriter:
         return clean_text(mask_keys(self.mask(text)), MAX_ERROR)
 
     def describe(self, error: OutreachError) -> str:
-        """Return an error's message and a remedy."""
         if isinstance(error, InvalidRequest):  # the message includes a remedy, and quotes only the arguments of the caller
             return self.write_error(str(error))
         return f"{self.write_error(str(error))}; {find_remedy(error)}. {QUOTED}"
 
 
 def find_remedy(error: OutreachError) -> str:
-    """Return the remedy for an error of the service."""
     if explain_status(error.status_code).is_denied:
         return "ask the person who runs this server to check its key, headers and workspaces"
     match error:

@@ -68,8 +68,6 @@ _MAX_PLACES: Final = 3
 
 
 class ReadTools:
-    """The read-only tools. All of them send their requests with the same client."""
-
     def __init__(
         self,
         client: OutreachClient,
@@ -89,13 +87,11 @@ class ReadTools:
         self._brief: Brief | None = None
 
     async def list_campaigns(self, workspace: str | None = None, page: PageNumber = 1) -> str:
-        """List the campaigns of a workspace."""
         space = self._choose_workspace(workspace)
         found = await self._client.campaigns.list(workspace=space, page=page, display=PAGE_SIZE, undecodable="keep")
         return self._write_page(space, page, found, "campaigns", _CAMPAIGN)
 
     async def list_mailboxes(self, workspace: str | None = None, page: PageNumber = 1) -> str:
-        """List the mailboxes of a workspace."""
         space = self._choose_workspace(workspace)
         found: Page[Mailbox] = await self._client.mailboxes.list(
             workspace=space, page=page, display=PAGE_SIZE, undecodable="keep"
@@ -103,7 +99,6 @@ class ReadTools:
         return self._write_page(space, page, found, "mailboxes", _MAILBOX)
 
     async def campaign_steps(self, campaign: str, page: PageNumber = 1) -> str:
-        """List the steps of a campaign, with one row per template."""
         steps = await self._client.campaigns.steps(campaign)
         rows = list(_list_templates(steps))
         return self._answers.write(
@@ -114,7 +109,6 @@ class ReadTools:
         )
 
     async def list_fields(self, workspace: str | None = None, page: PageNumber = 1) -> str:
-        """List the fields that a contact of a workspace can have."""
         space = self._choose_workspace(workspace)
         fields = await self._client.with_options(workspace=space).workspaces.fields()
         rows = [pick(field, ("code", "label")) for field in cut_page(fields, page)]
@@ -142,7 +136,6 @@ class ReadTools:
         return self._write_actions(report, page) if rule is None else self._write_findings(report, rule, page)
 
     async def brief(self, workspaces: list[str] | None = None, page: PageNumber = 1) -> str:
-        """Summarize changes and open tasks, or return a further page of the last brief."""
         spaces = self._choose_workspaces(workspaces)
         brief = self._brief if page > 1 else None
         if brief is None or [space.id for space in brief.workspaces] != spaces:
@@ -155,13 +148,11 @@ class ReadTools:
         return self._report
 
     async def explain_rule(self, rule: str | None = None) -> str:
-        """Explain a rule of the audit, or list all rules."""
         return list_rules() if rule is None else explain_rule(rule)
 
     async def check_contacts(
         self, contacts: Contacts, workspace: str | None = None, columns: dict[str, str] | None = None
     ) -> str:
-        """Check contacts as an import does, without sending them."""
         space = self._choose_workspace(workspace)
         lines = "\n".join(map(json.dumps, contacts)).encode()
         file = await anyio.to_thread.run_sync(partial(open_file, BytesIO(lines), format="jsonl"))
@@ -182,15 +173,12 @@ class ReadTools:
         )
 
     def read_report(self) -> str:
-        """Return the full report of the last audit as JSON."""
         return self._answers.write(MAX_PROSE, report=self._require_report().to_dict())
 
     def read_markdown(self) -> str:
-        """Return the full report of the last audit as Markdown."""
         return self._answers.write_document(write(self._require_report(), "markdown"))
 
     def read_brief(self) -> str:
-        """Return the last brief as Markdown."""
         if self._brief is None:
             raise InvalidRequest("brief: no brief exists yet; call the tool 'brief' first")
         return self._answers.write_document(write_brief(self._brief, "markdown"))
@@ -256,13 +244,11 @@ class ReadTools:
 
 
 def list_rules() -> str:
-    """Return the id, severity and title of every rule of the audit as JSON."""
     rules = [CATALOGUE[name] for name in sorted(CATALOGUE)]
     return json.dumps([{"rule": rule.id, "severity": rule.severity_range, "title": rule.title} for rule in rules])
 
 
 def require_rule(rule: str) -> str:
-    """Return the id of a rule in upper case."""
     name = rule.strip().upper()
     if name not in CATALOGUE:
         raise InvalidRequest(
@@ -273,7 +259,6 @@ def require_rule(rule: str) -> str:
 
 
 def explain_rule(rule: str) -> str:
-    """Explain a rule of the audit."""
     return explain(require_rule(rule))
 
 

@@ -270,7 +270,6 @@ def _open_stdin() -> BinaryIO:
 
 
 def _read_lines(source: Iterable[bytes], portal: BlockingPortal, sender: MemoryObjectSendStream[str]) -> None:
-    """Send each line to the event loop, until the input ends or the server stops."""
     with suppress(RuntimeError, anyio.BrokenResourceError, anyio.ClosedResourceError, CancelledError):  # the server has stopped
         with suppress(OSError):  # stdin is gone, for example after its terminal was closed
             for line in source:

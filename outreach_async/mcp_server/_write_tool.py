@@ -35,14 +35,10 @@ _MAX_PROBLEMS: Final = 5
 
 
 class Confirmation(BaseModel):
-    """The reply to the confirmation question."""
-
     create: bool = Field(description="Create these contacts")
 
 
 class WriteTool:
-    """Creates contacts after a person has confirmed them."""
-
     def __init__(self, client: OutreachClient, workspaces: Sequence[str], deadline: float) -> None:
         self._client = client
         self._deadline = deadline
@@ -103,7 +99,6 @@ class WriteTool:
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=stopped is not None)
 
     def _describe_outcome(self, outcome: ContactOutcome, contact: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an outcome as a JSON object with the status, its certainty, the possible statuses, the id and the error."""
         label = {
             "row": outcome.index + 1,
             "email": contact["email"],
@@ -144,7 +139,6 @@ async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], 
 
 
 def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> list[NewContact]:
-    """Validate and return all contacts before a person is asked to confirm them."""
     checked, problems = [], []
     for number, row in enumerate(contacts, 1):
         try:
@@ -175,7 +169,6 @@ def _describe_contact(contact: NewContact) -> str:
 
 
 def can_ask(context: Context) -> bool:
-    """Return whether the client can show a form to a person."""
     capabilities = context.client_capabilities
     asking = capabilities.elicitation if capabilities is not None else None
     # A client that declares no modes predates them, and supports forms.

@@ -63,14 +63,11 @@ class CellFinding:
 
 @attrs.define
 class PartFindings:
-    """The number of findings in cells, and the first of them."""
-
     count: int = 0
     first: tuple[CellFinding, ...] = ()
     is_complete: bool = False
 
     def watch(self, part: Part) -> Iterator[Row]:
-        """Yield the rows of a part, and count their findings."""
         for file, row in planned_rows(part):
             for remark in row.warnings:
                 self.count += 1
@@ -134,8 +131,6 @@ def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None
 
 @attrs.frozen
 class LocatedOutcome:
-    """An outcome of a part, with the file and the row."""
-
     outcome: ContactOutcome
     file: PlannedFile
     row: Row
@@ -195,7 +190,6 @@ _Column: TypeAlias = tuple[str, int]
 
 
 def _columns_of(file: PlannedFile) -> list[tuple[_Column, str]]:
-    """Return the columns of a file with their names."""
     return [
         ((code, -1) if code else (name, 0 if name.strip() else at), name)
         for at, (name, code) in enumerate(zip(file.headers, file.codes, strict=True))

@@ -42,8 +42,6 @@ _BUCKET_COUNT: Final = 256
 
 @attrs.frozen(kw_only=True)
 class SpreadOptions:
-    """The options of an import that are the same for every part."""
-
     duplicates: DuplicatePolicy = "skip"
     strict_validation: bool = True
     campaign: str | None = None
@@ -54,15 +52,12 @@ class SpreadOptions:
     header_row: int | None = None
 
     def open(self, location: str, version: FileVersion) -> File:
-        """Open a file of a plan, if the version of the file is still the one recorded in the plan."""
         source = open_location(location, version)
         return open_file(source, encoding=self.encoding, sheet=self.sheet, header_row=self.header_row, format=self.format)
 
 
 @attrs.frozen
 class PlannedFile:
-    """A file of an import plan."""
-
     location: str
     version: FileVersion
     headers: tuple[str, ...]

@@ -89,7 +89,6 @@ def _list_objects(pattern: str, fixed: str) -> Iterator[str]:
 
 
 def read_version(location: str) -> FileVersion:
-    """Return the current version of a file."""
     if _URL.match(location):
         with _translate_store_errors(location):
             store, key = open_store(location, "files")
@@ -104,13 +103,11 @@ def read_version(location: str) -> FileVersion:
 
 
 def require_version(location: str, version: FileVersion) -> None:
-    """Check that a file still has the given version."""
     if read_version(location) != version:
         raise changed_error(location)
 
 
 def changed_error(location: str) -> InvalidRequest:
-    """Return the error for a file that has changed since the import was planned."""
     return InvalidRequest(
         f"{location}: the file has changed since the import was planned; restore the file, or plan again and use new journals"
         ' with earlier="unknown", because some rows may have been sent'
@@ -135,7 +132,6 @@ class StoredObject:
         return io.BufferedReader(_ObjectReader(self._url, self._version))
 
     def lend_descriptor(self) -> AbstractContextManager[int]:
-        """Copy the object to a temporary file, and return a context manager that yields a file descriptor of the copy."""
         # Another process can read the copy with this descriptor.
         with self.open() as reader:
             return StreamCopy(reader).lend_descriptor()
@@ -174,7 +170,6 @@ class _ObjectReader(io.RawIOBase):
         return len(found)
 
     def _fetch(self, count: int) -> None:
-        """Fetch a block of at least `count` bytes, starting at the current position."""
         is_sequential = self._position == self._block_start + len(self._block)
         self._block_size = min(2 * self._block_size, _MAX_BLOCK) if is_sequential else _MIN_BLOCK
         end = min(self._position + max(count, self._block_size), self._version.size)
@@ -187,7 +182,6 @@ class _ObjectReader(io.RawIOBase):
 
 @contextmanager
 def _translate_store_errors(url: str) -> Iterator[None]:
-    """Translate an error of obstore into `InvalidRequest`."""
     import_obstore(url.partition(":")[0], "files")
     from obstore.exceptions import BaseError, PreconditionError
 

@@ -95,16 +95,6 @@ class Connection:
         for name in ("timeout", "deadline", "max_outage"):
             require_seconds(name, getattr(self, name))
 
-    def _client_options(self, rate: float | Rate | None) -> dict[str, Any]:
-        """Return the arguments of `OutreachClient`, except the transport and the key."""
-        options = {
-            "workspace": self.workspace,
-            "timeout": self.timeout,
-            "deadline": self.deadline,
-            "max_in_flight": self.concurrency,
-        }
-        return options if rate is None else {**options, "rate": rate}
-
     def _create_transport(self) -> Transport:
         if self.backend == "aiohttp":
             from outreach_async.transport._aiohttp import AiohttpTransport
@@ -134,8 +124,15 @@ class Connection:
                 print(client)  # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
-        options = self._client_options(self.rate if rate is None else rate)
-        return OutreachClient(transport=self._create_transport(), **options)
+        limit = self.rate if rate is None else rate
+        return OutreachClient(
+            transport=self._create_transport(),
+            workspace=self.workspace,
+            timeout=self.timeout,
+            deadline=self.deadline,
+            max_in_flight=self.concurrency,
+            rate=limit,
+        )
 
 
 @attrs.frozen
@@ -162,21 +159,52 @@ class FailedRow:
 
 
 @attrs.frozen(kw_only=True)
-class PartReport(BulkReport):
+class _RowsReport(BulkReport):
+    """A report that lists rows.
+
+    Attributes:
+        failures: The first 100 failed rows of each part, in the order of the part's rows.
+        findings: Number of cells that are not sent as they are in the files, or that a spreadsheet may have changed.
+        first_findings: The first ten of these cells of each part.
+    """
+
+    failures: tuple[FailedRow, ...] = ()
+    findings: int = 0
+    first_findings: tuple[CellFinding, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
+        return _count_failed(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a dict that can be serialised to JSON.
+
+        Example:
+            ```python
+            print(merge_reports([]).to_dict()["findings"])  # -> 0
+            ```
+        """
+        values = attrs.asdict(self)
+        lists = {name: list(values[name]) for name in ("parts", "failures", "first_findings") if name in values}
+        return {
+            **{name: values[name] for name in ("part", "fingerprint") if name in values},
+            **super().to_dict(),
+            "findings": self.findings,
+            **lists,
+        }
+
+
+@attrs.frozen(kw_only=True)
+class PartReport(_RowsReport):
     """The report of one part. Importing a finished part again returns the same report.
+
+    `repeats` is the number of rows that were not sent because another row with the same e-mail was sent. They also count as
+    `not_applied`. `seconds` does not include the time between an interruption and the resumption.
 
     Attributes:
         part: Id of the part.
         fingerprint: Digest of the part; see `Part.fingerprint`.
-        rows: Number of rows.
-        outcomes: Number of rows by outcome. All outcomes are present; the number is 0 if an outcome did not occur.
-        uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
-            `not_applied`.
-        seconds: Duration of the part in seconds, without the time between an interruption and the resumption.
-        failures: The first 100 failed rows, in the order of the part's rows.
-        findings: Number of cells that are not sent as they are in the file, or that a spreadsheet may have changed.
-        first_findings: The first ten of these cells.
 
     Example:
         ```python
@@ -188,43 +216,14 @@ class PartReport(BulkReport):
 
     part: str
     fingerprint: str
-    failures: tuple[FailedRow, ...] = ()
-    findings: int = 0
-    first_findings: tuple[CellFinding, ...] = ()
-
-    @property
-    def failed(self) -> int:
-        """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
-        return _count_failed(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a dict that can be serialised to JSON.
-
-        Example:
-            ```python
-            outcomes = dict.fromkeys(Outcome, 0)
-            report = PartReport(part="00000", fingerprint="4f", rows=0, outcomes=outcomes, uncertain=0, seconds=0.5)
-            print(report.to_dict()["part"])  # -> 00000
-            ```
-        """
-        return {"part": self.part, "fingerprint": self.fingerprint, **super().to_dict(), **_list_rows(self)}
 
 
 @attrs.frozen(kw_only=True)
-class SpreadReport(BulkReport):
-    """The combined report of the parts of an import.
+class SpreadReport(_RowsReport):
+    """The combined report of the parts of an import: the sums of their numbers, and the rows of all, in the order of `parts`.
 
     Attributes:
         parts: The ids of the parts, sorted.
-        rows: Number of rows.
-        outcomes: Number of rows by outcome. All outcomes are present; the number is 0 if an outcome did not occur.
-        uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count as
-            `not_applied`.
-        seconds: Sum of the durations of all parts, in seconds, even if parts ran at the same time.
-        failures: The `failures` of the parts' reports, in the order of `parts`.
-        findings: Number of cells that are not sent as they are in the files, or that a spreadsheet may have changed.
-        first_findings: The `first_findings` of the parts' reports, in the order of `parts`.
 
     Example:
         ```python
@@ -234,32 +233,6 @@ class SpreadReport(BulkReport):
     """
 
     parts: tuple[str, ...]
-    failures: tuple[FailedRow, ...] = ()
-    findings: int = 0
-    first_findings: tuple[CellFinding, ...] = ()
-
-    @property
-    def failed(self) -> int:
-        """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
-        return _count_failed(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as a dict that can be serialised to JSON.
-
-        Example:
-            ```python
-            print(merge_reports([]).to_dict()["rows"])  # -> 0
-            ```
-        """
-        return {**super().to_dict(), "parts": list(self.parts), **_list_rows(self)}
-
-
-def _list_rows(report: PartReport | SpreadReport) -> dict[str, Any]:
-    return {
-        "failures": [attrs.asdict(row) for row in report.failures],
-        "findings": report.findings,
-        "first_findings": [attrs.asdict(finding) for finding in report.first_findings],
-    }
 
 
 def import_part(
@@ -316,7 +289,6 @@ def run_part(
     rate: Rate | None = None,
     on_start: Callable[[Outcomes], None] | None = None,
 ) -> PartReport:
-    """Create the contacts of a part; see `import_part`."""
     if not os.environ.get("OUTREACH_OWNER_KEY"):
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     part.require_unchanged()
@@ -406,16 +378,15 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
             what = "different plans" if by_id[report.part].fingerprint != report.fingerprint else "different journals"
             raise InvalidRequest(f"reports: part {report.part} has two reports, from {what}; pass the reports of one import")
     ordered = [by_id[name] for name in sorted(by_id)]
+    sums: dict[str, Any] = {
+        name: sum(getattr(report, name) for report in ordered) for name in ("rows", "uncertain", "repeats", "seconds", "findings")
+    }
     return SpreadReport(
         parts=tuple(sorted(by_id)),
-        rows=sum(report.rows for report in ordered),
         outcomes={outcome: sum(report.outcomes[outcome] for report in ordered) for outcome in Outcome},
-        uncertain=sum(report.uncertain for report in ordered),
-        repeats=sum(report.repeats for report in ordered),
-        seconds=sum(report.seconds for report in ordered),
         failures=tuple(row for report in ordered for row in report.failures),
-        findings=sum(report.findings for report in ordered),
         first_findings=tuple(finding for report in ordered for finding in report.first_findings),
+        **sums,
     )
 
 

@@ -217,14 +217,6 @@ class DaskProgress:
     resubmitted: int
 
 
-@attrs.frozen
-class _Submission:
-    """A submission of a part to the scheduler. `number` counts the submissions of the part, from 1."""
-
-    part: Part
-    number: int
-
-
 class DaskImport:
     r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which the parts finish.
 
@@ -249,7 +241,8 @@ class DaskImport:
         self._limit = limit
         self._client: distributed.Client | None = None
         self._owns_client = False
-        self._submissions: dict[distributed.Future[PartReport], _Submission] = {}
+        # For each task, its part, and how often the part has been submitted.
+        self._submissions: dict[distributed.Future[PartReport], tuple[Part, int]] = {}
         self._finished: SimpleQueue[distributed.Future[PartReport]] = SimpleQueue()
         self._has_workers = True
         self._reports: list[PartReport] = []
@@ -282,7 +275,7 @@ class DaskImport:
             self._close()
             raise _suspend(f"the Dask scheduler cannot be reached ({type(error).__name__})") from None
         for part in self._parts:
-            self._submit(_Submission(part, 1))
+            self._submit(part, 1)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -301,7 +294,7 @@ class DaskImport:
             submission = self._submissions.pop(future, None)
             if submission is None:  # the part was cancelled
                 continue
-            report = self._take(future, submission)
+            report = self._take(future, *submission)
             if report is not None:
                 self._reports.append(report)
                 yield report
@@ -332,31 +325,30 @@ class DaskImport:
                 len(self._submissions),
             )
 
-    def _submit(self, submission: _Submission) -> None:
+    def _submit(self, part: Part, number: int) -> None:
         client: Any = self._client
-        part = submission.part
         # The submission number makes the key unique, because Dask does not run a failed key again.
         future = client.submit(
             run_task,
             part,
             **self._arguments,
-            key=f"import-{part.id}-{part.fingerprint()[:16]}-{submission.number}-{time.time_ns():x}",
+            key=f"import-{part.id}-{part.fingerprint()[:16]}-{number}-{time.time_ns():x}",
             pure=False,
         )
-        self._submissions[future] = submission
+        self._submissions[future] = (part, number)
         future.add_done_callback(self._finished.put)
 
-    def _take(self, future: distributed.Future[PartReport], submission: _Submission) -> PartReport | None:
+    def _take(self, future: distributed.Future[PartReport], part: Part, number: int) -> PartReport | None:
         """Return the report of a completed task; `None` if the part was submitted again."""
         # This method releases the task. Otherwise, Dask would run the task again if the worker that stores the result died.
         try:
             return future.result()
         except (KilledWorker, TakenOverError):
             # A worker that was suspended just before it opened the journal takes the journal from the current worker.
-            if submission.number >= _MAX_SUBMISSIONS:
+            if number >= _MAX_SUBMISSIONS:
                 raise
             self._resubmitted += 1
-            self._submit(attrs.evolve(submission, number=submission.number + 1))
+            self._submit(part, number + 1)
             return None
         except (CancelledError, OSError) as error:
             raise _suspend(f"the connection to the Dask scheduler was lost ({type(error).__name__})") from None

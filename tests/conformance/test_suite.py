@@ -13,7 +13,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from support.calibration import BEARER, DRAFT, KEY, SPACE, Altered, document_changed, service
 
 from outreach_async.conformance import __main__ as command
-from outreach_async.conformance._interface_rules import CREATION_RULES, RULES
+from outreach_async.conformance._interface_rules import RULES
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake._fault_plan import Service
 from outreach_async.fake.behaviour import load_behaviour
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.covers
 
 pytest_plugins = ["pytester"]
 
-WRITING = len(CREATION_RULES)
+WRITING = sum(rule.writes for rule in RULES)
 """Number of tests that write to the service."""
 
 READING = len(RULES) - WRITING + 1

@@ -284,12 +284,6 @@ def test_a_part_is_imported_over_every_backend(
     assert (report.rows, service.effects[2]) == (3, ["added"])
 
 
-def test_a_rate_reaches_the_client_only_if_it_is_set() -> None:
-    connection = Connection(base_url="https://api.example", workspace=SPACE)
-    assert "rate" not in connection._client_options(None)
-    assert connection._client_options(5.0)["rate"] == 5.0
-
-
 counts = st.fixed_dictionaries(dict.fromkeys(Outcome, st.integers(0, 9)))
 part_reports = st.lists(
     st.builds(
