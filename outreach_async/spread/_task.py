@@ -186,7 +186,7 @@ class _RowsReport(BulkReport):
             ```
         """
         values = attrs.asdict(self)
-        lists = {name: list(values[name]) for name in ("parts", "failures", "first_findings") if name in values}
+        lists: dict[str, Any] = {name: list(values[name]) for name in ("parts", "failures", "first_findings") if name in values}
         return {
             **{name: values[name] for name in ("part", "fingerprint") if name in values},
             **super().to_dict(),
