@@ -188,11 +188,7 @@ def test_a_member_must_be_a_string() -> None:
 
 def test_the_outcomes_are_spelled_as_the_service_spells_them() -> None:
     assert {"added", "skipped", "overwriten", "updated_missing_fields"} == SERVICE_OUTCOMES
-    assert DUPLICATE_OUTCOMES == {
-        "skip": "skipped",
-        "overwrite": "overwriten",
-        "update_missing_fields": "updated_missing_fields",
-    }
+    assert DUPLICATE_OUTCOMES == {"skip": "skipped", "overwrite": "overwriten", "update_missing_fields": "updated_missing_fields"}
     assert tuple(DUPLICATE_OUTCOMES) == DUPLICATE_POLICIES
     assert Outcome.OVERWRITTEN.value == "overwriten"
 

@@ -100,11 +100,7 @@ async def test_an_attempt_is_a_client_span_under_its_call_with_http_conventions(
         "http.response.status_code": 201,
         "http.response.header.x-request-id": ("req_1",),
     }
-    assert attributes(call) == {
-        "outreach.operation": "create_contact",
-        "outreach.attempts": 1,
-        "outreach.request_id": "req_1",
-    }
+    assert attributes(call) == {"outreach.operation": "create_contact", "outreach.attempts": 1, "outreach.request_id": "req_1"}
     assert (attempt.status.status_code, call.status.status_code) == (StatusCode.UNSET, StatusCode.UNSET)
 
 

@@ -15,17 +15,7 @@ import attrs
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from support.paging import (
-    Change,
-    IgnoresThePage,
-    PagingService,
-    Reading,
-    ShortPages,
-    campaign,
-    deletions,
-    insertions,
-    readings,
-)
+from support.paging import Change, IgnoresThePage, PagingService, Reading, ShortPages, campaign, deletions, insertions, readings
 from support.tables import check_rows_async
 
 from outreach_async import (

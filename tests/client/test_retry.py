@@ -144,12 +144,7 @@ def test_each_wait_may_be_twice_as_long_as_the_last_up_to_the_cap(attempts: int,
     assert backoff_delay(RetryPolicy(jitter=lambda: 0.0), attempts) == 0
 
 
-@given(
-    st.floats(0, 1e6),
-    st.floats(0, 1e6),
-    st.integers(1, 10**6),
-    st.floats(0, 1, exclude_max=True),
-)
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(1, 10**6), st.floats(0, 1, exclude_max=True))
 def test_a_wait_is_never_negative_nor_above_the_cap(first: float, cap: float, attempts: int, drawn: float) -> None:
     policy = RetryPolicy(backoff=first, backoff_cap=cap, jitter=lambda: drawn)
     assert 0 <= backoff_delay(policy, attempts) <= cap

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from functools import partial
 from http import HTTPMethod
 from typing import Any
@@ -30,7 +29,7 @@ from outreach_async._service.validation import (
     require_upload_options,
     to_contact,
 )
-from outreach_async._vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
+from outreach_async._vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, Outcome
 from outreach_async.errors import InvalidRequest
 
 KEY = "key_4f9a8b7c6d"
@@ -45,17 +44,7 @@ NOT_ENCODED = "target: expected a percent-encoded path and query, got other char
 HEADER_FAULT = "expected printable ASCII without spaces at the ends"
 DOTS = "target: expected no '.' or '..' segments, which HTTP libraries treat differently; remove them"
 NO_PATHS = ["", "x", "//a.example/x", "https://a.example"]
-NO_TARGETS = [
-    "/a b",
-    "/a#b",
-    "/é",
-    "/a\\b",
-    "/a\r\nx: y",
-    '/"',
-    "/<",
-    "/^",
-    "/a\n",
-]
+NO_TARGETS = ["/a b", "/a#b", "/é", "/a\\b", "/a\r\nx: y", '/"', "/<", "/^", "/a\n"]
 DOTTED = ["/.", "/..", "/a/../b", "/a/.", "/./a", "/%2e", "/%2E%2e/a", "/a/.%2E?x", "/a/%2e./b"]
 
 
@@ -83,84 +72,35 @@ def options(duplicates: Any = "skip", *, strict: Any = True, campaign: Any = Non
 
 REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: workspace(None), f"{NO_WORKSPACE}, got None; pass one"),
-    (lambda: workspace(7), f"{NO_WORKSPACE}, got int; pass one"),
-    (lambda: workspace(b"space_1"), f"{NO_WORKSPACE}, got bytes; pass one"),
     (lambda: workspace(""), f"{NO_WORKSPACE}, got a blank string; pass one"),
-    (lambda: workspace(" \n"), f"{NO_WORKSPACE}, got a blank string; pass one"),
     (lambda: workspace("space_"), f"{NO_WORKSPACE}, got only the prefix 'space_'; pass one"),
-    (lambda: workspace("camp_"), f"{NO_WORKSPACE}, got only the prefix 'camp_'; pass one"),
-    (
-        lambda: workspace("camp_1"),
-        f"{NO_WORKSPACE}, got what looks like a campaign id (camp_...); pass one",
-    ),
-    (
-        lambda: workspace("personalized_step_1"),
-        f"{NO_WORKSPACE}, got what looks like a personalized template id (personalized_step_...); pass one",
-    ),
-    (
-        lambda: workspace(KEY),
-        f"{NO_WORKSPACE}, got what looks like an owner_key (key_...); pass one",
-    ),
-    (
-        lambda: workspace("Space_1"),
-        f"{NO_WORKSPACE}, got a string of 7 characters without that prefix; pass one",
-    ),
+    (lambda: workspace("camp_1"), f"{NO_WORKSPACE}, got what looks like a campaign id (camp_...); pass one"),
+    (lambda: workspace(KEY), f"{NO_WORKSPACE}, got what looks like an owner_key (key_...); pass one"),
+    (lambda: workspace("Space_1"), f"{NO_WORKSPACE}, got a string of 7 characters without that prefix; pass one"),
     (
         lambda: workspace("space_\ud800"),
         "workspace: expected valid Unicode, got a lone surrogate at character 6; decode the input with the correct encoding",
     ),
     (lambda: number("1"), "page: expected a whole number, got str; pass an int of at least 1"),
-    (lambda: number(None), "page: expected a whole number, got None; pass an int of at least 1"),
-    (lambda: number(1.0), "page: expected a whole number, got float; pass an int of at least 1"),
     (lambda: number(True), "page: expected a whole number, got bool; pass an int of at least 1"),
     (lambda: number(0), "page: expected at least 1, got 0; pass a larger number"),
     (lambda: number(-(10**5000)), "page: expected at least 1, got a number of 16610 bits; pass a larger number"),
     (lambda: number(2**63), "page: expected at most 9223372036854775807, got a number of 64 bits; pass a smaller number"),
-    (
-        lambda: require_display("display", 2001, mailboxes=True),
-        "display: expected at most 2000, got 2001; request smaller pages",
-    ),
-    (
-        lambda: require_display("display", 10**5000, mailboxes=True),
-        "display: expected at most 2000, got a number of 16610 bits; request smaller pages",
-    ),
-    (lambda: require_display("display", 0, mailboxes=False), "display: expected at least 1, got 0; pass a larger number"),
+    (lambda: require_display("display", 2001, mailboxes=True), "display: expected at most 2000, got 2001; request smaller pages"),
     (lambda: seconds("30"), "timeout: expected seconds as a number or None, got str; pass a number such as 30.0"),
     (lambda: seconds(True), "timeout: expected seconds as a number or None, got bool; pass a number such as 30.0"),
-    (lambda: seconds(Decimal(1)), "timeout: expected seconds as a number or None, got Decimal; pass a number such as 30.0"),
     (lambda: seconds(0), "timeout: expected more than 0 seconds, got 0; pass a positive number"),
-    (lambda: seconds(-1.5), "timeout: expected more than 0 seconds, got -1.5; pass a positive number"),
     (lambda: seconds(math.nan), "timeout: expected more than 0 seconds, got nan; pass a positive number"),
-    (lambda: seconds(-(10**5000)), "timeout: expected more than 0 seconds, got a number of 16610 bits; pass a positive number"),
     (
         lambda: seconds(10**5000),
         "timeout: expected a number of seconds that fits a float, got a number of 16610 bits; pass a smaller number",
     ),
-    (
-        lambda: options(duplicates="Skip"),
-        f"{NO_POLICY}, got 'Skip'; pass one of them",
-    ),
-    (
-        lambda: options(duplicates=KEY),
-        f"{NO_POLICY}, got 'key_...'; pass one of them",
-    ),
-    (
-        lambda: options(duplicates=["skip"]),
-        f"{NO_POLICY}, got list; pass one of them",
-    ),
-    (lambda: options(strict="true"), "strict_validation: expected bool, got str; pass True or False"),
+    (lambda: options(duplicates="Skip"), f"{NO_POLICY}, got 'Skip'; pass one of them"),
+    (lambda: options(duplicates=KEY), f"{NO_POLICY}, got 'key_...'; pass one of them"),
+    (lambda: options(duplicates=["skip"]), f"{NO_POLICY}, got list; pass one of them"),
     (lambda: options(strict=1), "strict_validation: expected bool, got int; pass True or False"),
-    (lambda: options(strict=None), "strict_validation: expected bool, got None; pass True or False"),
-    (
-        lambda: options(campaign="space_1"),
-        f"{NO_CAMPAIGN}, got what looks like a workspace id (space_...); {CAMPAIGN_REMEDY}",
-    ),
-    (
-        lambda: options(campaign=""),
-        f"{NO_CAMPAIGN}, got a blank string; {CAMPAIGN_REMEDY}",
-    ),
+    (lambda: options(campaign="space_1"), f"{NO_CAMPAIGN}, got what looks like a workspace id (space_...); {CAMPAIGN_REMEDY}"),
     (lambda: members(None), "email: expected a string, got None; give the contact an e-mail address"),
-    (lambda: members(UNSET), "email: expected a string, got UnsetType; give the contact an e-mail address"),
     (lambda: members(" \t"), "email: expected an address, got a blank string; give the contact an e-mail address"),
     (
         lambda: members("a\udfff@b.example"),
@@ -168,17 +108,10 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: members(zip=75001), "zip: expected a string or None, got int; convert it with str()"),
     (lambda: members(city=["Paris"]), "city: expected a string or None, got list; convert it with str()"),
-    (
-        lambda: members(city="Paris\ud83d"),
-        "city: expected valid Unicode, got a lone surrogate at character 5; decode the input with the correct encoding",
-    ),
     (lambda: members(custom=None), "custom: expected a mapping of codes to strings, got None; pass a dict"),
-    (lambda: members(custom=["custom_1"]), "custom: expected a mapping of codes to strings, got list; pass a dict"),
     (lambda: members(custom={1: "x"}), f"custom: expected codes as strings, got int; {FIELDS_REMEDY}"),
     (lambda: members(custom={"": "x"}), f"custom: expected codes as strings, got an empty string; {FIELDS_REMEDY}"),
     (lambda: members(custom={"plan": "x"}), f"custom['plan']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
-    (lambda: members(custom={"custom_": "x"}), f"custom['custom_']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
-    (lambda: members(custom={"custom_x": "x"}), f"custom['custom_x']: expected a code of the form custom_<n>; {FIELDS_REMEDY}"),
     (
         lambda: members(custom={"custom_1\n": "x"}),
         f"custom['custom_1\\n']: expected a code of the form custom_<n>; {FIELDS_REMEDY}",
@@ -188,29 +121,14 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: members(custom={"custom_1": 5}), "custom['custom_1']: expected a string or None, got int; convert it with str()"),
     (lambda: members(extra={"linkedin": 5}), "extra['linkedin']: expected a string or None, got int; convert it with str()"),
     (
-        lambda: members(extra={"linkedin": "\udc00"}),
-        (
-            "extra['linkedin']: expected valid Unicode, got a lone surrogate at character 0; "
-            "decode the input with the correct encoding"
-        ),
-    ),
-    (
         lambda: members(extra={"a\udc00": "x"}),
         "extra: expected valid Unicode, got a lone surrogate at character 1; decode the input with the correct encoding",
     ),
-    (
-        lambda: members(extra={"custom_1": "x"}),
-        "extra['custom_1']: this code is reserved; pass the value in custom",
-    ),
-    (
-        lambda: members(extra={"owner_key": "x"}),
-        "extra['owner_key']: this code is reserved; pass the value as an argument",
-    ),
+    (lambda: members(extra={"custom_1": "x"}), "extra['custom_1']: this code is reserved; pass the value in custom"),
+    (lambda: members(extra={"owner_key": "x"}), "extra['owner_key']: this code is reserved; pass the value as an argument"),
     (lambda: to_contact(None), "contact: expected NewContact or a mapping, got None; build NewContact(email, ...)"),
     (lambda: to_contact(KEY), "contact: expected NewContact or a mapping, got str; build NewContact(email, ...)"),
-    (lambda: to_contact(["a@b.example"]), "contact: expected NewContact or a mapping, got list; build NewContact(email, ...)"),
     (lambda: to_contact({}), "email: missing; give the contact an e-mail address"),
-    (lambda: to_contact({"first_name": "A"}), "email: missing; give the contact an e-mail address"),
     (
         lambda: to_contact({"email": "a@b.example", "frist_name": "A"}),
         (
@@ -235,25 +153,13 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
         "custom: expected a mapping of codes to strings, got int; pass a dict",
     ),
     (lambda: require_method("get"), f"{NO_METHOD}, got a string with other characters; pass a method such as 'GET'"),
-    (lambda: require_method(""), f"{NO_METHOD}, got a string with other characters; pass a method such as 'GET'"),
-    (lambda: require_method("GET\r\nx: y"), f"{NO_METHOD}, got a string with other characters; pass a method such as 'GET'"),
     (lambda: require_method(None), f"{NO_METHOD}, got None; pass a method such as 'GET'"),
     (lambda: require_body("{}"), "body: expected bytes, got str; encode it, for example with json.dumps(value).encode()"),
-    (lambda: require_body({}), "body: expected bytes, got dict; encode it, for example with json.dumps(value).encode()"),
-    (lambda: require_body(None), "body: expected bytes, got None; encode it, for example with json.dumps(value).encode()"),
-    (
-        lambda: require_target(None),
-        "target: expected a string such as '/campaigns?page=1', got None; pass a path and query",
-    ),
-    (
-        lambda: require_target(b"/"),
-        "target: expected a string such as '/campaigns?page=1', got bytes; pass a path and query",
-    ),
+    (lambda: require_target(None), "target: expected a string such as '/campaigns?page=1', got None; pass a path and query"),
     *((partial(require_target, target), NO_PATH) for target in NO_PATHS),
     *((partial(require_target, target), NOT_ENCODED) for target in NO_TARGETS),
     *((partial(require_target, target), DOTS) for target in DOTTED),
     (lambda: require_headers(None), "headers: expected a mapping of strings to strings, got None; pass a dict"),
-    (lambda: require_headers([("a", "b")]), "headers: expected a mapping of strings to strings, got list; pass a dict"),
     *(
         (
             partial(require_headers, {name: "x"}),
@@ -262,27 +168,14 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
         for name in ["", "a b", "a:", "a\r\nb", "é", 5, None]
     ),
     *(
-        (
-            partial(require_headers, {"X-A": value}),
-            f"headers['X-A']: {HEADER_FAULT}, got other characters; encode or remove them",
-        )
+        (partial(require_headers, {"X-A": value}), f"headers['X-A']: {HEADER_FAULT}, got other characters; encode or remove them")
         for value in ["a\r\nb", "a\n", "\x00", "\x7f", "\u0100", "\xe9", " a", "a\t"]
     ),
     *(
-        (
-            partial(require_headers, {"X-A": value}),
-            f"headers['X-A']: {HEADER_FAULT}, got {type(value).__name__}; pass a string",
-        )
+        (partial(require_headers, {"X-A": value}), f"headers['X-A']: {HEADER_FAULT}, got {type(value).__name__}; pass a string")
         for value in [5, b"x"]
     ),
-    (
-        lambda: require_headers({"x-a": None}),
-        f"headers['x-a']: {HEADER_FAULT}, got None; pass a string",
-    ),
-    (
-        lambda: require_headers({KEY: None}),
-        f"headers['key_...']: {HEADER_FAULT}, got None; pass a string",
-    ),
+    (lambda: require_headers({"x-a": None}), f"headers['x-a']: {HEADER_FAULT}, got None; pass a string"),
 ]
 
 
