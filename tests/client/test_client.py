@@ -167,23 +167,16 @@ async def seconds_until(error: type[Exception], call: Awaitable[Any]) -> float:
 
 @virtual_time
 @each_call
-async def test_timeouts_of_a_call_override_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
+async def test_timeouts_of_a_call_or_a_copy_override_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
     api_client = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
     assert await seconds_until(TransportError, call(api_client)) == pytest.approx(30.0)
     assert await seconds_until(TransportError, call(api_client, timeout=5.0)) == pytest.approx(5.0)
     assert await seconds_until(DeadlineExceeded, call(api_client, deadline=7.0)) == pytest.approx(7.0)
     assert await seconds_until(DeadlineExceeded, call(api_client, timeout=None)) == pytest.approx(120.0)
     assert await seconds_until(TransportError, call(api_client, timeout=500, deadline=None)) == pytest.approx(500.0)
-
-
-@virtual_time
-@each_call
-async def test_timeouts_of_a_copy_override_those_of_the_client(call: Callable[..., Awaitable[Any]]) -> None:
-    api_client = client(Script(HANG), timeout=30.0, deadline=120.0, retry=ONCE)
     assert await seconds_until(TransportError, call(api_client.with_options(timeout=5.0))) == pytest.approx(5.0)
     assert await seconds_until(DeadlineExceeded, call(api_client.with_options(deadline=7.0))) == pytest.approx(7.0)
     assert await seconds_until(DeadlineExceeded, call(api_client.with_options(timeout=None))) == pytest.approx(120.0)
-    assert await seconds_until(TransportError, call(api_client.with_options(workspace="space_2"))) == pytest.approx(30.0)
 
 
 @each_call

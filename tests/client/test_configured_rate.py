@@ -14,22 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 from support.flow import Scenario
-from support.rates import RateLimitedService, create_client, run_hosts
+from support.rates import RateLimitedService, create_client, most_in_excess, run_hosts
 from support.time import virtual_time
 from support.transport import Script, added, lost, page, status
 
 from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError, RateLimited, RetryPolicy
 from outreach_async.audit import audit
 from outreach_async.testing import VirtualTime
-
-
-def most_in_excess(starts: list[float], rate: float) -> float:
-    """Return by how many attempts the worst window exceeds what a rate allows; negative if no window exceeds it."""
-    burst, lowest, most = max(1.0, rate / 10), math.inf, -math.inf
-    for number, at in enumerate(starts):  # the worst window that ends here begins where `number - rate * at` is least
-        lowest = min(lowest, number - rate * at)
-        most = max(most, number + 1 - rate * at - lowest - burst)
-    return most
 
 
 async def mix(rate: float, seed: int, latency: float, in_flight: int) -> list[float]:

@@ -38,15 +38,6 @@ def refused(at: float, retry_after: float | None = None, error: OutreachError = 
 # The configured rate
 
 
-def test_a_limiter_with_a_rate_not_reached_starts_everything() -> None:
-    limits = limiter(100.0)
-    for number in range(500):
-        now = number / 50
-        assert limits.try_start(now)
-        limits.on_success(now, now, {})
-    assert (limits.in_flight, limits.limit, limits.is_throttled(10.0)) == (0, 100.0, False)
-
-
 def test_a_refusal_lowers_the_limit_below_the_configured_rate() -> None:
     limits = limiter(50.0)
     assert limits.try_start(0.0)

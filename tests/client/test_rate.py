@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
+from support.rates import most_in_excess
 
 from outreach_async._engine.rate import (
     BETA,
@@ -30,16 +31,6 @@ rates = st.floats(0.5, 2000)
 
 
 # The configured rate
-
-
-def most_in_excess(starts: list[float], rate: float) -> float:
-    """Return by how many attempts the worst window exceeds what a rate allows; negative if no window exceeds it."""
-    burst = max(1.0, rate / 10)
-    return max(
-        number + 1 - first - (rate * (end - begin) + burst)
-        for number, end in enumerate(starts)
-        for first, begin in enumerate(starts[: number + 1])
-    )
 
 
 @given(st.floats(0.01, 2000), st.lists(st.floats(0, 3), min_size=1, max_size=60))

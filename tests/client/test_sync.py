@@ -263,15 +263,6 @@ def test_a_journal_can_be_read_and_finished_runs_are_reported_again(client: Sync
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("options", [{"spool": True}, {"repeats": "last"}, {"repeats": "coalesce"}], ids=str)
-def test_a_finished_run_of_many_rows_is_reported_again(client: SyncClient, tmp_path: Path, options: Any) -> None:
-    options = {**options, "journal": tmp_path / "run.db"}
-    report = client.contacts.create_many(emails(3000), **options).wait()
-    again = client.contacts.create_many(emails(3000), **options, resume=True).wait()
-    assert (again.outcomes, again.rows) == (report.outcomes, 3000)
-
-
-@pytest.mark.thorough
 def test_rows_are_read_in_the_thread_of_the_caller(client: SyncClient) -> None:
     connection = sqlite3.connect(":memory:")  # raises in any other thread
     connection.execute("CREATE TABLE people (email TEXT)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -18,6 +19,15 @@ from outreach_async.audit import Report, audit
 
 _MEMBERS: Final = {"status": "ok", "headers": [], "total_found": 1, "current_page": 1, "total_pages": 1}
 _PAGE: Final = json.dumps({**_MEMBERS, "data": [wire(mailbox())]}).encode()
+
+
+def most_in_excess(starts: Sequence[float], rate: float) -> float:
+    """Return by how many attempts the worst window exceeds what a rate allows; negative if no window exceeds it."""
+    burst, lowest, most = max(1.0, rate / 10), math.inf, -math.inf
+    for number, at in enumerate(starts):  # the worst window that ends here begins where `number - rate * at` is least
+        lowest = min(lowest, number - rate * at)
+        most = max(most, number + 1 - rate * at - lowest - burst)
+    return most
 
 
 class RateLimitedService(Service):
