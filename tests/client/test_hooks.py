@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -91,6 +91,14 @@ async def call(transport: Any, **options: Any) -> Spy:
     spy = Spy()
     with suppress(OutreachError):
         await client(transport, spy, **options).contacts.create(CONTACT)
+    return spy
+
+
+async def run(transport: Any, contacts: Any, *, error: type[BaseException] | None = None, **options: Any) -> Spy:
+    """Create many contacts and return the events. With `error`, the run must end with this error."""
+    spy = Spy()
+    with pytest.raises(error) if error else nullcontext():
+        await client(transport, spy).contacts.create_many(contacts, **options)
     return spy
 
 
@@ -245,8 +253,7 @@ class Breaking(Journal):
 
 
 async def test_a_successful_run_starts_finishes_and_reports_every_row() -> None:
-    spy = Spy()
-    await client(Script(added(), skipped(), added()), spy).contacts.create_many(rows(3), concurrency=1)
+    spy = await run(Script(added(), skipped(), added()), rows(3), concurrency=1)
     assert spy.states == ["running", "finished"]
     ended = spy.of(RowEnded)
     assert [(row.index, row.status, row.certain, row.attempts) for row in ended] == [
@@ -259,9 +266,8 @@ async def test_a_successful_run_starts_finishes_and_reports_every_row() -> None:
 
 
 async def test_a_failed_row_has_its_status_and_request_id_but_not_the_contact() -> None:
-    spy = Spy()
     script = Script(added(), status(422, b'{"error":"bad ann@b.example"}', x_request_id="req_7"))
-    await client(script, spy).contacts.create_many([*rows(2), {"email": ""}], concurrency=1)
+    spy = await run(script, [*rows(2), {"email": ""}], concurrency=1)
     reported = [(row.status, row.error, row.status_code, row.request_id) for row in spy.of(RowEnded)]
     assert reported == [
         (Outcome.ADDED, None, None, None),
@@ -294,33 +300,29 @@ async def test_a_run_reports_at_once_that_it_pauses_and_that_it_continues() -> N
 
 
 async def test_a_run_that_waits_for_its_quota_is_throttled_without_a_failure() -> None:
-    spy = Spy()
     spent = Response(201, {"ratelimit-limit": "10", "ratelimit-remaining": "0", "ratelimit-reset": "5"}, added().body)
-    await client(Script(spent, added()), spy).contacts.create_many(rows(4), concurrency=1)
+    spy = await run(Script(spent, added()), rows(4), concurrency=1)
     assert spy.states[:2] == ["running", "throttled"]
     assert {event.error for event in spy.of(CallEnded)} == {None}
 
 
 async def test_a_run_whose_journal_fails_during_a_pause_ends_at_once(tmp_path: Path) -> None:
-    spy, journal = Spy(), Breaking(tmp_path / "run.db", inline=True)
+    journal = Breaking(tmp_path / "run.db", inline=True)
     journal.verb = "record"
     script, started = Script(status(429, retry_after="600"), 1.0, added(), together=2), anyio.current_time()
-    with pytest.raises(JournalError):
-        await client(script, spy).contacts.create_many(rows(2), journal=journal, concurrency=3)
+    spy = await run(script, rows(2), error=JournalError, journal=journal, concurrency=3)
     assert "paused" in spy.states
     assert anyio.current_time() - started < 60.0
 
 
 async def test_a_throttled_run_counts_as_running_after_a_quiet_second() -> None:
-    spy = Spy()
-
     async def slow() -> Any:
         for row in rows(12):
             yield row
             await anyio.sleep(5.0)
 
     script = Script(added(), status(429, retry_after="1"), added(), added(), status(429, retry_after="1"), added())
-    await client(script, spy).contacts.create_many(slow(), concurrency=2)
+    spy = await run(script, slow(), concurrency=2)
     assert spy.states[0] == "running"
     assert spy.states.count("paused") == 2
     assert spy.states[-2:] == ["running", "finished"]
@@ -328,14 +330,11 @@ async def test_a_throttled_run_counts_as_running_after_a_quiet_second() -> None:
 
 
 async def test_a_run_that_is_suspended_or_stopped_says_why() -> None:
-    spy = Spy()
-    with pytest.raises(BulkSuspended):
-        await client(Script(added(), status(503, retry_after="5000", x_request_id="req_5")), spy).contacts.create_many(rows(3))
-    last = spy.events[-1]
+    waiting = status(503, retry_after="5000", x_request_id="req_5")
+    last = (await run(Script(added(), waiting), rows(3), error=BulkSuspended)).events[-1]
     assert (last.state, last.error, last.status_code, last.request_id) == ("suspended", "BulkSuspended", 503, "req_5")
-    with pytest.raises(BulkStopped):
-        await client(Script(status(401)), spy).contacts.create_many(rows(3))
-    assert (spy.events[-1].state, spy.events[-1].error, spy.events[-1].status_code) == ("stopped", "BulkStopped", 401)
+    last = (await run(Script(status(401)), rows(3), error=BulkStopped)).events[-1]
+    assert (last.state, last.error, last.status_code) == ("stopped", "BulkStopped", 401)
 
 
 async def test_a_run_that_is_left_early_is_interrupted_and_so_are_its_calls() -> None:
@@ -358,10 +357,9 @@ async def test_a_run_left_during_a_pause_emits_nothing_afterwards() -> None:
 
 @pytest.mark.parametrize("verb", ["record", "end"])
 async def test_a_journal_that_fails_at_the_very_end_still_stops_the_run(tmp_path: Path, verb: str) -> None:
-    spy, journal = Spy(), Breaking(tmp_path / "run.db", inline=True)
+    journal = Breaking(tmp_path / "run.db", inline=True)
     journal.verb = verb
-    with pytest.raises(JournalError):
-        await client(Script(added()), spy).contacts.create_many(rows(2), journal=journal)
+    spy = await run(Script(added()), rows(2), error=JournalError, journal=journal)
     assert (spy.events[-1].state, spy.events[-1].error) == ("stopped", "JournalError")
     assert len(spy.of(RowEnded)) == spy.events[-1].rows == (2 if verb == "end" else 0)
 
@@ -372,8 +370,7 @@ async def test_a_resumed_run_counts_the_rows_of_earlier_runs(tmp_path: Path) -> 
         async for outcome in outcomes:
             if outcome.index == 1:
                 break
-    spy = Spy()
-    await client(Script(added()), spy).contacts.create_many(rows(3), journal=journal, resume=True)
+    spy = await run(Script(added()), rows(3), journal=journal, resume=True)
     started = 3 - len(spy.of(RowEnded))
     assert started > 0
     assert [event.rows for event in spy.of(BulkStateChanged)] == [started, 3]
@@ -471,15 +468,10 @@ async def test_a_failing_hook_does_not_log_the_error_of_the_call(caplog: pytest.
     assert "words of a body" not in caplog.text
 
 
-async def test_a_copy_with_other_options_uses_the_same_hooks() -> None:
-    spy = Spy()
-    await client(Script(added()), spy).with_options(workspace="space_2", timeout=1.0).contacts.create(CONTACT)
-    assert spy.kinds == ["CallStarted", "AttemptStarted", "AttemptEnded", "CallEnded"]
-
-
-async def test_hooks_are_called_in_order() -> None:
+async def test_hooks_are_called_in_order_and_for_copies_of_the_client() -> None:
     reported: list[int] = []
-    await client(Script(added()), lambda _: reported.append(1), lambda _: reported.append(2)).contacts.create(CONTACT)
+    one = client(Script(added()), lambda _: reported.append(1), lambda _: reported.append(2))
+    await one.with_options(workspace="space_2", timeout=1.0).contacts.create(CONTACT)
     assert reported == [1, 2] * 4
 
 

@@ -36,39 +36,10 @@ on_asyncio = places(*((name, "asyncio") for name in OWN))
 over_all = places(*((name, "asyncio") for name in OWN), ("httpx", "trio"))
 
 TRICKS: Final = (
-    *("\r\n", "\r", "\n", "\0", " ", "\t", "\x7f", "\x85", "\u2028", "\uff0f", "\ud800", "\U0001f600", "\\", '"'),
-    *(
-        "..",
-        ".",
-        "/",
-        "//",
-        "/../",
-        "/./",
-        "%2e%2e",
-        "%2E%2e/",
-        "%2f",
-        "%0d%0a",
-        "%00",
-        "%",
-        "%%",
-        "%zz",
-        "?",
-        "#",
-        "&",
-        "=",
-        ";",
-        "@",
-        ":",
-    ),
-    *(
-        "http://evil.example/",
-        "//evil.example",
-        "@evil.example",
-        " HTTP/1.1\r\nx-evil: 1\r\n\r\n",
-        "\r\nx-evil: 1",
-        "\r\n\r\nGET /evil HTTP/1.1\r\n\r\n",
-    ),
-    *("a", "camp_1", "[", "]", "{}", "<", "|", "^", "`", "+", "é"),
+    *'\r\n\0 \t\x7f\x85\u2028\uff0f\ud800\U0001f600\\"./%?#&=;@:a[]<|^`+é',
+    *("\r\n", "..", "//", "/../", "/./", "%2e%2e", "%2E%2e/", "%2f", "%0d%0a", "%00", "%%", "%zz", "camp_1", "{}"),
+    *("http://evil.example/", "//evil.example", "@evil.example", " HTTP/1.1\r\nx-evil: 1\r\n\r\n", "\r\nx-evil: 1"),
+    "\r\n\r\nGET /evil HTTP/1.1\r\n\r\n",
 )
 texts = st.lists(st.sampled_from(TRICKS) | st.characters(), max_size=5).map("".join)
 ANSWER: Final = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
@@ -270,28 +241,9 @@ async def test_a_path_in_the_base_url_precedes_every_target(make: Make, path: st
 
 
 AMBIGUOUS: Final = (
-    *(
-        f"http://localhost/{trick}x"
-        for trick in (
-            "\r\n",
-            "\n",
-            "\0",
-            " ",
-            "\\",
-            "é",
-            "\u2028",
-            "../",
-            "./",
-            "a/../",
-            "%2e%2e/",
-            "%2E./",
-            "?a",
-            "#a",
-            "{}",
-            "|",
-        )
-    ),
-    *(f"http://local{trick}host" for trick in ("\r\n", "\n", "\0", " ", "\\", "\x7f", "?", "#")),
+    *(f"http://localhost/{trick}x" for trick in "\n\0 \\é\u2028|"),
+    *(f"http://localhost/{trick}" for trick in ("\r\n", "../", "./", "a/../", "%2e%2e/", "%2E./", "?a", "#a", "{}")),
+    *(f"http://local{trick}host" for trick in "\r\n\0 \\\x7f?#"),
     *("localhost", "//localhost", "http:localhost", "http://", "ftp://localhost", "http://localhost:x", "http://localhost:0"),
     *("http://localhost:99999", "http://[::1", "http://:80", "javascript:alert(1)", "file:///etc/passwd", ""),
 )

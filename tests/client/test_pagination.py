@@ -197,21 +197,12 @@ async def test_max_items_ends_the_iteration_and_reports_no_missing_items(
 
 
 @pytest.mark.parametrize("walk", WALKERS)
-async def test_iteration_may_start_at_a_later_page(walk: Walker) -> None:
+@pytest.mark.parametrize(("page", "found", "answered"), [(3, slice(4, 9), [3, 4, 5]), (7, slice(0, 0), [7])])
+async def test_iteration_may_start_at_a_later_page(walk: Walker, page: int, found: slice, answered: list[int]) -> None:
     service = PagingService(9)
-    assert await walk(campaigns(service, display=2, page=3)) == service.ids[4:]
-    assert sorted(service.answered) == [3, 4, 5]
-
-
-async def test_items_before_the_first_page_are_not_missing() -> None:
-    assert (await campaigns(PagingService(9), display=2, page=3).collect()).missing == 0
-
-
-@pytest.mark.parametrize("walk", WALKERS)
-async def test_iteration_that_starts_beyond_the_end_finds_nothing(walk: Walker) -> None:
-    service = PagingService(9)
-    assert await walk(campaigns(service, display=2, page=7)) == []
-    assert service.answered == [7]
+    assert await walk(campaigns(service, display=2, page=page)) == service.ids[found]
+    assert sorted(service.answered) == answered
+    assert (await campaigns(service, display=2, page=page).collect()).missing == 0
 
 
 async def test_awaiting_a_list_returns_the_one_page() -> None:
@@ -238,14 +229,9 @@ async def test_nothing_is_requested_before_a_list_is_used_and_each_use_starts_an
     assert service.answered == [1, 2, 1, 2]
 
 
-async def test_page_0_of_a_service_that_counts_from_0_is_read_last() -> None:
-    service = PagingService(6, Reading(first_page=0))
-    assert await items(campaigns(service, display=2)) == ["camp_2", "camp_3", "camp_4", "camp_5", "camp_0", "camp_1"]
-    assert service.answered == [1, 2, 3, 0]
-
-
-async def test_page_0_is_tried_even_if_the_last_pages_were_deleted_meanwhile() -> None:
-    service = PagingService(6, Reading(first_page=0), [Change(2, deleted=(2, 3, 4))])
+@pytest.mark.parametrize("changes", [[], [Change(2, deleted=(2, 3, 4))]], ids=["", "last pages deleted meanwhile"])
+async def test_page_0_of_a_service_that_counts_from_0_is_read_last(changes: list[Change]) -> None:
+    service = PagingService(6, Reading(first_page=0), changes)
     assert await items(campaigns(service, display=2)) == ["camp_2", "camp_3", "camp_4", "camp_5", "camp_0", "camp_1"]
     assert service.answered == [1, 2, 3, 0]
 
