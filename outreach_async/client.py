@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -73,22 +74,18 @@ class OutreachClient:
         retry: RetryPolicy | None = None,
         hooks: Iterable[Hook] = (),
     ) -> None:
-        from outreach_async._assembly import build_parts
+        from outreach_async._assembly import build_engine, build_settings, resolve_transport
+        from outreach_async._engine.call import CallOptions
+        from outreach_async._service.validation import require_headers, require_number, require_seconds
 
-        engine, settings = build_parts(
-            base_url,
-            owner_key=owner_key,
-            workspace=workspace,
-            transport=transport,
-            headers=headers,
-            timeout=timeout,
-            deadline=deadline,
-            max_in_flight=max_in_flight,
-            rate=rate,
-            retry=retry,
-            hooks=hooks,
-        )
-        self._bind(engine, settings, owns=True)
+        fields = require_headers(headers or {})
+        in_flight = require_number("max_in_flight", max_in_flight, least=1)
+        route = resolve_transport(base_url, transport, in_flight)
+        limits = CallOptions(require_seconds("timeout", timeout), require_seconds("deadline", deadline))
+        key = os.environ.get("OUTREACH_OWNER_KEY") if owner_key is None else owner_key
+        space = os.environ.get("OUTREACH_WORKSPACE") if workspace is None else workspace
+        settings = build_settings(key, space, fields, limits, route)
+        self._bind(build_engine(route, in_flight, rate, retry, hooks), settings, owns=True)
 
     def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
@@ -126,17 +123,15 @@ class OutreachClient:
             print(len(await quick.workspaces.fields()))  # -> 37
             ```
         """
-        from outreach_async._assembly import replace_settings
+        from outreach_async._assembly import build_settings
+        from outreach_async._service.validation import require_headers
 
-        settings = replace_settings(
-            self._settings,
-            self._engine.transport,
-            owner_key=owner_key,
-            workspace=workspace,
-            headers=headers,
-            timeout=timeout,
-            deadline=deadline,
-        )
+        before = self._settings
+        fields = {**before.headers, **require_headers(headers or {})}
+        limits = before.call_options(timeout, deadline)
+        key = before.owner_key if owner_key is None else owner_key
+        space = before.workspace if workspace is None else workspace
+        settings = build_settings(key, space, fields, limits, self._engine.transport)
         copy = object.__new__(type(self))
         copy._bind(self._engine, settings, owns=False)
         return copy

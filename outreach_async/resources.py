@@ -48,22 +48,16 @@ class Settings:
     owner_key: object
     workspace: object
     headers: Mapping[str, str] = attrs.field(repr=False)  # rich shows fields even if the class's repr hides them
-    timeout: float | None
-    deadline: float | None
+    limits: CallOptions
     request_defaults: RequestDefaults
-    _default_options: CallOptions = attrs.field(init=False)
-
-    @_default_options.default
-    def _build_default_options(self) -> CallOptions:
-        return CallOptions(self.timeout, self.deadline)
 
     def call_options(self, timeout: Seconds, deadline: Seconds) -> CallOptions:
         """Return the time limits of a call. A limit that is `UNSET` defaults to the client's limit."""
         if timeout is UNSET and deadline is UNSET:
-            return self._default_options
+            return self.limits
         return CallOptions(
-            self.timeout if isinstance(timeout, Unset) else require_seconds("timeout", timeout),
-            self.deadline if isinstance(deadline, Unset) else require_seconds("deadline", deadline),
+            self.limits.timeout if isinstance(timeout, Unset) else require_seconds("timeout", timeout),
+            self.limits.deadline if isinstance(deadline, Unset) else require_seconds("deadline", deadline),
         )
 
 
