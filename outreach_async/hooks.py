@@ -94,12 +94,9 @@ class CallStarted:
 
     Example:
         ```python
-        def starts(event):
-            if isinstance(event, CallStarted):
-                print(event.operation, event.method, event.target)  # -> list_fields GET /workspaces/space_1/all-fields
-
-
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[starts]).workspaces.fields()
+        events = []
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
+        print(events[0].operation, events[0].method, events[0].target)  # -> list_fields GET /workspaces/space_1/all-fields
         ```
     """
 
@@ -124,12 +121,9 @@ class AttemptStarted:
 
     Example:
         ```python
-        def attempts(event):
-            if isinstance(event, AttemptStarted):
-                print(event.operation, event.attempt)  # -> list_fields 1
-
-
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[attempts]).workspaces.fields()
+        events = []
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
+        print(events[1])  # -> AttemptStarted(call=..., operation='list_fields', attempt=1)
         ```
     """
 
@@ -153,12 +147,9 @@ class AttemptEnded:
 
     Example:
         ```python
-        def responses(event):
-            if isinstance(event, AttemptEnded):
-                print(event.status_code, event.error, event.seconds < 60)  # -> 200 None True
-
-
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[responses]).workspaces.fields()
+        events = []
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
+        print(events[2].status_code, events[2].error, events[2].seconds < 60)  # -> 200 None True
         ```
     """
 
@@ -186,15 +177,10 @@ class RetryScheduled:
 
     Example:
         ```python
-        def retries(event):
-            if isinstance(event, RetryScheduled):
-                print(event.attempt, event.status_code, event.evidence)  # -> 1 503 ambiguous
-
-
+        events = []
         fake.faults.script("list_fields", faults.status(503))
-        await OutreachClient(
-            transport=FakeTransport(fake), workspace="space_1", hooks=[retries], retry=RetryPolicy(backoff=0.0)
-        ).workspaces.fields()
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
+        print(events[3].attempt, events[3].status_code, events[3].evidence)  # -> 1 503 ambiguous
         ```
     """
 
@@ -222,12 +208,9 @@ class CallEnded:
 
     Example:
         ```python
-        def ends(event):
-            if isinstance(event, CallEnded):
-                print(event.operation, event.attempts, event.error)  # -> list_fields 1 None
-
-
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[ends]).workspaces.fields()
+        events = []
+        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
+        print(events[-1].operation, events[-1].attempts, events[-1].error)  # -> list_fields 1 None
         ```
     """
 
@@ -257,17 +240,10 @@ class BulkStateChanged:
 
     Example:
         ```python
-        def states(event):
-            if isinstance(event, BulkStateChanged):
-                print(event.before, "->", event.state, event.rows)
-
-
-        # -> None -> running 0
-        # -> running -> finished 1
-
-
-        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[states])
+        events = []
+        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[events.append])
         await observed.contacts.create_many([{"email": "ann@company.example"}])
+        print(events[0].state, events[0].rows, events[-1].state, events[-1].rows)  # -> running 0 finished 1
         ```
     """
 
@@ -292,13 +268,10 @@ class BulkRateChanged:
 
     Example:
         ```python
-        def limits(event):
-            if isinstance(event, BulkRateChanged):
-                print(f"{event.limit:g} requests per second")
-
-
-        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[limits])
-        await observed.contacts.create_many([{"email": "ann@company.example"}])  # never throttled: prints nothing
+        events = []
+        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[events.append])
+        await observed.contacts.create_many([{"email": "ann@company.example"}])
+        print([event.limit for event in events if isinstance(event, BulkRateChanged)])  # -> []
         ```
     """
 
@@ -322,13 +295,10 @@ class RowEnded:
 
     Example:
         ```python
-        def rows(event):
-            if isinstance(event, RowEnded):
-                print(event.index, event.status, event.certain)  # -> 0 added True
-
-
-        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[rows])
+        events = []
+        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[events.append])
         await observed.contacts.create_many([{"email": "ann@company.example"}])
+        print([(event.index, event.status.value) for event in events if isinstance(event, RowEnded)])  # -> [(0, 'added')]
         ```
     """
 
@@ -349,15 +319,9 @@ Event: TypeAlias = (
 
 Example:
     ```python
-    def name(event: Event) -> None:
-        print(type(event).__name__)
-    # -> CallStarted
-    # -> AttemptStarted
-    # -> AttemptEnded
-    # -> CallEnded
-
-
-    await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[name]).workspaces.fields()
+    events: list[Event] = []
+    await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
+    print([type(event).__name__ for event in events])  # -> ['CallStarted', 'AttemptStarted', 'AttemptEnded', 'CallEnded']
     ```
 """
 
