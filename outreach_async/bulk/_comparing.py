@@ -103,6 +103,7 @@ class Comparer:
                 standing = Standing.CHANGED  # an earlier row of this run has changed the contact
             parsed = row or self._parser.parse(index, originals[index - first])
             if isinstance(parsed, ParsedRow):
+                # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
                 parsed.maybe_sent = standing is Standing.UNCERTAIN
                 setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
                 self.marked.append((parsed, encode_row(key, digest, number)))

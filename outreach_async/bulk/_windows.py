@@ -22,9 +22,9 @@ from outreach_async.errors import BulkStopped, InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000
 """Maximum number of rows in a window. After a crash, any row of a marked window may have been sent if it has no outcome."""
+# A small compressed file may contain rows of a megabyte each.
 _MAX_BATCH_BYTES: Final = 16 * 2**20
-"""Size at which a window, a batch for the spool and the rows that were read ahead are full, even if they have few rows. A small
-compressed file may contain rows of a megabyte each."""
+"""Size at which a window, a batch for the spool and the rows that were read ahead are full, even if they have few rows."""
 _SPOOL_BATCH_SIZE: Final = 500
 """Number of rows that are written to the spool in one transaction."""
 _CHECKPOINT_INTERVAL: Final = 50
@@ -141,6 +141,7 @@ class WindowedFeed:
 
     def stop(self) -> None:
         """Make every later call of `next` return `None`."""
+        # The rows that are dropped here stay marked. Those that an earlier process may have sent remain possibly sent.
         if self._rows:
             self._first = self._rows[0].index
             self._rows = deque()

@@ -16,11 +16,11 @@ from outreach_async.bulk.journal._identity import OTHER_JOURNAL
 from outreach_async.bulk.journal._records import HEADER_SIZE
 from outreach_async.errors import InvalidRequest, JournalError
 
+# File systems in user space (FUSE), except fuse-overlayfs, are included, because their locks are not trusted.
 _NETWORK_TYPES: Final = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|v9fs|virtiofs|afs|ceph|coda|lustre|gpfs|beegfs|ocfs2|gfs2?|glusterfs|ncpfs|fuse\.(?!fuse-overlayfs$).*"
 )
-"""Types of file systems that may be shared with other machines. File systems in user space (FUSE), except fuse-overlayfs, are
-included, because their locks are not trusted."""
+"""Types of file systems that may be shared with other machines."""
 
 
 def require_local(path: str, mounts: str) -> None:
@@ -61,17 +61,15 @@ try:
 except ImportError:
     fcntl = None
 
+# POSIX drops all of a process's locks on a file, including SQLite's, when any descriptor of the file is closed. A second writer
+# must therefore be refused before it opens the file.
 _LOCKED_FILES: Final[set[tuple[int, int]]] = set()
-"""Device and inode of every journal that this process writes. POSIX drops all of a process's locks on a file, including SQLite's,
-when any descriptor of the file is closed. A second writer must therefore be refused before it opens the file."""
+"""Device and inode of every journal that this process writes."""
 _MUTEX: Final = Lock()
+# On Linux, `flock` on the journal does not conflict with SQLite's POSIX locks. BSD and macOS keep both kinds of lock in one
+# table. There, `flock` on the journal would block SQLite, and a POSIX lock would disappear when SQLite drops its own POSIX locks.
 _LOCKS_SEPARATE_FILE: Final = sys.platform != "linux"
-"""Whether to lock a separate file beside the journal, not the journal itself. The separate file is never removed.
-
-On Linux, no separate file is needed, because `flock` on the journal does not conflict with SQLite's POSIX locks. BSD and macOS
-keep both kinds of lock in one table. There, `flock` on the journal would block SQLite. A POSIX lock on the journal would
-disappear when SQLite drops its own POSIX locks.
-"""
+"""Whether to lock a separate file beside the journal, not the journal itself. The separate file is never removed."""
 _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 

@@ -23,9 +23,9 @@ from outreach_async.bulk.journal._records import DECODING_ERRORS
 from outreach_async.bulk.journal._writer import JournalWriter, create_metadata
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
+# Shorter, and slow writes would cost a heartbeat each; longer, and a run that was taken over would send for longer.
 _HEARTBEAT_INTERVAL: Final = 5.0
-"""Seconds after the start of the last write until a heartbeat is due. A due heartbeat is written before the next request is
-sent."""
+"""Seconds after the start of the last write until a heartbeat is due. It is written before the next request is sent."""
 
 if hasattr(time, "CLOCK_BOOTTIME"):
     _clock: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # also counts while the machine is suspended
@@ -57,6 +57,7 @@ class ObjectDatabase(Database):
         self._clock = clock
         # Without a name, SQLite uses a private temporary file, which the operating system removes even after a kill.
         self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        # Only the objects must be durable: after a crash, the copy is built from them again.
         self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute("PRAGMA journal_mode = MEMORY")
         for table in records.TABLES:

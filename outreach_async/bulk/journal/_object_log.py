@@ -1,15 +1,4 @@
-"""Store a journal as numbered objects, in a folder or an object store.
-
-Each object contains the changes of one transaction. A writer creates objects, and never replaces an object. If two writers try to
-create an object with the same number, only one of them succeeds, and the other writer stops. In this way, a run stops after
-another run has taken over its journal.
-
-Each object contains a checksum and the digest of the previous object. This detects missing, incomplete, changed and foreign
-objects.
-
-The name of an object is `GENERATION-NUMBER`. A generation is a series of objects, numbered from 0. If the journal is
-damaged, a resumed run with `earlier="unknown"` starts a new generation. Only the last generation is read.
-"""
+"""Store a journal as numbered objects, in a folder or an object store. The name of an object is `GENERATION-NUMBER`."""
 
 from __future__ import annotations
 
@@ -48,8 +37,9 @@ _COMMON_TEXT: Final = (
 )
 """Preset dictionary for zlib: bytes that most objects contain. It is part of the format: a change requires a new `_VERSION`."""
 _NO_DIGEST: Final = bytes(_DIGEST_SIZE)
+# Concurrent reads hide the high latency of a store.
 _READERS: Final = 16
-"""Maximum number of objects that are read concurrently. Concurrent reads hide the high latency of a store."""
+"""Maximum number of objects that are read concurrently."""
 
 
 class TakenOverError(JournalError):
@@ -66,6 +56,7 @@ def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence
 
 def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any]]:
     """Return the changes that an object contains."""
+    # The checksum and the digest of the previous object detect missing, incomplete, changed and foreign objects.
     start = len(_MAGIC) + len(_VERSION)
     checksum, body = content[start : start + _CHECKSUM_SIZE], content[start + _CHECKSUM_SIZE :]
     require(content.startswith(_MAGIC + _VERSION) and checksum == _checksum(body), "checksum mismatch")
@@ -93,6 +84,13 @@ def _digest(content: bytes) -> bytes:
 class ObjectLog:
     """The log of an object journal: reads the objects of the last generation in order, and appends new objects."""
 
+    # Each object contains the changes of one transaction. A writer creates objects, and never replaces one. If two writers try to
+    # create an object with the same number, only one of them succeeds, and the other one stops. In this way, a run stops after
+    # another run has taken over its journal.
+    #
+    # A generation is a series of objects, numbered from 0. Only the last generation is read. If the journal is damaged, a resumed
+    # run with `earlier="unknown"` starts a new generation.
+
     def __init__(self, objects: Objects, name: str, sleep: Callable[[float], None] = time.sleep) -> None:
         self.name = name
         self.generation = self.number = 0
@@ -115,6 +113,8 @@ class ObjectLog:
                     f" move them to another prefix, or {OTHER_JOURNAL}"
                 )
             last = max(last, (int(match[1]), int(match[2])))
+        # A writer that has read or written objects belongs to its generation. If there is a newer one, another run has given up
+        # this generation as damaged.
         if last[0] > self.generation and self.number:
             raise self._taken_over()
         if last[0] > self.generation:

@@ -1,20 +1,4 @@
-"""Read a journal at any time and from any process. The content of its files is not changed, and damage is detected.
-
-Each row is checked against its checksum. The tables are checked against the totals that were committed with them.
-
-A write-ahead log beside the file shows that a writer is active or was killed. In this case, SQLite locks the file and the log
-while it reads them. It repairs the index of the log, which it also creates if it is missing. A file without a log is read without
-locks. If a writer changes this file during the query, the query runs again.
-
-Only SQLite opens the file and the index. If this module opened and closed them itself, the operating system would release the
-locks that a writer in the same process holds.
-
-The file contains each commit as soon as the call that made the commit returns, so a missing or damaged log loses nothing. After a
-kill during the copying of a commit, the log completes the file. If that log is lost, the checks above find the half commit.
-
-SQLite applies an old log to a newer file. A log is therefore ignored if it has fewer commits than the file, or belongs to another
-run.
-"""
+"""Read a journal at any time and from any process. The content of its files is not changed, and damage is detected."""
 
 from __future__ import annotations
 
@@ -43,9 +27,9 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 T = TypeVar("T")
 
+# Queries are kept short, because a query can prevent the writer from checkpointing its write-ahead log.
 _PAGE_SIZE: Final = 2_000
-"""Number of rows per query. Queries are kept short, because a query can prevent the writer from checkpointing its
-write-ahead log."""
+"""Number of rows per query."""
 
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
@@ -65,9 +49,9 @@ _LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for a lock. Other readers hold locks while they recover a log, and during their queries."""
 _MAX_ATTEMPTS: Final = 100
 """Maximum number of times that a query is run. A query is repeated if the files changed while it ran."""
+# If the files changed during a failed query, a writer may be the cause, and the count starts again.
 _MAX_FAILURES: Final = 3
-"""Number of times in a row that a query must fail before its error is raised. If the files changed during the query, a writer
-may be the cause, and the count starts again."""
+"""Number of times in a row that a query must fail before its error is raised."""
 _WITH_LOG: Final = "mode=ro"
 """URI parameters to open a journal with its log. SQLite needs the index of the log, and may have to create it."""
 _WITHOUT_LOG: Final = "mode=ro&immutable=1"
@@ -132,7 +116,9 @@ def require_structure(db: sqlite3.Connection, rows: int) -> None:
 
 def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
     """Check everything that a resumed run relies on, and return the run's metadata."""
-    # For a finished run, only the metadata and the windows of marked rows are checked, because no row is sent again.
+    # Each row is checked against its checksum, and the tables against the totals that were committed with them. If a log is lost
+    # that would have completed a half commit, these checks find the half commit. For a finished run, only the metadata and the
+    # windows of marked rows are checked, because no row is sent again.
     metadata = read_metadata(db)
     require_windows(db, metadata["hwm"])
     totals = records.decode_totals(metadata["totals"])
@@ -348,8 +334,12 @@ def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
 
 def query_journal(path: Path, query: Callable[[sqlite3.Connection], T]) -> tuple[T, bool]:
     """Run a query on a journal and its log. The log is ignored if it is older than the file or belongs to another run."""
-    # A result counts if SQLite's locks protected it (there was a log), or if the files are the same before and after. A
-    # failure counts only if the files stayed the same several times: otherwise a writer may have changed them meanwhile.
+    # A log shows that a writer is active or was killed. SQLite then locks the file and the log while it reads them, and repairs
+    # or creates the index of the log. A file without a log is read without locks, and the query runs again if the file changes.
+    # So a result counts if SQLite's locks protected it, or if the files are the same before and after. A failure counts only if
+    # the files stayed the same several times: otherwise a writer may have changed them meanwhile.
+    # Only SQLite opens the file and the index. If this module opened and closed them itself, the operating system would release
+    # the locks that a writer in the same process holds.
     failures = 0
     for _ in range(_MAX_ATTEMPTS):
         before = _JournalFiles.of(path)
@@ -391,6 +381,8 @@ def _read_log_state(db: sqlite3.Connection) -> Mapping[str, Any]:
 
 def _is_stale(path: Path) -> bool:
     """Return whether a log is older than the file, or belongs to another run."""
+    # SQLite would apply an old log to a newer file. The file contains each commit as soon as the call that made the commit
+    # returns, so an old log can be ignored. Only after a kill during the copying of a commit does the log complete the file.
     # The file is read before the log: during a run, the log is never behind an earlier state of the file.
     try:
         file_state = _run_query(path, _WITHOUT_LOG, _read_log_state)

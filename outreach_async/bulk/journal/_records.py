@@ -1,10 +1,4 @@
-"""The stored form of a journal: its schema, and the conversion of metadata, outcomes and totals. This module does no I/O.
-
-An outcome is stored as a list [index, status, id, attempts, possible, error, repeats, target, checksum]. A status is stored as a
-number, the possible statuses as bits, an id without its prefix, an error as the digest of a string that is stored once, and a
-target as a number, or as null if it is the run's own. A
-value that has no short form is stored as JSON, which starts with `"` or `[`, so it cannot be mistaken for a short form.
-"""
+"""The stored form of a journal: its schema, and the conversion of metadata, outcomes and totals. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -164,6 +158,9 @@ def to_storable(text: str) -> str:
 
 
 def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str], targets: Mapping[Target, int]) -> list[Any]:
+    # A status is stored as a number, the possible statuses as bits, an id without its prefix, and an error as the digest of a
+    # string that is stored once. A value that has no short form is stored as JSON, which starts with `"` or `[`, so it cannot be
+    # mistaken for a short form.
     error = None
     if outcome.error is not None:
         text = _encode_error(outcome.error)

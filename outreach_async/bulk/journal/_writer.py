@@ -193,6 +193,7 @@ class JournalWriter:
         new = {outcome.target: 0 for outcome in outcomes if outcome.target not in self._targets}
         new = {target: number for number, target in enumerate(new, max(self._targets.values()) + 1)}
         rows, errors = records.encode_batch(outcomes, {**self._targets, **new} if new else self._targets)
+        # The totals are committed with the outcomes, so that every reader finds out if an outcome is missing.
         totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
         with self._database.transaction() as transaction:
             self._add_targets(transaction, new)
@@ -224,6 +225,7 @@ class JournalWriter:
                 f"journal: expected an outcome for every marked row, got none for {missing} rows;"
                 " record every outcome before you end the run"
             )
+        # From now on, the suspects replace the assumption that every marked row without an outcome may have been sent.
         totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
         with self._database.transaction() as transaction:
             transaction.set_metadata("state", state)
@@ -232,6 +234,7 @@ class JournalWriter:
         self.state, self._totals = state, totals
 
     def _elapsed_seconds(self) -> float:
+        # The wall clock, because the monotonic clocks of several processes cannot be compared. It may be set back.
         return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
 
     def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:

@@ -71,6 +71,8 @@ class LedgerRun:
 
 def start(store: LedgerStore, identity: Identity, wall: Callable[[], float]) -> LedgerRun:
     """Fold the journal of a run that was not folded, if there is one. Then start a new run."""
+    # Another process may fold its run after this one has loaded the generation. Once this process holds the journal, no other can
+    # publish the next generation, so the check that the generation is current comes after that. If it fails, start again.
     for _ in range(_MAX_ATTEMPTS):
         with ExitStack() as stack, _translate_errors(store.name):
             opened = _open_or_create(store, identity.address)

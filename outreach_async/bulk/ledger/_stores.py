@@ -1,9 +1,4 @@
-"""Where a ledger is stored: a file, or objects in an object store or a shared folder. Synchronous.
-
-A ledger is a series of generations. A generation is never changed: the fold of a run writes the next one. The run that follows
-generation N writes journal N + 1, and its fold publishes generation N + 1. Whoever holds journal N + 1, and finds that N is still
-the last generation, is therefore the only one that may publish generation N + 1.
-"""
+"""Where a ledger is stored: a file, or objects in an object store or a shared folder. Synchronous."""
 
 from __future__ import annotations
 
@@ -34,6 +29,9 @@ _KEPT: Final = 2
 """Number of generations that stay in an object store: a run on another machine may still read the last but one."""
 
 
+# A ledger is a series of generations. A generation is never changed: the fold of a run writes the next one. The run that
+# follows generation N writes journal N + 1, and its fold publishes generation N + 1. Whoever holds journal N + 1, and finds that
+# N is still the last generation, is therefore the only one that may publish generation N + 1.
 class LedgerStore(Protocol):
     """The storage of one ledger."""
 
@@ -114,7 +112,7 @@ class FileStore:
                     f"ledger {self.name}: the file was replaced during the run; restore the file that the run began with, and run"
                     f" again, which adds the outcomes in {self._journal_path(generation)}"
                 )
-            self.draft.replace(self._path)
+            self.draft.replace(self._path)  # the fold has synced the draft, so a power failure leaves one whole generation
             sync(self._path.parent)
 
     def journal(self, number: int) -> Journal:
@@ -202,6 +200,8 @@ class ObjectStore:
 
     def _write(self, generation: int, after: str | None) -> None:
         """Write the draft as a generation, unless another process has created this generation."""
+        # Several processes may write the same generation at the same time. Their parts have different names, and the manifest,
+        # which only one of them can create, decides which parts count.
         token, parts = token_hex(4), list[tuple[str, str]]()
         with translate_errors(self.name):
             with self.draft.open("rb") as file:
