@@ -26,6 +26,7 @@ from outreach_async.transport._secret import drop_frames, drop_frames_async, hid
 
 if TYPE_CHECKING:
     from outreach_async.bulk import ArrowStream, BulkRun, Numbers, Order, Repeats
+    from outreach_async.bulk._targets import Targets
     from outreach_async.bulk.journal import JournalStore
     from outreach_async.bulk.ledger import Changed, Ledger
 
@@ -411,7 +412,7 @@ class Contacts(_Resource):
             campaigns=self._campaign_lister,
         )
 
-    def _campaign_lister(self, throttle: Throttle) -> Callable[[str], Pager[Campaign]]:
+    def _campaign_lister(self, throttle: Throttle | None) -> Callable[[str], Pager[Campaign]]:
         campaigns = Campaigns(self._engine, self._settings, throttle)
         return lambda workspace: campaigns.list(workspace=workspace, undecodable="keep")
 
@@ -428,6 +429,14 @@ class Contacts(_Resource):
         if isinstance(base_url := getattr(self._engine.transport, "base_url", None), str):
             warn_of_plain_http(base_url)
         return requests
+
+
+def targets_of(contacts: Contacts, campaign: str | None) -> Targets:
+    """Return the targets that rows may name, with the client's workspace and a campaign as the default."""
+    from outreach_async.bulk._targets import Targets
+
+    workspace: Any = contacts._settings.workspace  # noqa: SLF001 - a class of this module
+    return Targets(Target(workspace, campaign), contacts._campaign_lister(None))  # noqa: SLF001 - as above
 
 
 def default_to(value: object, default: object) -> object:

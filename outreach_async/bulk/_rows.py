@@ -111,34 +111,32 @@ class RowParser:
     def parse(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         """Return the parsed row or, if the row must not be sent, its outcome. Raise `ListingNeeded` as `Targets.find` does."""
         if not isinstance(row, SpooledRow):
-            return self._parse_contact(index, row, row)
+            return self._parse_contact(index, row)
         content, target = decode_spooled(row.payload)
         known = self.targets.default if target is None else target
         if isinstance(content, str):
             return unsent_outcome(index, {}, Outcome.REJECTED, InvalidRequest(content), target=known)
         if row.repeats is not None:
             return unsent_outcome(index, content, Outcome.NOT_APPLIED, None, row.repeats, known)
-        return self._parse_contact(index, content, content if target is None else (content, target))
+        row = content if target is None else {**content, **target._asdict()}
+        return self._parse_contact(index, row)
 
-    def _parse_contact(self, index: int, original: object, row: object) -> ParsedRow | ContactOutcome:
+    def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         if isinstance(row, UnsendableRow):
-            return unsent_outcome(
-                index, row.values, Outcome.REJECTED, InvalidRequest(row.reason), target=self._target_of_unsendable(row)
-            )
+            return self._reject(index, row, InvalidRequest(row.reason))
         target = self.targets.default
         try:
             contact, named = to_targeted_contact(row)
             if named is not RUN_TARGET:
-                target = RUN_TARGET
                 target = self.targets.find(named)
             operation = self.requests_for(target).build_row(contact)
         except InvalidRequest as error:
-            return unsent_outcome(index, original, Outcome.REJECTED, error, target=target)
+            return self._reject(index, row, error)
         earlier = None if self._recent_emails is None else self._recent_emails.find_earlier(index, contact.email, target)
         if earlier is not None:
             repeated = InvalidRequest(rejection_message(f"row {earlier}"))
-            return unsent_outcome(index, original, Outcome.REJECTED, repeated, earlier, target)
-        return ParsedRow(index, original, order_key(contact.email), operation, target)
+            return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier, target)
+        return ParsedRow(index, row, order_key(contact.email), operation, target)
 
     def requests_for(self, target: Target) -> ContactRequests:
         """Return the builder of the requests for a target."""
@@ -147,10 +145,19 @@ class RowParser:
             self._requests[target] = requests
         return requests
 
-    def _target_of_unsendable(self, row: UnsendableRow) -> Target:
-        named: Any = tuple(map(row.values.get, TARGET_FIELDS))
+    def _reject(self, index: int, row: object, error: InvalidRequest) -> ContactOutcome:
+        shown = row.values if isinstance(row, UnsendableRow) else row
+        return unsent_outcome(index, shown, Outcome.REJECTED, error, target=self._target_of_invalid(row))
+
+    def _target_of_invalid(self, row: object) -> Target:
+        """Return the target of a row that cannot be sent; `RUN_TARGET` if the row names an unknown one."""
+        contact, named = row if type(row) is tuple and len(row) == 2 else (row, RUN_TARGET)  # noqa: PLR2004 - a pair
+        if named is RUN_TARGET:
+            # A row of a file that has a fault has no items, only members.
+            values = contact.values if isinstance(contact, UnsendableRow) else getattr(contact, "members", contact)
+            named = Target(*map(values.get, TARGET_FIELDS)) if isinstance(values, Mapping) else RUN_TARGET
         try:
-            return self.targets.default if named == RUN_TARGET else self.targets.find(Target(*named))
+            return self.targets.default if named == RUN_TARGET else self.targets.find(named)
         except InvalidRequest:
             return RUN_TARGET
 
@@ -190,15 +197,14 @@ class RowParser:
         default = target = self.targets.default
         try:
             if isinstance(row, UnsendableRow):
-                target = self._target_of_unsendable(row)
                 raise InvalidRequest(row.reason)  # noqa: TRY301 - the row is stored as any other invalid row
             contact, named = to_targeted_contact(row)
             if named is not RUN_TARGET:
-                target = RUN_TARGET
                 target = self.targets.find(named)
             requests = self.requests_for(target)
             body = requests.build_row(contact).request.body
         except InvalidRequest as error:
+            target = self._target_of_invalid(row)
             return "", encode_spooled(str(error), None if target is default else target)
         payload = b"{" + body[requests.prefix_size :]
         if target is default:

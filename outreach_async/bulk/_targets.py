@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._service.validation import masked_repr, require_encodable, type_name
@@ -87,12 +87,12 @@ class Targets:
         else:
             campaign = name if name.startswith(_CAMPAIGN_PREFIX) else self._find_campaign(workspace, name)
         # The run's own target stays one object, so that it can be compared by identity.
-        found = Target(workspace, campaign)
+        found = Target(workspace or None, campaign)
         return self.default if found == self.default else found
 
     def _find_workspace(self, name: str) -> str:
         if not name:
-            return str(self.default.workspace)
+            return self.default.workspace or ""
         if name.startswith(_WORKSPACE_PREFIX) and name != _WORKSPACE_PREFIX:
             return name
         if (known := self._workspaces.get(name)) is not None:
@@ -104,6 +104,8 @@ class Targets:
         if (answer := self._unknown_workspaces.get(workspace)) is not None:
             raise InvalidRequest(f"workspace: expected a known workspace, got {_show(workspace)}: {answer}; correct the id")
         if workspace not in self._campaigns:
+            if self._list_campaigns is None:
+                raise InvalidRequest(f"campaign: the names of campaigns are unknown here, got {_show(name)}; use an id")
             raise ListingNeeded(workspace)
         names = self._campaigns[workspace]
         ids = names.get(name, [])
@@ -137,10 +139,9 @@ class Targets:
         """List the campaigns of a workspace, so that `find` knows their names."""
         if workspace in self._campaigns or workspace in self._unknown_workspaces:
             return  # another task has listed them meanwhile
-        if self._list_campaigns is None:
-            raise InvalidRequest(f"campaign: the names of campaigns of {workspace} are unknown; use ids")
+        list_campaigns = cast("ListCampaigns", self._list_campaigns)
         try:
-            campaigns = [campaign async for campaign in self._list_campaigns(workspace)]
+            campaigns = [campaign async for campaign in list_campaigns(workspace)]
         except StatusError as error:
             if workspace == self.default.workspace or error.status_code not in _UNKNOWN_STATUSES:
                 raise BulkStopped.over(error, f"run stopped: the campaigns of {workspace} cannot be listed") from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async._service.validation import masked_repr
+from outreach_async._service.validation import TARGET_FIELDS, masked_repr
 from outreach_async._vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._known_exports import ExportFormat, detect_export, fold_column_name, fold_name, load_common_headers
@@ -104,6 +104,11 @@ class Columns:
             ```
         """
         return self.codes.index(code) if code in self.codes else None
+
+    def with_reason(self, columns: Collection[str], reason: str) -> Columns:
+        """Return the same mapping, with another reason for some columns."""
+        reasons = [reason if header.strip() in columns else old for header, old in zip(self.headers, self.reasons, strict=True)]
+        return attrs.evolve(self, reasons=tuple(reasons)) if columns else self
 
     def decisions(self) -> list[tuple[str, str, str]]:
         """Return the name, the code (or `ignore`) and the reason for each column.
@@ -315,17 +320,17 @@ def _find_code(header: str, tiers: Iterable[_Tier], samples: Mapping[str, str]) 
 
 
 def _is_contact_member(code: str) -> bool:
-    """Return whether a code belongs to a standard or custom field. Values of all other fields are sent in `extra`."""
-    return code in _STANDARD_CODES or code.startswith(CUSTOM_PREFIX)
+    """Return whether a code belongs to a target, or a standard or custom field. Values of all others are sent in `extra`."""
+    return code in _STANDARD_CODES or code in TARGET_FIELDS or code.startswith(CUSTOM_PREFIX)
 
 
 def _is_sendable(code: str) -> bool:
     """Return whether a value of the field with this code can be sent with a contact."""
-    return bool(code) and (code in _STANDARD_CODES or code not in RESERVED_FIELDS)
+    return bool(code) and (code in _STANDARD_CODES or code not in {*RESERVED_FIELDS, *TARGET_FIELDS})
 
 
 def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
-    if code in {"", IGNORE, *_STANDARD_CODES} or CUSTOM_CODE.fullmatch(code):
+    if code in {"", IGNORE, *_STANDARD_CODES, *TARGET_FIELDS} or CUSTOM_CODE.fullmatch(code):
         return True
     return any(field.code == code for field in fields if _is_sendable(code))
 
@@ -341,7 +346,7 @@ def _resolve_overrides(
             similar = _suggest_similar(column, names)
             raise InvalidRequest(f"map: the file has no column {column!r}{similar}; use a name from its header")
         if not _is_known(code, fields):
-            similar = _suggest_similar(code, dict.fromkeys([*_STANDARD_CODES, *(field.code for field in fields)]))
+            similar = _suggest_similar(code, dict.fromkeys([*_STANDARD_CODES, *TARGET_FIELDS, *(field.code for field in fields)]))
             raise InvalidRequest(
                 f"map: column {column!r} has the unknown code {code!r}{similar}; use a field's code, or 'ignore'"
             )

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Final
 
 import attrs
 from anyio.lowlevel import checkpoint
 
+from outreach_async._service.contacts import Target
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
+from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._checks import CheckPolicy, Checks, Level, RowFinding, split_rows
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._table import File, Row, RowNumber, RowUnit
+from outreach_async.importer._target_columns import find_unknown_targets, named_target
 
 _BUCKET_COUNT: Final = 256
 
 
 class EmailIndex:
-    """Finds duplicate e-mails in a file. Each e-mail is stored as a hash of eight bytes."""
+    """Finds rows with the same e-mail and target in a file. These are stored as a hash of eight bytes."""
 
     # In a million rows, the probability of a collision is one in thirty million. It only causes a finding that is wrong.
 
@@ -28,8 +31,8 @@ class EmailIndex:
         self._keys = [array("q") for _ in range(_BUCKET_COUNT)]
         self._lines = [array("Q") for _ in range(_BUCKET_COUNT)]
 
-    def add(self, line: int, email: str) -> None:
-        """Add the e-mail of a line to the index."""
+    def add(self, line: int, email: Hashable) -> None:
+        """Add the e-mail of a line to the index, with its target."""
         key = hash(email)
         self._keys[key % _BUCKET_COUNT].append(key)
         self._lines[key % _BUCKET_COUNT].append(line)
@@ -107,19 +110,22 @@ async def run_preflight(
     unit: RowUnit = "line",
     tell: OnRejected = lambda _row, _error: None,
     show: Callable[[int], None] = lambda _rows: None,
+    targets: Targets | None = None,
 ) -> Preflight:
-    """Read a whole file once, and return the counts and the findings."""
-    run = _PreflightRun(columns, policy, repeats, unit)
+    """Read a whole file once, and return the counts and the findings. `targets` finds the targets that its rows name."""
+    targets = targets or Targets()
+    run = _PreflightRun(columns, policy, repeats, unit, targets)
     for chunk in split_rows(file.rows(columns), _CHUNK_SIZE):
         show(run.rows)
         await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
-        for row, refusal in run.check_rows(chunk):
+        for row, refusal in run.check_rows(chunk, await find_unknown_targets(chunk, targets)):
             tell(row, refusal)
     return run.result()
 
 
 class _PreflightRun:
-    def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit) -> None:
+    def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit, targets: Targets) -> None:
+        self._targets = targets
         self._checks = Checks(columns, policy)
         self._emails = EmailIndex()
         self._repeats = repeats
@@ -131,11 +137,15 @@ class _PreflightRun:
         self._refused = 0
         self.rows = 0
 
-    def check_rows(self, rows: Sequence[Row]) -> Iterator[tuple[Row, InvalidRequest]]:
+    def check_rows(
+        self, rows: Sequence[Row], unknown_targets: Mapping[Target, RowFinding]
+    ) -> Iterator[tuple[Row, InvalidRequest]]:
         """Check rows, and yield each row that can never be sent, with the reason."""
         findings_by_row = self._checks.findings(rows)
         for at, row in enumerate(rows):
-            findings = findings_by_row.get(at, ())
+            findings = findings_by_row.get(at, [])
+            if row.fault is None and (unknown := unknown_targets.get(named_target(row))):
+                findings = [unknown, *findings]
             for finding in findings:
                 kind = self._kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
                 kind.add(self._number(row), finding.message)
@@ -167,10 +177,11 @@ class _PreflightRun:
         # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.
         if (row.fault is not None or not row.members["email"].strip()) and (refusal := row.refusal()):
             return refusal
-        email: str = row.members["email"]
+        email, target = row.members["email"], self._targets.find(named_target(row))
         if self._recent_emails is None:
             # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
-            self._emails.add(self._number(row), email if self._repeats in WHOLE_INPUT else email.strip().casefold())
+            key = email if self._repeats in WHOLE_INPUT else email.strip().casefold()
+            self._emails.add(self._number(row), (key, *target))
             return None
-        earlier = self._recent_emails.find_earlier(self.rows, email)
+        earlier = self._recent_emails.find_earlier(self.rows, email, target)
         return None if earlier is None else InvalidRequest(rejection_message(f"{self._unit} {self._lines[earlier]}"))

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import attrs
 
 from outreach_async._files.spreadsheets import unescape_formula
-from outreach_async._service.validation import check_contact, to_contact
+from outreach_async._service.validation import check_contact, to_targeted_contact
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._cells import CellIssue, find_issues
@@ -167,7 +167,7 @@ class Row(Mapping[str, Any]):
             ```
         """
         try:
-            check_contact(to_contact(self))
+            check_contact(to_targeted_contact(self)[0])
         except InvalidRequest as error:
             return error
         return None

@@ -276,8 +276,8 @@ async def test_names_of_workspaces_may_come_from_a_mapping(fake: FakeService) ->
     assert targets.find(Target("Sales", "camp_3")) == FAR
     with pytest.raises(InvalidRequest, match="did you mean 'Sales'"):
         targets.find(Target("Slaes", "camp_3"))
-    with pytest.raises(InvalidRequest, match="the names of campaigns of space_2 are unknown; use ids"):
-        await targets.list_campaigns(OTHER)
+    with pytest.raises(InvalidRequest, match="the names of campaigns are unknown here, got 'Spring'; use an id"):
+        targets.find(Target(OTHER, "Spring"))
     assert fake.contacts(OTHER) == []
 
 

@@ -102,7 +102,15 @@ def test_the_report_lists_rows_whose_response_was_lost(served: Served) -> None:
     assert "to list them, import with --journal" in served("import", lone, *served.options).out
 
 
-UNCERTAIN = {"status": "skipped", "possible": ["added", "skipped"], "attempts": 2, "id": None, "error": None}
+UNCERTAIN = {
+    "workspace": "space_1",
+    "campaign": None,
+    "status": "skipped",
+    "possible": ["added", "skipped"],
+    "attempts": 2,
+    "id": None,
+    "error": None,
+}
 
 
 def test_the_report_adds_lines_and_emails_from_the_input(served: Served) -> None:
@@ -119,9 +127,9 @@ def test_the_report_adds_lines_and_emails_from_the_input(served: Served) -> None
     results = served.folder / "results.csv"
     assert "2 rows written to" in served("report", journal, "--results", str(results), "--input", str(moved)).out
     header, first, last = results.read_text(encoding="utf-8").splitlines()
-    assert header == "file,line,record,email,status,certain,possible,attempts,id,error"
-    assert first.startswith(f"{moved},2,,a@a.example,rejected,yes,rejected,1,,")
-    assert last == f'{moved},5,,b@b.example,skipped,no,"added, skipped",2,,'
+    assert header == "file,line,record,email,workspace,campaign,status,certain,possible,attempts,id,error"
+    assert first.startswith(f"{moved},2,,a@a.example,space_1,,rejected,yes,rejected,1,,")
+    assert last == f'{moved},5,,b@b.example,space_1,,skipped,no,"added, skipped",2,,'
     moved.write_text("Mail\nc@c.example\n", encoding="utf-8")
     changed = served("report", journal, "--uncertain", "--input", str(moved))
     assert (changed.code, "--input: " in changed.err, "has changed since the run began" in changed.err) == (2, True, True)

@@ -16,7 +16,15 @@ from outreach_async.spread import import_part, plan
 
 pytestmark = pytest.mark.covers
 
-UNCERTAIN = {"status": "skipped", "possible": ["added", "skipped"], "attempts": 2, "id": None, "error": None}
+UNCERTAIN = {
+    "workspace": SPACE,
+    "campaign": None,
+    "status": "skipped",
+    "possible": ["added", "skipped"],
+    "attempts": 2,
+    "id": None,
+    "error": None,
+}
 
 
 class _Service:

@@ -10,10 +10,13 @@ import attrs
 
 from outreach_async._cli.messages import count_noun, format_seconds
 from outreach_async._cli.output import Screen
+from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row
 from outreach_async.errors import BulkStopped, OutreachError, StatusError
 from outreach_async.importer import Columns, Row, is_reject
+from outreach_async.importer._checks import CHECKS
 from outreach_async.importer._preflight import Preflight
 from outreach_async.importer._rejects import FindNumber, number_record, reject_message
 from outreach_async.importer._table import RowNumber
@@ -36,11 +39,13 @@ class FailedRows:
     def add(self, outcome: ContactOutcome) -> None:
         """Add a row to the list of failed rows if its outcome is a failure."""
         # An error that affects every row is not listed, because it is printed once, after the run.
-        if not is_reject(outcome) or _is_run_error(outcome.error):
+        if not is_reject(outcome) or (outcome.status != Outcome.REJECTED and _is_run_error(outcome.error)):
             return
         number, email, message = self._number(outcome), find_email(outcome), reject_message(outcome, self._find_number)
         if len(self.failures) < _MAX_FAILURES:
             named = {"email": email} if email else {}
+            if isinstance(outcome.contact, Row) and any(name in outcome.contact.members for name in TARGET_FIELDS):
+                named |= outcome.target._asdict()
             self.failures.append({number.unit: number.value, **named, "status": outcome.status.value, "message": message})
         text = ": ".join(filter(None, (str(number), email, outcome.status.value, message)))
         if self._max_listed is None:
@@ -102,7 +107,7 @@ def print_findings(screen: Screen, preflight: Preflight) -> None:
             screen.print_line(f"  {preflight.unit} {number}: {message}")
         if kind.count > len(kind.first):
             screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
-    if preflight.kinds:
+    if CHECKS.keys() & preflight.kinds:
         screen.print_footer("--check NAME=error rejects rows with this finding; --check NAME=off turns the check off.")
     if preflight.refused:
         screen.print_line(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")

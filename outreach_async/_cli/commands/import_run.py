@@ -55,6 +55,8 @@ from outreach_async.importer._preflight import OnRejected, Preflight, run_prefli
 from outreach_async.importer._rejects import FindNumber, export_rejects, number_record, rejects_of
 from outreach_async.importer._source import InputChanged
 from outreach_async.importer._table import RowUnit
+from outreach_async.importer._target_columns import REASON, recognise_targets, with_ids
+from outreach_async.resources import targets_of
 
 OnClose: TypeAlias = Callable[[BulkReport, list[dict[str, Any]]], None]
 """A function that receives the final report and the first failed rows of an import."""
@@ -147,9 +149,9 @@ class ImportJob:
             return False
         return self.spooled or (report.fingerprint is not None and self.file.path is not None)
 
-    def guard(self, columns: Columns) -> Iterable[Row]:
-        """Return the rows of the file; those with an error of a check have a fault."""
-        rows = self.file.rows(columns)
+    def guard(self, columns: Columns, targets: Targets) -> Iterable[Row]:
+        """Return the rows of the file, with ids of campaigns; those with an error of a check have a fault."""
+        rows = with_ids(self.file.rows(columns), columns, targets)
         return rows if self.checks is None else Checks(columns, self.checks).guarded(rows)
 
 
@@ -159,26 +161,38 @@ async def _prepare(
     screen: Screen,
     on_rejected: OnRejected = lambda _row, _error: None,
     unit: RowUnit = "line",
-) -> tuple[Columns, Preflight]:
-    """Map the columns, check the whole file and print the findings."""
+) -> tuple[Columns, Preflight, Targets]:
+    """Map the columns, check the whole file and print the findings. Return the targets that its rows name, too."""
     if job.checks is not None:
         for note in job.notes:  # before the columns are mapped, because a note may explain why this fails
             screen.print_line(f"note: {note}")
     samples = job.file.samples()
-    columns = await columns_for(client, job.file.headers, job.overrides, ignore_unknown=job.ignore_unknown, samples=samples)
+    targets = Targets(Target(campaign=job.campaign)) if client is None else targets_of(client.contacts, job.campaign)
+    recognised = await recognise_targets(job.file, job.overrides, targets)
+    overrides = {**job.overrides, **recognised}
+    columns = await columns_for(client, job.file.headers, overrides, ignore_unknown=job.ignore_unknown, samples=samples)
+    columns = columns.with_reason(recognised, REASON)
     if job.save_mapping is not None:
         with files.explain_write_errors("--save-mapping", job.save_mapping):
             atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
     if job.checks is None:
-        return columns, await run_preflight(job.file, columns, CheckPolicy.of(["off"]), repeats=job.repeats)
+        checks = CheckPolicy.of(["off"])
+        return columns, await run_preflight(job.file, columns, checks, repeats=job.repeats, targets=targets), targets
     print_columns(screen, columns)
     with show_progress("Checking", None) as show:
         preflight = await run_preflight(
-            job.file, columns, job.checks, repeats=job.repeats, unit=unit, tell=on_rejected, show=lambda rows: show(rows, "")
+            job.file,
+            columns,
+            job.checks,
+            repeats=job.repeats,
+            unit=unit,
+            tell=on_rejected,
+            show=lambda rows: show(rows, ""),
+            targets=targets,
         )
         show(preflight.rows, "")
     print_findings(screen, preflight)
-    return columns, preflight
+    return columns, preflight, targets
 
 
 async def check_file(options: Options, job: ImportJob) -> int:
@@ -193,20 +207,20 @@ async def check_file(options: Options, job: ImportJob) -> int:
                 failed.add(outcome)
                 write_reject(outcome)
 
-            columns, preflight = await _prepare(client, job, screen, reject_row)
+            columns, preflight, targets = await _prepare(client, job, screen, reject_row)
     rows, refused = preflight.rows, preflight.refused
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
     if job.ledger is not None:
-        report = attrs.evolve(report, ledger=_compare(job, workspaces_of(options)[0], columns))
+        report = attrs.evolve(report, ledger=_compare(job, workspaces_of(options)[0], columns, targets))
         print_ledger(screen, report.ledger)
     details = {"dry_run": True, "warnings": preflight.counts(), "columns": _mapping_of(columns), "failures": failed.failures}
     screen.print_result({**report.to_dict(), **details})
     return INCOMPLETE if refused else OK
 
 
-def _compare(job: ImportJob, workspace: str, columns: Columns) -> LedgerCounts:
+def _compare(job: ImportJob, workspace: str, columns: Columns, targets: Targets) -> LedgerCounts:
     """Compare the rows with the ledger, without changing it."""
     options = LedgerOptions(
         Ledger(str(job.ledger)),
@@ -216,7 +230,7 @@ def _compare(job: ImportJob, workspace: str, columns: Columns) -> LedgerCounts:
         job.max_age,
         ignore_changes=job.changed == "ignore",
     )
-    return count_changes(job.guard(columns), options, Targets(Target(workspace, job.campaign)))
+    return count_changes(job.guard(columns, targets), options, Targets(Target(workspace, job.campaign)))
 
 
 def _mapping_of(columns: Columns) -> dict[str, str]:
@@ -232,8 +246,8 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         preflight = Preflight(rows=earlier.rows)
     else:
         checked = attrs.evolve(job, overrides={}) if job.spooled else job
-        columns, preflight = await _prepare(client, checked, screen, unit=job.unit)
-        rows, mapping = job.guard(columns), None if job.spooled else _mapping_of(columns)
+        columns, preflight, targets = await _prepare(client, checked, screen, unit=job.unit)
+        rows, mapping = job.guard(columns, targets), None if job.spooled else _mapping_of(columns)
     total = preflight.rows if earlier is None or earlier.spooled is None else earlier.spooled  # the input may be another one
     find_number = number_record if job.spools else preflight.find_number
     failed = FailedRows(screen, few, find_number)

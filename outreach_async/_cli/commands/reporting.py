@@ -27,6 +27,7 @@ from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
 from outreach_async._files.objects import is_url
+from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk.journal import JournalReader, JournalReport, journal_at, journals_in
 from outreach_async.bulk.ledger import Ledger, is_ledger
@@ -287,6 +288,8 @@ def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[di
     columns = list(dict.fromkeys(column for row in rows for column in row)) or ["record", "email", *OUTCOME_COLUMNS]
     if not any(row["email"] for row in rows):
         columns.remove("email")
+    if len({(row["workspace"], row["campaign"]) for row in rows}) <= 1:
+        columns = [column for column in columns if column not in TARGET_FIELDS]
     screen.print_table(columns, ([format_cell(row.get(column)) for column in columns] for row in rows))
     return rows
 

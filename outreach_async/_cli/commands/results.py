@@ -22,12 +22,12 @@ from outreach_async.importer._table import RowNumber
 WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function that writes a row, from its values by column."""
 
-OUTCOME_COLUMNS: Final = ("status", "possible", "attempts", "id", "error")
-_COLUMNS: Final = ("file", "line", "record", "email", "status", "certain", *OUTCOME_COLUMNS[1:])
+OUTCOME_COLUMNS: Final = ("workspace", "campaign", "status", "possible", "attempts", "id", "error")
+_COLUMNS: Final = ("file", "line", "record", "email", *OUTCOME_COLUMNS[:3], "certain", *OUTCOME_COLUMNS[3:])
 """Columns of a results file. A row from standard input has a record number instead of a file and a line."""
 RESULTS_HELP: Final = (
-    "File with the outcome of every row: its line, e-mail, status, certainty, possible outcomes, attempts, contact id and error."
-    " CSV, or JSON Lines or Parquet if the name ends in .jsonl or .parquet."
+    "File with the outcome of every row: its line, e-mail, workspace, campaign, status, certainty, possible outcomes, attempts,"
+    " contact id and error. CSV, or JSON Lines or Parquet if the name ends in .jsonl or .parquet."
 )
 _BATCH_SIZE: Final = 10_000  # rows of a row group in a Parquet file
 
@@ -96,7 +96,7 @@ def is_results_file(path: Path) -> bool:
 def describe_outcome(outcome: ContactOutcome) -> dict[str, Any]:
     """Return the columns of an outcome."""
     error = str(outcome.error) if outcome.error else None
-    values = (outcome.status.value, sorted(outcome.possible), outcome.attempts, outcome.id, error)
+    values = (*outcome.target, outcome.status.value, sorted(outcome.possible), outcome.attempts, outcome.id, error)
     return dict(zip(OUTCOME_COLUMNS, values, strict=True))
 
 

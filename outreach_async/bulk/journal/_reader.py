@@ -182,8 +182,10 @@ def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
 def _decode_spooled(index: int, key: str | None, payload: str, crc: int) -> object:
     """Return the contact of a spooled row; `None` if the row can never be sent."""
     require(records.checksum([index, key, payload]) == crc, f"checksum mismatch in spooled row {index}")
-    contact, _ = decode_spooled(payload)
-    return contact if isinstance(contact, dict) else None
+    contact, target = decode_spooled(payload)
+    if not isinstance(contact, dict):
+        return None
+    return contact if target is None else {**contact, **target._asdict()}
 
 
 def read_report(db: sqlite3.Connection) -> JournalReport:

@@ -1,0 +1,91 @@
+"""Columns of a file that name the campaign and the workspace of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from outreach_async._service.contacts import RUN_TARGET, Target
+from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async.bulk._targets import ListingNeeded, Targets
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._checks import RowFinding
+from outreach_async.importer._columns import Columns
+from outreach_async.importer._known_exports import load_common_headers
+from outreach_async.importer._table import File, Row
+
+REASON: Final = "every value is known"
+"""The reason for the code of a column that was recognised by its values."""
+_MAX_VALUES: Final = 10_000
+"""Maximum number of different values in a column that is recognised."""
+
+
+async def recognise_targets(file: File, overrides: Mapping[str, str], targets: Targets) -> dict[str, str]:
+    """Return codes for the columns with names such as "Campaign" whose values are all ids or known names."""
+    chosen = {column.strip(): code for column, code in overrides.items()}
+    places: dict[str, list[int]] = {code: [] for code in TARGET_FIELDS}
+    for at, header in enumerate(file.headers):
+        meanings = load_common_headers().find_ambiguous(header)
+        code = chosen.get(header.strip(), meanings.may_be[0] if meanings else None)
+        if code in places:
+            places[code].append(at)
+    found = {file.headers[at].strip(): code for code, several in places.items() for at in several}
+    found = {column: code for column, code in found.items() if column not in chosen}
+    if not found or any(len(several) > 1 for several in places.values()):
+        return {}
+    columns = [next(iter(places[code]), None) for code in TARGET_FIELDS]
+    for pair in _list_values(file, columns):
+        try:
+            await targets.apply(targets.find, Target(*pair))
+        except InvalidRequest:
+            return {}
+    return found
+
+
+def _list_values(file: File, columns: Sequence[int | None]) -> Iterator[tuple[str, ...]]:
+    seen: set[tuple[str, ...]] = set()
+    for _, cells, fault in file.records():
+        pair = tuple("" if at is None or at >= len(cells) else cells[at] for at in columns)
+        if fault is None and pair not in seen:
+            if len(seen) == _MAX_VALUES:
+                yield ("", "?")  # no name: so many different values are no campaigns
+                return
+            seen.add(pair)
+            yield pair
+
+
+def named_target(row: Row) -> Target:
+    """Return the target that a row names; `RUN_TARGET` itself if it names none."""
+    workspace, campaign = map(row.members.get, TARGET_FIELDS)
+    return RUN_TARGET if workspace is None and campaign is None else Target(workspace, campaign)
+
+
+async def find_unknown_targets(rows: Iterable[Row], targets: Targets) -> dict[Target, RowFinding]:
+    """Return a finding for each target that some rows name and that is unknown. The campaigns of their workspaces are listed."""
+    findings: dict[Target, RowFinding] = {}
+    for named in {named_target(row) for row in rows if row.fault is None} - {RUN_TARGET}:
+        try:
+            await targets.apply(targets.find, named)
+        except InvalidRequest as error:
+            field = str(error).partition(":")[0]
+            findings[named] = RowFinding(field, "error", field, str(error))
+    return findings
+
+
+def with_ids(rows: Iterable[Row], columns: Columns, targets: Targets) -> Iterable[Row]:
+    """Replace the names of targets by ids. A row with an unknown target gets a fault."""
+    return (_with_ids(row, targets) for row in rows) if set(TARGET_FIELDS) & {*columns.codes} else rows
+
+
+def _with_ids(row: Row, targets: Targets) -> Row:
+    if row.fault is not None or (named := named_target(row)) is RUN_TARGET:
+        return row
+    try:
+        found = targets.find(named)
+    except ListingNeeded:  # the file has changed since it was checked; the run finds this out
+        return row
+    except InvalidRequest as error:
+        return attrs.evolve(row, fault=str(error))
+    return attrs.evolve(row, members={**row.members, **found._asdict()})
