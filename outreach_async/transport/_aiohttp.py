@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from outreach_async._files.optional import require_library
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport import _urls as urls
-from outreach_async.transport._lifecycle import LoopLocal
+from outreach_async.transport._base import BaseTransport, Failure
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
-from outreach_async.transport._sending import build_closed_error, mark_unsent
-from outreach_async.transport._tls import TrustSettings
-from outreach_async.transport._wire import Progress, Request, Response
-
-_DEFAULT_CONNECTIONS: Final = 64
-_PROXY_SCHEMES: Final = ("http", "https")
+from outreach_async.transport._wire import Progress
 
 
 class AiohttpSession(Protocol):
@@ -44,7 +37,7 @@ AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 """Type of an aiohttp client middleware. It stands for `aiohttp.ClientMiddlewareType`."""
 
 
-class AiohttpTransport:
+class AiohttpTransport(BaseTransport):
     """Sends requests over aiohttp.
 
     A transport made from a base URL opens a session when the first request is sent, in each event loop, also in other threads.
@@ -89,6 +82,8 @@ class AiohttpTransport:
         ```
     """
 
+    base_url: str | None
+
     @drop_frames
     def __init__(
         self,
@@ -102,100 +97,58 @@ class AiohttpTransport:
         max_answer: int = MAX_ANSWER,
         middlewares: Sequence[AiohttpMiddleware] = (),
     ) -> None:
-        require_library("aiohttp")
-        self.max_in_flight = None if max_in_flight is None else urls.require_positive("max_in_flight", max_in_flight)
-        self._max_answer = urls.require_positive("max_answer", max_answer)
-        self._middlewares = middlewares
-        self._base: urls.BaseUrl | None = None
-        self._visible_base: urls.BaseUrl | None
-        self._session: AiohttpSession | None = None
-        self._proxy: str | None = None
-        self._event_loop: object = None
-        self._trust = TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env)
-        if isinstance(service, str):
-            self._base = self._visible_base = urls.parse_base_url(service)
-            self._proxy = urls.choose_proxy(self._base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
-            self.max_in_flight = self.max_in_flight or _DEFAULT_CONNECTIONS
-            self.secrets = (*self._base.secrets, *urls.url_secrets(self._proxy))
-        else:
+        url = service if isinstance(service, str) else None
+        if url is None:
             urls.reject_options("session", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
             if urls.find_library(service, "ClientSession") != "aiohttp":
                 expected = "a base URL or an aiohttp.ClientSession"
                 raise InvalidRequest(f"transport: expected {expected}, got {type(service).__name__}; pass one of them")
-            self._session = service
-            self._visible_base = None
+        super().__init__(
+            "aiohttp",
+            url,
+            max_in_flight=max_in_flight,
+            ssl_context=ssl_context,
+            proxy=proxy,
+            trust_env=trust_env,
+            max_answer=max_answer,
+            get_loop=_running_loop,
+        )
+        self._middlewares = middlewares
+        if not isinstance(service, str):
+            self._client = service
+            self._home = _running_loop()
+            self.base_url, self.secrets = None, ()
             with suppress(InvalidRequest):  # aiohttp has no public name for a session's base URL
-                self._visible_base = urls.parse_base_url(str(getattr(service, "_base_url", None)))
-            self.secrets = (*(self._visible_base.secrets if self._visible_base else ()), *urls.header_secrets(service.headers))
-            self._event_loop = _running_loop()
-        self._sender = LoopLocal(self._open_sender, _running_loop)
-        self._closed = False
+                base = urls.parse_base_url(str(getattr(service, "_base_url", None)))
+                self.base_url, self.secrets = str(base), base.secrets
+            self.secrets += urls.header_secrets(service.headers)
 
-    def __repr__(self) -> str:
-        """Show the base URL, without user and password."""
-        return f"<AiohttpTransport to {self._visible_base or 'a session'}{', closed' if self._closed else ''}>"
+    def _describe(self) -> str:
+        return self.base_url or "a session"
 
-    @property
-    def base_url(self) -> str | None:
-        """The base URL of all requests, without user and password. Hooks receive this URL.
-
-        It is `None` for a session without a valid base URL.
-        """
-        return None if self._visible_base is None else str(self._visible_base)
-
-    def _open_sender(self) -> Any:
-        loop = _running_loop()
-        if loop is None:
+    def _open(self) -> Any:
+        if self._get_loop() is None:
             raise InvalidRequest("transport: aiohttp supports only asyncio, got another event loop; on trio, use HttpxTransport")
-        if self._session is not None and self._event_loop not in {None, loop}:
-            text = "transport: the session belongs to another event loop; make a new session in this event loop"
-            raise InvalidRequest(text)
-        self._event_loop = loop if self._session is not None else None
+        if self._client is not None:
+            self._require_home("the session belongs to another event loop; make a new session")
         return self._build_sender()
 
     def _build_sender(self) -> Any:
-        # A separate method, because mypy follows the imports in a method that assigns attributes. Here, this would make mypy
-        # check all of aiohttp.
+        # The result is `Any`, and the module is imported here, so that mypy does not check all of aiohttp.
         from outreach_async.transport import _aiohttp_session as aiohttp_session
 
         destination = aiohttp_session.resolve_destination(self._base)
-        context = self._trust.get_context("aiohttp") if "https:" in f"{self._base} {self._proxy}" else None
-        session: Any = self._session or aiohttp_session.open_session(context, self._proxy)
+        session: Any = self._client or aiohttp_session.open_session(self._get_context(), self._proxy)
         return aiohttp_session.SessionSender(session, destination, self.max_in_flight, self._max_answer, self._middlewares)
 
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request and read the complete response, whatever its status.
+    def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
+        from outreach_async.transport import _aiohttp_session as aiohttp_session
 
-        Raises:
-            TransportError: No complete response arrived.
-            InvalidRequest: The request is invalid, or the transport is closed.
-        """
-        if self._closed:
-            raise build_closed_error(self)
-        mark_unsent(progress)
-        response: Response = await self._sender.get().send(request, progress)
-        return response
+        return aiohttp_session.translate_error(error, progress, str(self._base or "the session's base_url"))
 
-    def drop_idle(self) -> None:
-        """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
-
-        Example:
-            ```python
-            transport = AiohttpTransport("https://api.example")
-            transport.drop_idle()
-            await transport.aclose()
-            ```
-        """
-        if (sender := self._sender.peek()) is not None:
-            sender.drop_idle()
-
-    async def aclose(self) -> None:
-        """Close every connection and cancel every exchange in flight. You may call this more than once."""
-        self._closed = True
-        if (sender := self._sender.release()) is not None:
-            await sender.aclose()
-        elif self._session is not None and not self._sender.is_inherited:
-            await self._session.close()
+    async def _close_client(self) -> None:
+        if self._client is not None:
+            await self._client.close()
 
 
 def _running_loop() -> object:

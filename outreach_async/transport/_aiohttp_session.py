@@ -7,7 +7,7 @@ import math
 import os
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -20,8 +20,9 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
-from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport import _sending as sending
+from outreach_async.transport._base import build_failure
 from outreach_async.transport._leftovers import SocketProbe, build_unexpected_bytes_error
 from outreach_async.transport._lifecycle import InFlight
 from outreach_async.transport._response_reader import BodyReader, decode_headers, require_final_status
@@ -78,20 +79,9 @@ class SessionSender:
         self._in_flight = InFlight(self._max_in_flight, TaskScope)
         self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
-    async def send(self, request: Request, progress: Progress) -> Response:
+    def send(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
         """Wait for a free slot, send a request, and return the response."""
-        try:
-            return await self._in_flight.run(partial(self._exchange, request, progress), progress)
-        except OutreachError:
-            raise
-        except _ExchangeFailed as failed:
-            failure, cause = self._translate_error(failed.error, progress)
-        except _CONNECTION_ERRORS as error:
-            failure, cause = self._translate_error(error, progress)
-        # Raised outside of the handlers, which would set `__context__` to an error that may show a secret.
-        if cause is not None:
-            drop_tracebacks(cause)  # the library's frames have header fields among their locals
-        raise failure from cause
+        return self._in_flight.run(partial(self._exchange, request, progress), progress)
 
     async def _exchange(self, request: Request, progress: Progress) -> Response:
         if self._session.closed:
@@ -136,22 +126,6 @@ class SessionSender:
         if stored := {(morsel.key, morsel.value) for morsel in answer.cookies.values()}:
             self._session.cookie_jar.clear(lambda morsel: (morsel.key, morsel.value) in stored)
 
-    def _translate_error(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
-        if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError) and progress.sent is not True:
-            text = "base_url: expected a session with an http or https base URL; pass base_url to aiohttp.ClientSession"
-            return InvalidRequest(text), None
-        if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError) and progress.sent is not True:
-            # The error quotes the invalid value, which may be a header of the session with a secret in it.
-            text = "the request is not valid HTTP; correct its method, its target or the session's own headers"
-            return InvalidRequest(text), None
-        if isinstance(error, _UNSENT_ERRORS) and progress.sent is None:  # raised while connecting, before anything is written
-            progress.sent = False
-        text = f"{'no connection to' if progress.sent is False else 'no response from'} {self._destination.display_name}"
-        if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the header fields of the request
-            return sending.build_transport_error(f"{text}: {error.status} {sending.to_one_line(error.message)}", progress), None
-        cause = _unwrap_error(error)
-        return sending.build_transport_error(f"{text}: {sending.describe_cause(cause)}", progress), cause
-
     def drop_idle(self) -> None:
         """Use no idle connection again, unless the session is the user's. aiohttp does not tell which connections are its own."""
         for usage in list(_USAGE_BY_PROTOCOL.values()):
@@ -161,6 +135,27 @@ class SessionSender:
         """Cancel every exchange and close the session."""
         await self._in_flight.aclose()
         await self._session.close()
+
+
+def translate_error(error: Exception, progress: Progress, destination: str) -> tuple[OutreachError, Exception | None] | None:
+    """Return the error to raise instead of an error of aiohttp, and its cause; `None` for any other error."""
+    if isinstance(error, _ExchangeFailed):
+        error = error.error
+    if not isinstance(error, _CONNECTION_ERRORS):
+        return None
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError) and progress.sent is not True:
+        text = "base_url: expected a session with an http or https base URL; pass base_url to aiohttp.ClientSession"
+        return InvalidRequest(text), None
+    if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError) and progress.sent is not True:
+        # The error quotes the invalid value, which may be a header of the session with a secret in it.
+        text = "the request is not valid HTTP; correct its method, its target or the session's own headers"
+        return InvalidRequest(text), None
+    if isinstance(error, _UNSENT_ERRORS) and progress.sent is None:  # raised while connecting, before anything is written
+        progress.sent = False
+    if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the header fields of the request
+        return build_failure(destination, f"{error.status} {sending.to_one_line(error.message)}", progress), None
+    cause = _unwrap_error(error)
+    return build_failure(destination, sending.describe_cause(cause), progress), cause
 
 
 def _unwrap_error(error: Exception) -> Exception:

@@ -5,32 +5,20 @@ httptools is not imported before the first request.
 
 from __future__ import annotations
 
-import os
 import ssl
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
 
 import anyio
 
-from outreach_async._files.optional import require_library
-from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
-from outreach_async.transport import _urls as urls
-from outreach_async.transport._lifecycle import LoopLocal
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, Failure, build_failure
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
-from outreach_async.transport._sending import (
-    METHODS_WITH_BODY,
-    build_closed_error,
-    build_transport_error,
-    describe_cause,
-    mark_unsent,
-    merge_headers,
-    require_origin_form,
-)
-from outreach_async.transport._tls import TrustSettings
+from outreach_async.transport._sending import METHODS_WITH_BODY, describe_cause, merge_headers, require_origin_form
+from outreach_async.transport._urls import DEFAULT_PORTS, BaseUrl, choose_environment_proxy, encode_host, parse_base_url
 from outreach_async.transport._wire import Progress, Request, Response
 
-_DEFAULT_CONNECTIONS: Final = 64
 _CONNECTION_ERRORS: Final = (
     OSError,  # includes ssl.SSLError
     UnicodeError,  # raised for a host name that is too long for DNS
@@ -40,25 +28,7 @@ _CONNECTION_ERRORS: Final = (
 )
 
 
-class HttptoolsPool(Protocol):
-    """Protocol that stands for `ProtocolPool` and `StreamPool` in type annotations."""
-
-    # If annotations named the classes, type checkers would check asyncio in every program that uses `outreach_async`.
-
-    async def send(self, message: bytes, method: str, progress: Progress) -> Response:
-        """Send a request and return the response."""
-
-    def drop_idle(self) -> None:
-        """Use no idle connection again."""
-
-    def is_current(self) -> bool:
-        """Return whether the running event loop is the event loop of the pool; `False` if this is unknown."""
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-
-
-class HttptoolsTransport:
+class HttptoolsTransport(BaseTransport):
     """Sends requests over its own connections, and reads responses with httptools, the HTTP parser of uvicorn.
 
     This transport costs the least CPU time on asyncio, uvloop and trio. It does not support proxies, and accepts only a base URL:
@@ -97,58 +67,66 @@ class HttptoolsTransport:
         ```
     """
 
+    base_url: str
+    max_in_flight: int
+
     @drop_frames
     def __init__(
         self,
         base_url: str,
         /,
         *,
-        max_in_flight: int = _DEFAULT_CONNECTIONS,
+        max_in_flight: int = DEFAULT_CONNECTIONS,
         ssl_context: ssl.SSLContext | None = None,
         proxy: str | None = None,
         trust_env: bool = True,
         max_answer: int = MAX_ANSWER,
     ) -> None:
-        require_library("httptools")
-        self.max_in_flight = urls.require_positive("max_in_flight", max_in_flight)
-        self._max_answer = urls.require_positive("max_answer", max_answer)
-        self._base = urls.parse_base_url(_require_string(base_url))
-        self._host = urls.encode_host(self._base.host)
-        _reject_proxy(self._base, proxy, trust_env=trust_env)
-        self._trust = TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env)
-        self.secrets = self._base.secrets
+        url: object = base_url
+        if not isinstance(url, str):
+            expected = "a base URL such as 'https://api.example'"
+            raise InvalidRequest(f"base_url: expected {expected}, got {type(url).__name__}; pass a URL")
+        super().__init__(
+            "httptools",
+            url,
+            max_in_flight=max_in_flight,
+            ssl_context=ssl_context,
+            proxy=proxy,
+            trust_env=trust_env,
+            max_answer=max_answer,
+        )
+        base = self._origin = parse_base_url(base_url)
+        self._host = encode_host(base.host)
         host = f"[{self._host}]" if ":" in self._host else self._host
-        self._default_headers = {"host": host if self._base.port is None else f"{host}:{self._base.port}"}
-        if self._base.authorization is not None:
-            self._default_headers["authorization"] = self._base.authorization
+        self._default_headers = {"host": host if base.port is None else f"{host}:{base.port}"}
+        if base.authorization is not None:
+            self._default_headers["authorization"] = base.authorization
         self._last_head: tuple[str, str, Mapping[str, str], bytes] = ("", "", {}, b"")
-        self._pool = LoopLocal(self._open_pool)
-        self._last_pool: HttptoolsPool | None = None
-        self._closed = False
+        self._last_pool: Any = None
 
-    def __repr__(self) -> str:
-        """Show the base URL, without user and password."""
-        return f"<HttptoolsTransport to {self._base}{', closed' if self._closed else ''}>"
+    def _choose_proxy(self, base: BaseUrl, proxy: str | None, *, trust_env: bool) -> None:
+        """Raise an error if a proxy is set. Requests that bypass the proxy may be forbidden, or may fail."""
+        remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or --backend aiohttp)"
+        if proxy is not None:
+            raise InvalidRequest(f"proxy: expected None, got a proxy, which httptools does not support; {remedy}")
+        from urllib.request import getproxies  # a slow import
 
-    @property
-    def base_url(self) -> str:
-        """The base URL of all requests, without user and password. Hooks receive this URL."""
-        return str(self._base)
+        if trust_env and choose_environment_proxy(base, getproxies()):
+            text = f"expected no proxy for {base}, got a proxy, which httptools does not support"
+            raise InvalidRequest(f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {text}; {remedy}, or name the host in NO_PROXY")
 
-    def _open_pool(self) -> HttptoolsPool:
+    def _open(self) -> Any:
         # A separate module, because it imports httptools and asyncio.
         from outreach_async.transport._httptools_pool import Origin, open_pool
 
-        is_encrypted = self._base.scheme == "https"
-        port = self._base.port or urls.DEFAULT_PORTS[self._base.scheme]
-        origin = Origin(self._host, port, self._trust.get_context("httptools") if is_encrypted else None)
-        return open_pool(origin, self.max_in_flight, self._max_answer)
+        port = self._origin.port or DEFAULT_PORTS[self._origin.scheme]
+        return open_pool(Origin(self._host, port, self._get_context()), self.max_in_flight, self._max_answer)
 
-    def _get_pool(self) -> HttptoolsPool:
+    def _get_pool(self) -> Any:
         """Return the pool of the running event loop. The last pool is cached, because `LoopLocal.get` is slow on asyncio."""
         pool = self._last_pool
-        if pool is None or not pool.is_current() or self._pool.is_inherited:
-            pool = self._last_pool = self._pool.get()
+        if pool is None or not pool.is_current() or self._senders.is_inherited:
+            pool = self._last_pool = self._senders.get()
         return pool
 
     def _build_head(self, request: Request) -> bytes:
@@ -157,7 +135,7 @@ class HttptoolsTransport:
         fields = merge_headers(request, self._default_headers)
         fields.pop("content-length", None)
         lines = [
-            f"{method} {self._base.path}{require_origin_form(target)} HTTP/1.1",
+            f"{method} {self._origin.path}{require_origin_form(target)} HTTP/1.1",
             *(f"{name}: {fields[name]}" for name in fields),
         ]
         return "".join(f"{line}\r\n" for line in lines).encode("ascii")
@@ -172,63 +150,11 @@ class HttptoolsTransport:
             return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(request.body), request.body)
         return head + b"\r\n"
 
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request and read the complete response, whatever its status.
+    def _start(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
+        exchange: Coroutine[Any, Any, Response] = self._get_pool().send(self._encode(request), request.method, progress)
+        return exchange
 
-        Raises:
-            TransportError: No complete response arrived.
-            InvalidRequest: The request is invalid, or the transport is closed.
-        """
-        if self._closed:
-            raise build_closed_error(self)
-        mark_unsent(progress)
-        message = self._encode(request)
-        try:
-            return await self._get_pool().send(message, request.method, progress)
-        except OutreachError:
-            raise
-        except _CONNECTION_ERRORS as error:
-            cause = error
-        # Raised outside of the handler, to set no `__context__`. The frames of the cause are dropped: they show the request.
-        drop_tracebacks(cause)
-        what = "no connection to" if progress.sent is False else "no response from"
-        raise build_transport_error(f"{what} {self._base}: {describe_cause(cause)}", progress) from cause
-
-    def drop_idle(self) -> None:
-        """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
-
-        Example:
-            ```python
-            transport = HttptoolsTransport("https://api.example")
-            transport.drop_idle()
-            await transport.aclose()
-            ```
-        """
-        if (pool := self._pool.peek()) is not None:
-            pool.drop_idle()
-
-    async def aclose(self) -> None:
-        """Close every connection and cancel every exchange in flight. You may call this more than once."""
-        self._closed = True
-        self._last_pool = None
-        if (pool := self._pool.release()) is not None:
-            await pool.aclose()
-
-
-def _require_string(base_url: object) -> str:
-    if not isinstance(base_url, str):
-        expected = "a base URL such as 'https://api.example'"
-        raise InvalidRequest(f"base_url: expected {expected}, got {type(base_url).__name__}; pass a URL")
-    return base_url
-
-
-def _reject_proxy(base: urls.BaseUrl, proxy: str | None, *, trust_env: bool) -> None:
-    """Raise an error if a proxy is set. Requests that bypass the proxy may be forbidden, or may fail."""
-    remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or --backend aiohttp)"
-    if proxy is not None:
-        raise InvalidRequest(f"proxy: expected None, got a proxy, which httptools does not support; {remedy}")
-    from urllib.request import getproxies  # a slow import
-
-    if trust_env and urls.choose_environment_proxy(base, getproxies()):
-        text = f"expected no proxy for {base}, got a proxy, which httptools does not support"
-        raise InvalidRequest(f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {text}; {remedy}, or name the host in NO_PROXY")
+    def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
+        if not isinstance(error, _CONNECTION_ERRORS):
+            return None
+        return build_failure(str(self.base_url), describe_cause(error), progress), error

@@ -14,7 +14,8 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from itertools import chain, zip_longest
 from typing import Any, Final, TypeVar, cast
 
@@ -477,32 +478,19 @@ class StreamConnection:
             await anyio.aclose_forcefully(self._stream)
 
 
-class StreamPool:
+class StreamPool(ConnectionPool):
     """A bounded pool of connections over anyio byte streams, in one event loop."""
 
     def __init__(self, origin: Origin, limit: int, max_answer: int) -> None:
-        self._pool = ConnectionPool(limit, lambda: StreamConnection(origin, max_answer))
+        super().__init__(limit, partial(StreamConnection, origin, max_answer))
 
-    async def send(self, message: bytes, method: str, progress: Progress) -> Response:
+    def send(self, message: bytes, method: str, progress: Progress) -> Coroutine[Any, Any, Response]:
         """Send a request and return the response; see `ProtocolPool.send`."""
-
-        async def exchange(connection: StreamConnection) -> Response:
-            return await connection.exchange(message, method, progress)
-
-        return await self._pool.run(exchange, progress)
-
-    def drop_idle(self) -> None:
-        """Use no idle connection again."""
-        self._pool.drop_idle()
+        return self.run(lambda connection: connection.exchange(message, method, progress), progress)
 
     def is_current(self) -> bool:
-        """Always return `False`."""
-        # The caller then calls `LoopLocal.get`, which checks the event loop. A check in this method would not save time.
+        """Return `False`: a check of the event loop would save no time, because `LoopLocal.get` has one."""
         return False
-
-    async def aclose(self) -> None:
-        """Cancel every exchange and close every connection."""
-        await self._pool.aclose()
 
 
 def open_pool(origin: Origin, limit: int, max_answer: int) -> ProtocolPool | StreamPool:

@@ -5,27 +5,23 @@ Each transport imports only the library that it uses, and not before the first r
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from importlib import import_module
+from typing import Any, Final, Protocol
 
 import anyio
 
-from outreach_async._files.optional import require_library
-from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
-from outreach_async.transport._httpx_pool import FAMILIES, Family, PoolSender
+from outreach_async._files.optional import require_module
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, Failure, Sender, build_failure
+from outreach_async.transport._httpx_pool import FAMILIES, Family, HttpxPool
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
-from outreach_async.transport._sending import build_closed_error, build_transport_error, describe_cause, mark_unsent
-from outreach_async.transport._tls import TrustSettings
-from outreach_async.transport._urls import parse_base_url, reject_options, require_positive
-from outreach_async.transport._wire import Progress, Request, Response
+from outreach_async.transport._sending import describe_cause
+from outreach_async.transport._urls import find_library, reject_options
+from outreach_async.transport._wire import Progress
 
-if TYPE_CHECKING:
-    from outreach_async.transport._httpx_client import ClientSender
-
-_DEFAULT_CONNECTIONS: Final = 64
 _UNSENT_ERRORS: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
 _CONNECTION_ERRORS: Final = (
     AttributeError,  # raised by anyio on uvloop for a connection that was reset as soon as it was made
@@ -56,7 +52,7 @@ class HttpxClient(Protocol):
         """Close all connections."""
 
 
-class HttpxTransport:
+class HttpxTransport(BaseTransport):
     """Sends requests over httpx or its fork httpx2.
 
     A transport made from a base URL keeps a pool of httpx or httpx2 transports, each with a single connection. Each concurrent
@@ -107,6 +103,9 @@ class HttpxTransport:
         ```
     """
 
+    base_url: str
+    _proxy_schemes = ("http", "https", "socks5", "socks5h")
+
     @drop_frames
     def __init__(
         self,
@@ -120,57 +119,48 @@ class HttpxTransport:
         trust_env: bool = True,
         max_answer: int = MAX_ANSWER,
     ) -> None:
-        connections = None if max_in_flight is None else require_positive("max_in_flight", max_in_flight)
-        max_answer = require_positive("max_answer", max_answer)
-        if isinstance(service, str):
-            self._sender: PoolSender | ClientSender = PoolSender(
-                parse_base_url(service),
-                _require_family(family or "httpx"),
-                connections or _DEFAULT_CONNECTIONS,
-                max_answer,
-                trust=TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env),
-                proxy=proxy,
-                trust_env=trust_env,
-            )
-        else:
+        url = service if isinstance(service, str) else None
+        if url is None:
             reject_options("client", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
-            from outreach_async.transport._httpx_client import ClientSender  # imports modules that only a client needs
+            self._family = _detect_family(service, family)
+        elif family not in (None, *FAMILIES):
+            raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}, got {family!r}; pass one of them")
+        else:
+            self._family = family or "httpx"
+        super().__init__(
+            self._family,
+            url,
+            max_in_flight=max_in_flight,
+            ssl_context=ssl_context,
+            proxy=proxy,
+            trust_env=trust_env,
+            max_answer=max_answer,
+        )
+        if url is None:
+            from outreach_async.transport._httpx_client import adopt_client  # imports modules that only a client needs
 
-            self._sender = ClientSender(service, family, connections, max_answer)
-        self.max_in_flight = self._sender.max_in_flight
-        self.secrets = self._sender.secrets
-        self._closed = False
+            self._client = service
+            self.base_url, self.secrets = adopt_client(service, self._family)
+        elif self._proxy and self._proxy.startswith("socks"):
+            require_module("socksio", f"{self._family}[socks]")
 
-    def __repr__(self) -> str:
-        """Show the base URL, without user and password."""
-        return f"<HttpxTransport to {self._sender.base_url} by {self._sender.family}{', closed' if self._closed else ''}>"
+    def _describe(self) -> str:
+        return f"{self.base_url} by {self._family}"
 
-    @property
-    def base_url(self) -> str:
-        """The base URL of all requests, without user and password. Hooks receive this URL."""
-        return self._sender.base_url
+    def _open(self) -> Sender:
+        if self._base is not None:
+            limit = self.max_in_flight or DEFAULT_CONNECTIONS
+            context, proxy = self._get_context(), self._proxy
+            return HttpxPool(self._base, self._family, limit, self._max_answer, context=context, proxy=proxy)
+        from outreach_async.transport._httpx_client import ClientSender
 
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request and read the complete response, whatever its status.
+        self._require_home("the AsyncClient was used in another event loop; make a new client and transport")
+        return ClientSender(self._client, self._family, self.max_in_flight, self._max_answer)
 
-        Raises:
-            TransportError: No complete response arrived.
-            InvalidRequest: The request is invalid, or the transport is closed.
-        """
-        if self._closed:
-            raise build_closed_error(self)
-        mark_unsent(progress)
-        try:
-            return await self._sender.exchange(request, progress)
-        except (*_CONNECTION_ERRORS, self._sender.library.HTTPError, self._sender.library.InvalidURL) as error:
-            failure, cause = self._translate_error(error, progress)
-        # Raised outside of the handler, which would set `__context__` to an error that may show a secret.
-        if cause is not None:
-            drop_tracebacks(cause)  # the library's frames have header fields among their locals
-        raise failure from cause
-
-    def _translate_error(self, error: Exception, progress: Progress) -> tuple[OutreachError, Exception | None]:
-        library = self._sender.library
+    def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
+        library = import_module(self._family)
+        if not isinstance(error, (*_CONNECTION_ERRORS, library.HTTPError, library.InvalidURL)):
+            return None
         if isinstance(error, library.LocalProtocolError | library.InvalidURL) and progress.sent is not True:
             # The error quotes the invalid value, which may be a header of the client with a secret in it.
             text = "the request is not valid HTTP; correct its method, its target or the client's own headers"
@@ -179,29 +169,18 @@ class HttpxTransport:
         # the request before.
         if isinstance(error, tuple(getattr(library, name) for name in _UNSENT_ERRORS)) and progress.sent is None:
             progress.sent = False
-        what = "no connection to" if progress.sent is False else "no response from"
-        return build_transport_error(f"{what} {self._sender.base_url}: {describe_cause(error)}", progress), error
+        return build_failure(self.base_url, describe_cause(error), progress), error
 
-    def drop_idle(self) -> None:
-        """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
+    async def _close_client(self) -> None:
+        if self._client is not None:
+            from outreach_async.transport._httpx_client import close_client
 
-        Example:
-            ```python
-            transport = HttpxTransport("https://api.example")
-            transport.drop_idle()
-            await transport.aclose()
-            ```
-        """
-        self._sender.drop_idle()
-
-    async def aclose(self) -> None:
-        """Close every connection and cancel every exchange in flight. You may call this more than once."""
-        self._closed = True
-        await self._sender.aclose()
+            await close_client(self._client)
 
 
-def _require_family(family: str) -> Family:
-    if family not in FAMILIES:
-        raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}, got {family!r}; pass one of them")
-    require_library(family)
-    return FAMILIES[family]
+def _detect_family(client: object, family: Family | None) -> Family:
+    detected = FAMILIES.get(find_library(client, "AsyncClient") or "")
+    if detected is None or family not in (None, detected):
+        expected = f"a base URL or an {family or 'httpx'}.AsyncClient"
+        raise InvalidRequest(f"transport: expected {expected}, got {type(client).__name__}; pass one of them")
+    return detected

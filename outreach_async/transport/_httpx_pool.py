@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from importlib import import_module
@@ -13,40 +13,17 @@ from typing import Any, Final, Literal
 
 import anyio
 
-from outreach_async._files.optional import require_module
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport._leftovers import ConnectionMonitor, http11_state
-from outreach_async.transport._lifecycle import ConnectionPool, LoopLocal
+from outreach_async.transport._lifecycle import ConnectionPool
 from outreach_async.transport._response_reader import BodyReader, decode_headers, require_final_status
 from outreach_async.transport._sending import mark_handed_over, merge_headers, require_origin_form
-from outreach_async.transport._tls import TrustSettings
-from outreach_async.transport._urls import INVALID_HOST_MESSAGE, BaseUrl, choose_proxy, url_secrets
+from outreach_async.transport._urls import INVALID_HOST_MESSAGE, BaseUrl
 from outreach_async.transport._wire import Progress, Request, Response
 
 Family = Literal["httpx", "httpx2"]
 
 FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
-
-
-class HttpxSender:
-    """Base class of the senders for httpx and httpx2."""
-
-    # `PoolSender` opens its own connections. `ClientSender` uses a client that the user has configured.
-
-    def __init__(self, family: Family, max_in_flight: int | None, max_answer: int) -> None:
-        self.family: Family = family
-        self.max_in_flight = max_in_flight
-        self.max_answer = max_answer
-        self.base_url = ""
-        self.secrets: tuple[str, ...] = ()
-
-    def drop_idle(self) -> None:
-        """Do nothing: httpx has no function that closes the idle connections of a client."""
-
-    @property
-    def library(self) -> ModuleType:
-        """The module `httpx` or `httpx2`, imported on first use."""
-        return import_module(self.family)
 
 
 class _Body:
@@ -127,42 +104,42 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
     return Response(status, headers, reader.finish()), is_reusable
 
 
-_PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-
-
-class PoolSender(HttpxSender):
-    """Sends requests to a base URL over a pool of connections."""
+class HttpxPool(ConnectionPool):
+    """Sends requests to a base URL over a pool of connections of one event loop."""
 
     def __init__(
-        self,
-        base: BaseUrl,
-        family: Family,
-        max_in_flight: int,
-        max_answer: int,
-        *,
-        trust: TrustSettings,
-        proxy: str | None,
-        trust_env: bool,
+        self, base: BaseUrl, family: Family, limit: int, max_answer: int, *, context: ssl.SSLContext | None, proxy: str | None
     ) -> None:
-        super().__init__(family, max_in_flight, max_answer)
-        self.base_url = str(base)
-        self._base = base
-        self._trust = trust
-        self._proxy = choose_proxy(base, proxy, _PROXY_SCHEMES, trust_env=trust_env)
-        self.secrets = (*base.secrets, *url_secrets(self._proxy))
-        if self._proxy and self._proxy.startswith("socks"):
-            require_module("socksio", f"{family}[socks]")
-        self._pool = LoopLocal(partial(self._open_pool, max_in_flight))
+        library = import_module(family)
+        try:
+            self.root = library.URL(str(base))
+            self.default_headers = {"host": self.root.netloc.decode()}
+        except (library.InvalidURL, UnicodeError):  # `UnicodeError` for some hosts that IDNA cannot encode
+            raise InvalidRequest(INVALID_HOST_MESSAGE) from None
+        if base.authorization:
+            self.default_headers["authorization"] = base.authorization
+        build = partial(
+            library.AsyncHTTPTransport,
+            verify=context or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # loads no certificates if none is needed
+            # No expiry here: `ConnectionPool` closes a connection that was idle for too long.
+            limits=library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None),
+            proxy=proxy and library.Proxy(proxy, ssl_context=context if proxy.startswith("https:") else None),
+        )
+        super().__init__(limit, lambda: _HttpxConnection(build()))
+        self._path = base.path
+        self._max_answer = max_answer
+        self._make_request = library.Request
+        self._body_class = make_body_class(library)
         self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
-    async def exchange(self, request: Request, progress: Progress) -> Response:
-        return await self._pool.get().run(partial(self._exchange_on, request, progress), progress)
+    def send(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
+        return self.run(partial(self._send_on, request, progress), progress)
 
-    async def _exchange_on(self, request: Request, progress: Progress, connection: _HttpxConnection) -> Response:
-        message = self.library.Request(
+    async def _send_on(self, request: Request, progress: Progress, connection: _HttpxConnection) -> Response:
+        message = self._make_request(
             request.method,
             self._cached_url(request.target),
-            headers=merge_headers(request, self._default_headers),
+            headers=merge_headers(request, self.default_headers),
             stream=self._body_class(request.body, progress),
             extensions=connection.extensions,
         )
@@ -170,44 +147,11 @@ class PoolSender(HttpxSender):
         answer = await connection.transport.handle_async_request(message)
         progress.sent = True  # a response proves that the request was sent, with or without a body
         monitor = connection.mark_open(answer)
-        response, connection.is_clean = await read_response(answer, self.max_answer, monitor)
+        response, connection.is_clean = await read_response(answer, self._max_answer, monitor)
         return response
 
-    def _open_pool(self, limit: int) -> ConnectionPool:
-        library = self.library
-        if any(url.startswith("https:") for url in (self.base_url, self._proxy or "")):
-            context = self._trust.get_context(self.family)
-        else:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # never used, so it loads no certificates
-        try:
-            self._root = library.URL(str(self._base))
-            self._default_headers = {"host": self._root.netloc.decode()}
-        except (library.InvalidURL, UnicodeError):  # `UnicodeError` for some hosts that IDNA cannot encode
-            raise InvalidRequest(INVALID_HOST_MESSAGE) from None
-        if self._base.authorization:
-            self._default_headers["authorization"] = self._base.authorization
-        self._body_class = make_body_class(library)
-        build = partial(
-            library.AsyncHTTPTransport,
-            verify=context,
-            # No expiry here: `ConnectionPool` closes a connection that was idle for too long.
-            limits=library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None),
-            proxy=self._proxy and library.Proxy(self._proxy, ssl_context=context if self._proxy.startswith("https:") else None),
-        )
-        return ConnectionPool(limit, lambda: _HttpxConnection(build()))
-
     def _join_url(self, target: str) -> Any:
-        return self._root.copy_with(raw_path=f"{self._base.path}{require_origin_form(target)}".encode())
-
-    def drop_idle(self) -> None:
-        """Use no idle connection again."""
-        if (pool := self._pool.peek()) is not None:
-            pool.drop_idle()
-
-    async def aclose(self) -> None:
-        """Cancel every exchange and close every connection."""
-        if (pool := self._pool.release()) is not None:
-            await pool.aclose()
+        return self.root.copy_with(raw_path=f"{self._path}{require_origin_form(target)}".encode())
 
 
 @cache

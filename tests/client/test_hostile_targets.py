@@ -270,16 +270,16 @@ def test_an_ambiguous_base_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 async def test_any_base_url_is_refused_or_leads_to_its_own_host(text: str) -> None:
     for family in FAMILIES.values():
         try:
-            route: Any = HttpxTransport(f"http://{text}", family=family)._sender
-            lanes = route._pool.get()
+            transport = HttpxTransport(f"http://{text}", family=family)
+            pool: Any = transport._senders.get()
         except InvalidRequest:
             continue
         parts = urlsplit(f"http://{text}")
         assert parts.hostname
-        assert route.base_url == f"http://{place(parts)}"
-        assert re.fullmatch(r"[!-~]+", route._default_headers["host"])
-        assert route._root.raw_path.decode().rstrip("/") == parts.path.rstrip("/")
-        await lanes.aclose()
+        assert transport.base_url == f"http://{place(parts)}"
+        assert re.fullmatch(r"[!-~]+", pool.default_headers["host"])
+        assert pool.root.raw_path.decode().rstrip("/") == parts.path.rstrip("/")
+        await transport.aclose()
     with suppress(InvalidRequest):
         place_of(parse_base_url(f"http://{text}"))
 

@@ -110,8 +110,7 @@ def base_url(data: bytes) -> None:
     """Parse a base URL, and open the connection pools for it."""
     from outreach_async.errors import InvalidRequest
     from outreach_async.transport._aiohttp_session import resolve_destination
-    from outreach_async.transport._httpx_pool import PoolSender
-    from outreach_async.transport._tls import TrustSettings
+    from outreach_async.transport._httpx_pool import HttpxPool
     from outreach_async.transport._urls import parse_base_url
 
     with suppress(InvalidRequest):
@@ -119,10 +118,8 @@ def base_url(data: bytes) -> None:
         assert re.fullmatch(r"[^\s\\?#]+", str(base))
         resolve_destination(base)
         for library in ("httpx", "httpx2"):
-            route: Any = PoolSender(base, library, 1, 1, trust=TrustSettings(None, None, None), proxy=None, trust_env=False)
-            route._ssl_context = lambda: None
-            route._open_pool(1)
-            assert re.fullmatch(r"[!-~]+", route._default_headers["host"])
+            pool = HttpxPool(base, library, 1, 1, context=None, proxy=None)
+            assert re.fullmatch(r"[!-~]+", pool.default_headers["host"])
 
 
 def journal(data: bytes) -> None:

@@ -310,7 +310,7 @@ async def test_a_session_is_closed_with_its_transport() -> None:
 async def test_a_forked_child_leaves_the_session_of_its_parent_open() -> None:
     async with aiohttp.ClientSession("http://service.example") as session:
         transport = AiohttpTransport(session)
-        transport._sender.discard_after_fork()
+        transport._senders.discard_after_fork()
         await transport.aclose()
         assert not session.closed
 

@@ -289,7 +289,7 @@ async def test_an_idle_connection_is_closed_after_its_limit(make: Make) -> None:
     with Listener(serve()) as listener:
         transport: Any = make(listener.url)
         now = 1000.0
-        pool = transport._pool.get()
+        pool = transport._senders.get()
         for timed in (pool, getattr(pool, "_pool", pool)):
             timed._clock = lambda: now
         await transport.send(POST, Progress())
@@ -360,7 +360,7 @@ async def test_closing_waits_for_exchanges_and_connections() -> None:
         async with anyio.create_task_group() as group:
             sending = asyncio.create_task(transport.send(POST, Progress()))
             await anyio.to_thread.run_sync(listener.wait_asked)
-            pool: Any = transport._pool.get()
+            pool: Any = transport._senders.get()
             await transport.aclose()
             assert (pool._running, pool._connections) == (0, set())
             with pytest.raises(TransportError, match="was closed while"):

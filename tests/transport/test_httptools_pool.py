@@ -215,7 +215,7 @@ async def test_a_connection_reset_as_soon_as_it_was_made_has_no_socket() -> None
 async def test_a_slot_handed_to_a_cancelled_request_is_free_again() -> None:
     with Listener(serve()) as listener:
         transport = HttptoolsTransport(listener.url, max_in_flight=1)
-        pool: Any = transport._pool.get()
+        pool: Any = transport._senders.get()
         for order in ("cancelled before its turn", "cancelled in its turn"):
             pool._running = 1  # the slot of another exchange
             waiting = asyncio.create_task(transport.send(POST, Progress()))

@@ -163,7 +163,7 @@ def mute(peer: Peer) -> None:
 async def test_a_forked_child_leaves_the_client_of_its_parent_open(library: Any) -> None:
     client = library.AsyncClient(base_url=NOWHERE)
     transport = HttpxTransport(client)
-    transport._sender._in_flight.discard_after_fork()  # type: ignore[union-attr]  # a client's route has it
+    transport._senders.discard_after_fork()
     await transport.aclose()
     assert not client.is_closed
     await client.aclose()

@@ -23,7 +23,7 @@ from support.transports import LOOPS, NOWHERE
 
 from outreach_async.errors import TransportError
 from outreach_async.transport._httpx import HttpxTransport
-from outreach_async.transport._httpx_pool import PoolSender, _HttpxConnection, read_response, warn_of_unknown_state
+from outreach_async.transport._httpx_pool import HttpxPool, _HttpxConnection, read_response, warn_of_unknown_state
 from outreach_async.transport._leftovers import ConnectionMonitor, SocketProbe, http11_state
 from outreach_async.transport._wire import Progress, Request
 
@@ -324,9 +324,9 @@ async def test_a_connection_of_unknown_state_is_used_once_with_one_warning() -> 
         with pytest.warns(RuntimeWarning, match="^the installed httpx or httpcore is too new to check its connections, so each"):
             assert (await transport.send(Request("GET", "/"), Progress())).body == b"ok"
         assert (await transport.send(Request("GET", "/"), Progress())).body == b"ok"  # a second warning would be an error
-    route = transport._sender
-    assert isinstance(route, PoolSender)
-    ((_, lane),) = route._pool.get()._idle
+    pool = transport._senders.get()
+    assert isinstance(pool, HttpxPool)
+    ((_, lane),) = pool._idle
     assert not lane.is_reusable()
     await transport.aclose()
 

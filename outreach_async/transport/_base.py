@@ -1,0 +1,161 @@
+"""What all transports of HTTP libraries share: arguments, the event loop's connections, errors and closing."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, TypeAlias
+
+from outreach_async._files.optional import require_library
+from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+from outreach_async.transport._lifecycle import LoopLocal, get_running_loop
+from outreach_async.transport._sending import build_closed_error, build_transport_error, mark_unsent
+from outreach_async.transport._tls import TrustSettings
+from outreach_async.transport._urls import BaseUrl, choose_proxy, parse_base_url, require_positive, url_secrets
+from outreach_async.transport._wire import Progress, Request, Response
+
+DEFAULT_CONNECTIONS: Final = 64
+
+Failure: TypeAlias = tuple[OutreachError, Exception | None]
+"""The error to raise instead of a library's error, and its cause. The cause is `None` if it may show a secret."""
+
+
+class Sender(Protocol):
+    """The connections of a transport in one event loop."""
+
+    # Annotations name no class of a library: type checkers would check the library in every program that uses `outreach_async`.
+
+    def send(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]: ...
+
+    def drop_idle(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class BaseTransport:
+    """Base class of the transports. A subclass makes a `Sender` for each event loop, and translates the errors of its library."""
+
+    base_url: str | None
+    max_in_flight: int | None
+    secrets: tuple[str, ...]
+    _proxy_schemes: tuple[str, ...] = ("http", "https")
+    _client: Any = None  # the user's own client or session, which can be used in one event loop only
+
+    def __init__(
+        self,
+        library: str,
+        url: str | None,
+        *,
+        max_in_flight: int | None,
+        ssl_context: object,
+        proxy: str | None,
+        trust_env: bool,
+        max_answer: int,
+        get_loop: Callable[[], Any] = get_running_loop,
+    ) -> None:
+        require_library(library)
+        self._library = library
+        self.max_in_flight = None if max_in_flight is None else require_positive("max_in_flight", max_in_flight)
+        self._max_answer = require_positive("max_answer", max_answer)
+        self._base: BaseUrl | None = None
+        self._proxy: str | None = None
+        if url is not None:
+            self._base = parse_base_url(url)
+            self._proxy = self._choose_proxy(self._base, proxy, trust_env=trust_env)
+            self._trust = TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env)
+            self.max_in_flight = self.max_in_flight or DEFAULT_CONNECTIONS
+            self.secrets = (*self._base.secrets, *url_secrets(self._proxy))
+            self.base_url = str(self._base)
+        self._get_loop = get_loop
+        self._home: Any = None
+        self._senders: LoopLocal[Any] = LoopLocal(self._open, get_loop)
+        self._closed = False
+
+    def __repr__(self) -> str:
+        """Show the base URL, without user and password."""
+        return f"<{type(self).__name__} to {self._describe()}{', closed' if self._closed else ''}>"
+
+    def _describe(self) -> str:
+        return str(self.base_url)
+
+    def _choose_proxy(self, base: BaseUrl, proxy: str | None, *, trust_env: bool) -> str | None:
+        return choose_proxy(base, proxy, self._proxy_schemes, trust_env=trust_env)
+
+    def _get_context(self) -> ssl.SSLContext | None:
+        return self._trust.get_context(self._library) if "https:" in f"{self._base} {self._proxy}" else None
+
+    def _open(self) -> Sender:
+        """Make the sender of the running event loop."""
+        raise NotImplementedError
+
+    def _start(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
+        sender: Sender = self._senders.get()
+        return sender.send(request, progress)
+
+    def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
+        """Return the error to raise instead of this one; `None` to raise it unchanged."""
+        raise NotImplementedError
+
+    async def _close_client(self) -> None:
+        """Close the user's client or session, which no event loop of this process has used."""
+
+    def _require_home(self, problem: str) -> None:
+        """Check that the user's client or session was not used in another event loop."""
+        loop = self._get_loop()
+        if self._home not in {None, loop}:
+            raise InvalidRequest(f"transport: {problem} in this event loop")
+        self._home = loop
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Send the request and read the complete response, whatever its status.
+
+        Raises:
+            TransportError: No complete response arrived.
+            InvalidRequest: The request is invalid, or the transport is closed.
+        """
+        if self._closed:
+            raise build_closed_error(self)
+        mark_unsent(progress)
+        try:
+            return await self._start(request, progress)
+        except OutreachError:
+            raise
+        except Exception as error:
+            found = self._translate_error(error, progress)
+            if found is None:
+                raise
+        failure, cause = found
+        # Raised outside of the handler, which would set `__context__` to an error that may show a secret.
+        if cause is not None:
+            drop_tracebacks(cause)  # the library's frames have header fields among their locals
+        raise failure from cause
+
+    def drop_idle(self) -> None:
+        """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
+
+        Connections of a client or session that you have passed may be used again.
+
+        Example:
+            ```python
+            transport = HttpxTransport("https://api.example")
+            transport.drop_idle()
+            await transport.aclose()
+            ```
+        """
+        if (sender := self._senders.peek()) is not None:
+            sender.drop_idle()
+
+    async def aclose(self) -> None:
+        """Close every connection and cancel every exchange in flight. You may call this more than once."""
+        self._closed = True
+        if (sender := self._senders.release()) is not None:
+            await sender.aclose()
+        elif not self._senders.is_inherited:
+            await self._close_client()
+
+
+def build_failure(destination: str, detail: str, progress: Progress) -> OutreachError:
+    """Return the error for an exchange that failed before a complete response arrived."""
+    what = "no connection to" if progress.sent is False else "no response from"
+    return build_transport_error(f"{what} {destination}: {detail}", progress)
