@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from outreach_async.errors import InvalidRequest
@@ -38,6 +38,10 @@ _DETAILS: Final = (
     re.compile(r"error: (\w+ must be specified)"),
 )
 """Patterns of the details that may be copied from an error message of obstore."""
+
+
+_UNLISTED: Final = "the objects cannot be listed"
+_Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
 
 class Objects(Protocol):
@@ -132,62 +136,45 @@ class StoredObjects:
         self._prefix = f"{prefix}/" if prefix else ""
 
     def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:  # noqa: ARG002 - a store needs no folder
-        """Create an object unless the name is taken, and return whether the object was created; see `Objects`."""
         exceptions = self._obstore.exceptions
         taken = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
-        try:
-            self._obstore.put(self._store, self._prefix + name, content, mode="create", use_multipart=False)
-        except taken:
-            return False
-        except Exception as error:  # noqa: BLE001 - see `describe_problem`
-            problem = describe_problem(error)
-        else:
-            return True
-        raise OSError(f"{name} cannot be written: {problem}")
+        put, key = self._obstore.put, self._prefix + name
+        failure = f"{name} cannot be written"
+        return _call(failure, lambda: put(self._store, key, content, mode="create", use_multipart=False), taken) is not None
 
     def read(self, name: str) -> bytes:
-        """Return the content of an object; see `Objects`."""
-        try:
-            return bytes(self._obstore.get(self._store, self._prefix + name).bytes())
-        except FileNotFoundError:
-            problem = None
-        except Exception as error:  # noqa: BLE001 - see `describe_problem`
-            problem = describe_problem(error)
-        if problem is None:
+        failure = f"{name} cannot be read"
+        found = _call(failure, lambda: bytes(self._obstore.get(self._store, self._prefix + name).bytes()), FileNotFoundError)
+        if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        raise OSError(f"{name} cannot be read: {problem}")
+        return bytes(found)
 
     def delete(self, name: str) -> None:
         """Delete an object, if it exists."""
-        try:
-            self._obstore.delete(self._store, self._prefix + name)
-        except Exception as error:  # noqa: BLE001 - see `describe_problem`
-            problem = describe_problem(error)
-        else:
-            return
-        raise OSError(f"{name} cannot be deleted: {problem}")
+        _call(f"{name} cannot be deleted", lambda: self._obstore.delete(self._store, self._prefix + name))
 
     def names(self) -> Iterator[str]:
         """Iterate over the names of all objects. An object that a console creates to show the prefix as a folder is skipped."""
-        problem = None
-        try:
-            for page in self._obstore.list(self._store, self._prefix or None):
-                paths = (entry["path"] for entry in page)
-                yield from (path.removeprefix(self._prefix) for path in paths if path and f"{path}/" != self._prefix)
-        except Exception as error:  # noqa: BLE001 - see `describe_problem`
-            problem = describe_problem(error)
-        if problem is not None:
-            raise OSError(f"the objects cannot be listed: {problem}")
+        pages = iter(_call(_UNLISTED, lambda: self._obstore.list(self._store, self._prefix or None)))
+        while (page := _call(_UNLISTED, lambda: next(pages, None))) is not None:
+            paths = (entry["path"] for entry in page)
+            yield from (path.removeprefix(self._prefix) for path in paths if path and f"{path}/" != self._prefix)
 
     def folders(self) -> list[str]:
         """Return the names of the folders directly under the URL."""
-        try:
-            found = self._obstore.list_with_delimiter(self._store, self._prefix or None)["common_prefixes"]
-        except Exception as error:  # noqa: BLE001 - see `describe_problem`
-            problem = describe_problem(error)
-        else:
-            return [path.rstrip("/").rpartition("/")[2] for path in found]
-        raise OSError(f"the objects cannot be listed: {problem}")
+        found = _call(_UNLISTED, lambda: self._obstore.list_with_delimiter(self._store, self._prefix or None))
+        return [path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]]
+
+
+def _call(failure: str, call: Callable[[], Any], expected: _Errors = ()) -> Any:
+    """Call a function of obstore. Return `None` after an expected error, and raise `OSError` after any other one."""
+    try:
+        return call()
+    except expected:
+        return None
+    except Exception as error:  # noqa: BLE001 - see `describe_problem`
+        problem = describe_problem(error)
+    raise OSError(f"{failure}: {problem}")  # outside of the handler, which would set `__context__` to an error with secrets
 
 
 class FolderObjects:
@@ -197,7 +184,6 @@ class FolderObjects:
         self._folder = folder
 
     def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
-        """Create an object unless the name is taken, and return whether the object was created; see `Objects`."""
         if after is None:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # All calls use one descriptor: the path may come to lead to another folder at any moment, such as an empty mount point.
@@ -213,7 +199,6 @@ class FolderObjects:
             raise OSError("the folder was removed, renamed or unmounted during the run") from None
 
     def read(self, name: str) -> bytes:
-        """Return the content of an object; see `Objects`."""
         return (self._folder / name).read_bytes()
 
     def delete(self, name: str) -> None:
