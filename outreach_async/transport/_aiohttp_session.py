@@ -87,10 +87,11 @@ class SessionSender:
         if self._session.closed:
             raise sending.build_closed_error(self._session)
         headers = sending.merge_headers(request, self._destination.headers)
+        url = self._cached_url(request.target)
         sending.mark_handed_over(progress, request, proof=self._destination.is_own_session)
         async with self._session.request(
             request.method,
-            self._cached_url(request.target),
+            url,
             data=_Body(request.body, progress, check_leftovers=not self._destination.is_own_session) if request.body else None,
             headers=headers,
             skip_auto_headers=None if self._destination.is_own_session else ("Content-Type",),

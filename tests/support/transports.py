@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -28,17 +29,24 @@ GET: Final = Request("GET", "/campaigns?workspace=space_1&page=1")
 NOWHERE: Final = "http://service.example"
 
 
-def _httpx_client(url: str, *, tls: ssl.SSLContext | None = None, proxy: str | None = None, **options: Any) -> Transport:
-    return HttpxTransport(httpx.AsyncClient(base_url=url, verify=tls or False, proxy=proxy, trust_env=False), **options)
+CLIENTS: Final = ("httpx_client", "httpx2_client", "aiohttp_session")
+"""Transports over a client or session of the user."""
 
 
-def _httpx2_client(url: str, *, tls: ssl.SSLContext | None = None, proxy: str | None = None, **options: Any) -> Transport:
-    return HttpxTransport(httpx2.AsyncClient(base_url=url, verify=tls or False, proxy=proxy, trust_env=False), **options)
+def own_client(name: str, url: str, **options: Any) -> tuple[Any, Make]:
+    """Return a client or session of the user, and the class of its transport."""
+    if name == "aiohttp_session":
+        return aiohttp.ClientSession(f"{url}/", **options), AiohttpTransport
+    library: Any = httpx if name == "httpx_client" else httpx2
+    return library.AsyncClient(base_url=url, trust_env=False, **options), HttpxTransport
 
 
-def _aiohttp_session(url: str, *, tls: ssl.SSLContext | None = None, proxy: str | None = None, **options: Any) -> Transport:
-    connector = aiohttp.TCPConnector(ssl=tls or True)
-    return AiohttpTransport(aiohttp.ClientSession(f"{url}/", connector=connector, proxy=proxy), **options)
+def _over_client(
+    name: str, url: str, *, tls: ssl.SSLContext | None = None, proxy: str | None = None, **options: Any
+) -> Transport:
+    trust = {"connector": aiohttp.TCPConnector(ssl=tls or True)} if name == "aiohttp_session" else {"verify": tls or False}
+    client, adapt = own_client(name, url, proxy=proxy, **trust)
+    return adapt(client, **options)
 
 
 MAKERS: Final[dict[str, Make]] = {
@@ -46,9 +54,7 @@ MAKERS: Final[dict[str, Make]] = {
     "httpx2": lambda url, tls=None, **options: HttpxTransport(url, family="httpx2", ssl_context=tls, **options),
     "aiohttp": lambda url, tls=None, **options: AiohttpTransport(url, ssl_context=tls, **options),
     "httptools": lambda url, tls=None, **options: HttptoolsTransport(url, ssl_context=tls, **options),
-    "httpx_client": _httpx_client,
-    "httpx2_client": _httpx2_client,
-    "aiohttp_session": _aiohttp_session,
+    **{name: partial(_over_client, name) for name in CLIENTS},
 }
 """Functions that create a transport to a URL. Call them in a running event loop."""
 
@@ -58,7 +64,7 @@ PROXYING: Final = ("httpx", "httpx2", "aiohttp")
 OWN: Final = (*PROXYING, "httptools")
 """Transports created from a URL. They can prove that nothing was sent."""
 
-ALL: Final = (*OWN, "httpx_client", "httpx2_client", "aiohttp_session")
+ALL: Final = (*OWN, *CLIENTS)
 
 Loops = Mapping[str, tuple[str, dict[str, Any]]]
 

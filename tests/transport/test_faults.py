@@ -12,14 +12,13 @@ import anyio
 import anyio.to_thread
 import attrs
 import pytest
-from support.certificates import certificates
-from support.faults import FAULTS, NOWHERE, Fault, arrived, scene, service
-from support.listener import OK, Listener, Peer, hang, serve
+from support.faults import FAULTS, Fault, arrived, scene
+from support.listener import OK, Listener, Peer, serve
 from support.time import MOVABLE, jump
 from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, fail, over, pairs, runs_on
 
 from outreach_async import NewContact, Outcome, OutreachClient, RetryPolicy, TransportError
-from outreach_async.transport._wire import Progress, Response
+from outreach_async.transport._wire import Progress
 
 TIMEOUT: Final = 30.0
 """Timeout of an attempt in seconds: enough on any machine. Tests of faults that only a timeout ends advance the clock."""
@@ -37,9 +36,6 @@ def matrix(cells: Iterable[Cell], *, loops: Loops = EVERY_LOOP) -> pytest.MarkDe
         if f"{name}-{loop}" not in FAULTS[fault].forgotten and (name != "httptools" or FAULTS[fault].proxy is None)
     ]
     return pytest.mark.parametrize(("fault", "name", "anyio_backend"), known, indirect=["anyio_backend"])
-
-
-everywhere = over(*ALL, loops=EVERY_LOOP)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -170,76 +166,6 @@ def ended_by_the_clock() -> Iterator[Cell]:
 async def test_after_a_timeout_labels_are_true_and_the_client_stays_usable(name: str, fault: str) -> None:
     for check in (create, read, ask):  # sequentially, because a jump of the clock affects all of them
         await through_the_client(name, FAULTS[fault], check)
-
-
-@everywhere
-async def test_an_unknown_host_is_an_error_with_nothing_sent(make: Make) -> None:
-    policy = RetryPolicy(attempts=2, backoff=0.0)
-    transport = make(f"http://{NOWHERE}")
-    async with OutreachClient(transport=transport, owner_key="key_1", workspace="space_1", retry=policy) as client:
-        for _ in range(2):
-            with pytest.raises(TransportError) as caught:
-                await client.contacts.create(NewContact("ann@company.example"))
-            assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
-        assert client._engine.limiter.in_flight == 0
-
-
-@everywhere
-async def test_a_request_waiting_while_all_connections_are_busy_is_not_sent(make: Make) -> None:
-    with Listener(hang, service) as listener:
-        transport = make(listener.url, max_in_flight=1)
-        policy = RetryPolicy(attempts=2, backoff=0.0)
-        client = OutreachClient(transport=transport, owner_key="key_1", workspace="space_1", retry=policy)
-        async with client, anyio.create_task_group() as group:
-            group.start_soon(transport.send, GET, Progress())
-            await anyio.to_thread.run_sync(listener.wait_asked)
-            for call in (
-                lambda: client.contacts.create(NewContact("ann@company.example"), timeout=0.02),
-                lambda: client.mailboxes.list(timeout=0.02),
-                lambda: client.request("POST", "/contacts", body=POST.body, timeout=0.02),
-            ):
-                with pytest.raises(TransportError, match="no response within the timeout") as caught:
-                    await call()
-                assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
-            group.cancel_scope.cancel()
-        assert len(listener.requests) == 1
-
-
-@over(*ALL)
-async def test_tls_with_a_trusted_certificate_works(make: Make) -> None:
-    with Listener(serve(), tls=certificates().server) as listener:
-        transport = make(listener.url, tls=certificates().client)
-        response = await transport.send(POST, Progress())
-        await transport.aclose()
-        await anyio.to_thread.run_sync(listener.wait_idle)
-    assert response == Response(200, {"content-length": "2"}, b"ok")
-
-
-@over(*ALL)
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_returned_and_not_followed(make: Make, status: int) -> None:
-    with Listener(serve()) as other, Listener(serve(redirect(status, other.url))) as listener:
-        transport = make(listener.url)
-        response = await transport.send(POST, Progress())
-        await transport.aclose()
-        assert (response.status, response.headers["location"]) == (status, f"{other.url}/new")
-        assert (len(listener.requests), other.peers) == (1, [])
-
-
-def redirect(status: int, to: str) -> bytes:
-    return f"HTTP/1.1 {status} Elsewhere\r\nlocation: {to}/new\r\ncontent-length: 0\r\n\r\n".encode()
-
-
-@over(*ALL)
-async def test_a_cookie_is_never_sent_back(make: Make) -> None:
-    with Listener(serve(OK.replace(b"content", b"set-cookie: a=b; Path=/\r\ncontent", 1))) as listener:
-        transport = make(listener.url)
-        for _ in range(2):
-            response = await transport.send(POST, Progress())
-            assert response.headers["set-cookie"] == "a=b; Path=/"
-        await transport.aclose()
-        assert len(listener.requests) == 2
-        assert b"cookie" not in b"".join(listener.requests).lower()
 
 
 @over(*ALL)

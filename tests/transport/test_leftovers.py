@@ -75,30 +75,22 @@ def in_doubt(error: TransportError) -> None:
 
 @everywhere
 @by_post_and_get
-async def test_a_duplicated_first_response_counts_and_its_connection_is_closed(make: Make, request_: Request) -> None:
-    with Listener(Scripted(numbered(1) * 2)) as listener:
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        pytest.param([numbered(1) * 2], [b"1", b"2", b"3"], id="first, twice"),
+        *(
+            pytest.param([numbered(1), numbered(1) + numbered(2)[:size]], [b"1", None, b"3"], id=f"second and {size} bytes")
+            for size in (None, 1, 12, 30)
+        ),
+    ],
+)
+async def test_only_a_later_response_followed_by_bytes_is_ambiguous(
+    make: Make, request_: Request, sent: list[bytes], expected: list[bytes | None]
+) -> None:
+    with Listener(Scripted(*sent)) as listener:
         transport = make(listener.url)
-        assert await bodies(transport, 2, request_) == [b"1", b"2"]
-        await transport.aclose()
-        assert len(listener.peers) == 2
-
-
-@everywhere
-@by_post_and_get
-async def test_a_later_response_followed_by_another_is_ambiguous(make: Make, request_: Request) -> None:
-    with Listener(Scripted(numbered(1), numbered(1) + numbered(2))) as listener:
-        transport = make(listener.url)
-        assert await bodies(transport, 3, request_) == [b"1", None, b"3"]
-        await transport.aclose()
-        assert len(listener.peers) == 2
-
-
-@everywhere
-@pytest.mark.parametrize("size", [1, 12, 30])
-async def test_a_later_response_followed_by_part_of_another_is_ambiguous(make: Make, size: int) -> None:
-    with Listener(Scripted(numbered(1), numbered(1) + numbered(2)[:size])) as listener:
-        transport = make(listener.url)
-        assert await bodies(transport, 3) == [b"1", None, b"3"]
+        assert await bodies(transport, 3, request_) == expected
         await transport.aclose()
         assert len(listener.peers) == 2
 

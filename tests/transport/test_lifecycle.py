@@ -13,28 +13,13 @@ import anyio.lowlevel
 import pytest
 from support.time import virtual_time
 
-from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.errors import InvalidRequest
 from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY, ConnectionPool, InFlight, LoopLocal, discard_all_after_fork
 from outreach_async.transport._wire import Progress, Response
 
 pytestmark = pytest.mark.anyio
 
 ANSWER = Response(200)
-
-
-async def test_a_loop_local_value_is_created_once_and_forgotten_on_release() -> None:
-    created: list[object] = []
-
-    def make() -> object:
-        created.append(object())
-        return created[-1]
-
-    bound = LoopLocal(make)
-    assert bound.release() is None
-    assert bound.get() is bound.get() is created[0]
-    assert bound.release() is created[0]
-    assert bound.release() is None
-    assert bound.get() is created[1]
 
 
 def test_a_forked_child_neither_uses_nor_releases_a_value_of_its_parent() -> None:
@@ -64,20 +49,6 @@ def held(started: list[int], number: int, gate: anyio.Event) -> Callable[[], Awa
         return Response(200)
 
     return exchange
-
-
-@pytest.mark.parametrize("limit", [1, None])
-async def test_an_exchange_in_a_cancelled_scope_never_starts(limit: int | None) -> None:
-    started: list[int] = []
-    in_flight, gate = InFlight(limit), anyio.Event()
-    gate.set()
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await in_flight.run(held(started, 0, gate), Progress())
-    assert scope.cancelled_caught
-    assert started == []
-    await in_flight.run(held(started, 1, gate), Progress())  # the cancelled exchange has released its slot
-    assert started == [1]
 
 
 async def test_an_exchange_cancelled_as_its_turn_comes_never_starts() -> None:
@@ -183,23 +154,6 @@ class PoolHarness:
         return [spy.number for spy in self.spies if spy.closed]
 
 
-async def test_consecutive_requests_use_one_connection() -> None:
-    harness = PoolHarness(4)
-    assert [await harness.send() for _ in range(3)] == [0, 0, 0]
-    assert harness.closed == []
-
-
-@virtual_time
-async def test_concurrent_requests_use_a_connection_each_up_to_the_limit() -> None:
-    harness = PoolHarness(3)
-    await harness.send_together(3)
-    assert len(harness.spies) == 3
-    with anyio.move_on_after(0.01) as scope:
-        await harness.send_together(4)
-    assert scope.cancelled_caught
-    assert sum(not spy.closed for spy in harness.spies) <= 3
-
-
 async def test_the_most_recently_used_connection_is_used_first() -> None:
     harness = PoolHarness(3)
     await harness.send_together(3)
@@ -265,69 +219,3 @@ async def test_dropped_connections_are_closed_at_the_next_request_or_at_the_end(
     harness.pool.drop_idle()
     await harness.pool.aclose()
     assert harness.closed == [0, 1, 2]
-
-
-async def test_a_connection_closed_by_the_peer_is_replaced() -> None:
-    harness = PoolHarness(2)
-    await harness.send()
-    harness.spies[0].open_elsewhere = False
-    assert await harness.send() == 1
-    assert harness.closed == [0]
-
-
-async def test_a_connection_is_replaced_after_an_error() -> None:
-    harness = PoolHarness(1)
-
-    async def fail(_: Spy) -> Response:
-        raise TransportError("no answer")
-
-    with pytest.raises(TransportError, match="no answer"):
-        await harness.pool.run(fail, Progress())
-    assert harness.closed == [0]
-    assert await harness.send() == 1
-
-
-async def test_a_connection_is_replaced_after_a_cancellation() -> None:
-    harness = PoolHarness(1)
-    with anyio.CancelScope() as scope:
-
-        async def cancel(_: Spy) -> Response:
-            scope.cancel()
-            await anyio.sleep_forever()
-            raise AssertionError
-
-        await harness.pool.run(cancel, Progress())
-    assert scope.cancelled_caught
-    assert harness.closed == [0]
-    assert await harness.send() == 1
-
-
-async def test_closing_closes_idle_connections_and_refuses_new_requests() -> None:
-    harness = PoolHarness(3)
-    await harness.send_together(2)
-    await harness.pool.aclose()
-    await harness.pool.aclose()
-    assert harness.closed == [0, 1]
-    with pytest.raises(InvalidRequest, match="closed"):
-        await harness.send()
-
-
-async def test_closing_waits_until_connections_in_use_are_released() -> None:
-    harness = PoolHarness(1)
-    started = anyio.Event()
-
-    async def hang(_: Spy) -> Response:
-        started.set()
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    async def send() -> None:
-        with pytest.raises(TransportError, match="closed while the request was in flight") as caught:
-            await harness.send(hang)
-        assert caught.value.maybe_sent
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(send)
-        await started.wait()
-        await harness.pool.aclose()
-        assert harness.closed == [0]

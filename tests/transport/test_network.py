@@ -30,17 +30,6 @@ async def test_a_proxy_receives_the_request_and_its_password_is_shown_nowhere(
 
 
 @over(*PROXYING)
-@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
-async def test_the_environment_names_a_proxy_in_either_case(make: Make, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Listener(serve()) as proxy:
-        monkeypatch.setenv(variable, f"localhost:{proxy.port}")
-        transport = make(NOWHERE)
-        assert (await transport.send(POST, Progress())).status == 200
-        await transport.aclose()
-        assert proxy.requests[0].startswith(b"POST http://service.example/contacts ")
-
-
-@over(*PROXYING)
 async def test_an_unusable_proxy_of_the_environment_is_reported(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "gopher://user:secret@proxy.example")
     with pytest.raises(

@@ -64,15 +64,6 @@ def test_a_body_is_refused_as_soon_as_it_is_one_byte_too_large(coding: str, kind
     assert caught.value.maybe_sent
 
 
-@pytest.mark.thorough
-def test_a_small_chunk_that_inflates_is_never_decoded_as_a_whole() -> None:
-    bomb = gzip.compress(b"0" * 50_000_000, mtime=0)
-    intake = BodyReader({"content-encoding": "gzip"}, 1000)
-    with pytest.raises(TransportError, match="too large"):
-        intake.feed(bomb)
-    assert sum(map(len, intake._pieces)) == 0
-
-
 @pytest.mark.parametrize(
     ("size", "rest"),
     [(1001, b"no gzip"), (1000, gzip.compress(b"x" * 10, mtime=0)[:-8] + b"no check")],
@@ -96,10 +87,6 @@ def test_an_invalid_content_length_is_refused(stated: str) -> None:
     with pytest.raises(TransportError, match="invalid content-length: expected a whole number, got ") as caught:
         BodyReader({"content-length": stated}, 1000)
     assert caught.value.maybe_sent
-
-
-def test_a_content_length_within_the_limit_is_accepted() -> None:
-    assert take(BodyReader({"content-length": "1000"}, 1000), [b"x" * 1000]) == b"x" * 1000
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, gzip", "zstd"])

@@ -137,16 +137,3 @@ def test_releasing_the_values_of_ended_loops_closes_nothing() -> None:
         value = anyio.run(get, backend=backend)
         assert anyio.run(release) is None
         assert value.closed_in is None
-
-
-def test_a_living_loop_keeps_its_value_while_others_make_theirs() -> None:
-    local = LoopLocal(Value)
-
-    async def get() -> Value:
-        return local.get()
-
-    with two_loops() as (first, second):
-        value = first.run_until_complete(get())
-        assert second.run_until_complete(get()) is not value
-        assert anyio.run(get, backend="trio") is not value
-        assert first.run_until_complete(get()) is value

@@ -4,37 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-import httpx
-import httpx2
 import pytest
 from cryptography import x509
 from support.certificates import certificates, mutual
 from support.listener import Listener, over_tls, serve, tunnel
-from support.transports import ALL, LOOPS, OWN, POST, PROXYING, Make, fail, over, runs_on
+from support.transports import ALL, LOOPS, MAKERS, OWN, POST, PROXYING, Make, fail, over, own_client, pairs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._aiohttp import AiohttpTransport
 from outreach_async.transport._httptools import HttptoolsTransport
 from outreach_async.transport._httpx import HttpxTransport
 from outreach_async.transport._tls import TrustSettings
-from outreach_async.transport._wire import Progress, Transport
+from outreach_async.transport._wire import Progress
 
 LIBRARIES = ("httpx", "httpx2", "aiohttp", "httptools")
-
-PLAIN: dict[str, Callable[[str], Transport]] = {
-    "httpx": HttpxTransport,
-    "httpx2": lambda url: HttpxTransport(url, family="httpx2"),
-    "aiohttp": AiohttpTransport,
-    "httptools": HttptoolsTransport,
-    "httpx_client": lambda url: HttpxTransport(httpx.AsyncClient(base_url=url)),
-    "httpx2_client": lambda url: HttpxTransport(httpx2.AsyncClient(base_url=url)),
-    "aiohttp_session": lambda url: AiohttpTransport(aiohttp.ClientSession(url)),
-}
 
 
 @pytest.fixture
@@ -47,12 +33,17 @@ def authority(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "anyio_backend"),
-    [pytest.param(name, LOOPS[loop], id=f"{name}-{loop}") for name in PLAIN for loop in LOOPS if runs_on(name, loop)],
+    [pytest.param(name, LOOPS[loop], id=f"{name}-{loop}") for name, loop in pairs(*ALL)],
     indirect=["anyio_backend"],
 )
 async def test_by_default_a_certificate_of_an_unknown_authority_is_refused(name: str) -> None:
     with Listener(serve(), tls=certificates().server) as listener:
-        error, _ = await fail(PLAIN[name](listener.url), POST)
+        if name in OWN:
+            transport = MAKERS[name](listener.url)
+        else:
+            client, adapt = own_client(name, listener.url)
+            transport = adapt(client)
+        error, _ = await fail(transport, POST)
         assert "CERTIFICATE_VERIFY_FAILED" in str(error)
         assert (error.maybe_sent, listener.requests) == (False, [])
 
