@@ -303,12 +303,10 @@ class RatePoller:
         self.failure: str | None = None
 
     def require_running(self) -> None:
-        """Check that the client is open."""
         if self._tasks is None:
             raise InvalidRequest("rate: a client with a shared rate works only while it is open; use `async with` on the client")
 
     async def start(self) -> None:
-        """Start renewing the share."""
         if self._tasks is not None:
             raise InvalidRequest("rate: the client is already open; use a client with a shared rate in only one `async with`")
         self._tasks = anyio.create_task_group()
@@ -316,7 +314,6 @@ class RatePoller:
         self._tasks.start_soon(self._run)
 
     async def stop(self) -> None:
-        """Stop renewing the share."""
         if self._tasks is None:  # the client was not opened, or has been closed already
             return
         tasks, self._tasks = self._tasks, None

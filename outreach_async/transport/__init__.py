@@ -89,10 +89,11 @@ anyio.run(main)
 Proxies and TLS
 ---------------
 A transport made from a URL uses the environment's proxies and certificates (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, ...),
-in the same way for every library. `HttptoolsTransport` does not support proxies, and raises an error if the environment sets a
-proxy for the URL; name the host in `NO_PROXY` to connect directly. `proxy=` overrides the environment's proxy. `ssl_context=`
-sets the trusted certificates and may contain a client certificate. `trust_env=False` ignores the whole environment. A user and
-password in a URL are sent as basic authorization. These secrets are masked in every error.
+in the same way for every library, and reads them when it is made. By default, it trusts certifi's certificates.
+`HttptoolsTransport` does not support proxies, and raises an error if the environment sets a proxy for the URL; name the host in
+`NO_PROXY` to connect directly. `proxy=` overrides the environment's proxy. `ssl_context=` sets the trusted certificates and may
+contain a client certificate. `trust_env=False` ignores the whole environment. A user and password in a URL are sent as basic
+authorization. These secrets are masked in every error.
 
 ```python
 import ssl
@@ -147,5 +148,6 @@ if __name__ == "__main__":
     anyio.run(main, os.environ["OUTREACH_BASE_URL"])
 ```
 
-After a fork, make new clients: a transport that the parent process has used raises `InvalidRequest` in the child.
+After a fork, make new clients: a transport that the parent process has used raises `InvalidRequest` in the child, and closing it
+there does not affect the parent's connections. A transport that was made but not used before the fork works in both processes.
 """

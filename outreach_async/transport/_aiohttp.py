@@ -41,36 +41,27 @@ class AiohttpTransport(BaseTransport):
     """Sends requests over aiohttp.
 
     A transport made from a base URL opens a session when the first request is sent, in each event loop, also in other threads.
-    `max_in_flight` limits each session. A user and password in the URL are sent as basic authorization. The variables
-    `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE` and `SSL_CERT_DIR` have the same effect as with httpx;
-    aiohttp itself supports only some of them. They are read when the transport is made. By default, the transport trusts
-    certifi's certificates.
+    `max_in_flight` limits each session. The environment's proxies and certificates have the same effect as with httpx; aiohttp
+    itself supports only some of them.
 
     A transport made from a session uses the session's connector, headers, proxies and traces unchanged. The session must have a
     `base_url`. The transport takes ownership of the session and closes it. The session's timeouts are disabled, redirects are not
     followed, and cookies set by a response are removed from the session's cookie jar.
 
-    A transport that was used before a fork raises an error in the child process. Closing it in the child does not affect the
-    connections of the parent. A transport that was made from a URL but not used before the fork works in both processes.
-
     Args:
         service: The service's base URL, or an `aiohttp.ClientSession`.
         max_in_flight: Maximum number of concurrent exchanges. For a URL, the default is 64, and the number is also the maximum
             number of connections. For a session, only the limit of its connector applies by default.
-        ssl_context: SSL context for connections to the service and to an HTTPS proxy. It replaces the certificates of the
-            environment and of certifi. It may contain a client certificate. Only for a URL.
-        proxy: A proxy URL that overrides the environment's proxy: `http` or `https`, with user and password if required. Only for
-            a URL.
+        ssl_context: SSL context for the service and an HTTPS proxy, instead of the environment's certificates. Only for a URL.
+        proxy: A proxy URL (`http` or `https`) that overrides the environment's proxy. Only for a URL.
         trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
         max_answer: Maximum size of a decoded response body, in bytes.
-        middlewares: aiohttp client middlewares to run around every request. The middlewares of a session do not run; to run
-            them, pass them here too. The transport always runs a middleware of its own, which stops aiohttp from silently sending
-            a failed GET again.
+        middlewares: aiohttp client middlewares to run around every request. Those of a session do not run; pass them here too.
 
     Attributes:
         max_in_flight: The maximum number of concurrent exchanges; `None` for a session if no `max_in_flight` was passed.
-        secrets: Passwords and authorization values in the base URL, the proxy URL and the session's header fields.
-            `OutreachClient` masks them in errors.
+        base_url: The base URL of all requests, without user and password; `None` for a session without a valid one.
+        secrets: Passwords and authorization values that `OutreachClient` masks in errors.
 
     Raises:
         InvalidRequest: An argument is invalid, or aiohttp is not installed.
@@ -115,7 +106,7 @@ class AiohttpTransport(BaseTransport):
         )
         self._middlewares = middlewares
         if not isinstance(service, str):
-            self._client = service
+            self._client, self._close_client = service, service.close
             self._home = _running_loop()
             self.base_url, self.secrets = None, ()
             with suppress(InvalidRequest):  # aiohttp has no public name for a session's base URL
@@ -145,10 +136,6 @@ class AiohttpTransport(BaseTransport):
         from outreach_async.transport import _aiohttp_session as aiohttp_session
 
         return aiohttp_session.translate_error(error, progress, str(self._base or "the session's base_url"))
-
-    async def _close_client(self) -> None:
-        if self._client is not None:
-            await self._client.close()
 
 
 def _running_loop() -> object:

@@ -74,13 +74,11 @@ class SessionSender:
     _middlewares: Sequence[aiohttp.ClientMiddlewareType]
 
     def __attrs_post_init__(self) -> None:
-        """Create the objects that all exchanges share."""
         self._middlewares = (_send_once, *self._middlewares)
         self._in_flight = InFlight(self._max_in_flight, TaskScope)
         self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
     def send(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
-        """Wait for a free slot, send a request, and return the response."""
         return self._in_flight.run(partial(self._exchange, request, progress), progress)
 
     async def _exchange(self, request: Request, progress: Progress) -> Response:
@@ -133,7 +131,6 @@ class SessionSender:
             usage.is_dropped |= usage.started == usage.ended
 
     async def aclose(self) -> None:
-        """Cancel every exchange and close the session."""
         await self._in_flight.aclose()
         await self._session.close()
 
@@ -200,19 +197,16 @@ class _Body(aiohttp.Payload):
         self._progress = progress
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Write the body to the connection."""
         if self._check_leftovers:
             _reject_unexpected_bytes(getattr(writer, "protocol", None))
         self._progress.sent = True
         await writer.write(self._content)
 
     async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-        """Return the bytes of the body, for middlewares that sign the body."""
         del encoding, errors
         return self._content
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return the body as a string, for middlewares that inspect the body."""
         return self._content.decode(encoding, errors)
 
 
@@ -253,7 +247,6 @@ class TaskScope:
         return self
 
     def cancel(self) -> None:
-        """Cancel the task that runs in the scope."""
         self._called = True
         self._task.cancel()
 
@@ -318,7 +311,6 @@ class _ConnectionUsage:
     is_dropped: bool = False
 
     def end(self) -> None:
-        """Record that an exchange has released the connection."""
         self.ended += 1
 
 

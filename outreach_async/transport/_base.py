@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, TypeAlias
 
 from outreach_async._files.optional import require_library
@@ -33,7 +34,7 @@ class Sender(Protocol):
     async def aclose(self) -> None: ...
 
 
-class BaseTransport:
+class BaseTransport(ABC):
     """Base class of the transports. A subclass makes a `Sender` for each event loop, and translates the errors of its library."""
 
     base_url: str | None
@@ -41,6 +42,7 @@ class BaseTransport:
     secrets: tuple[str, ...]
     _proxy_schemes: tuple[str, ...] = ("http", "https")
     _client: Any = None  # the user's own client or session, which can be used in one event loop only
+    _close_client: Callable[[], Awaitable[None]] | None = None
 
     def __init__(
         self,
@@ -85,20 +87,17 @@ class BaseTransport:
     def _get_context(self) -> ssl.SSLContext | None:
         return self._trust.get_context(self._library) if "https:" in f"{self._base} {self._proxy}" else None
 
+    @abstractmethod
     def _open(self) -> Sender:
         """Make the sender of the running event loop."""
-        raise NotImplementedError
 
     def _start(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
         sender: Sender = self._senders.get()
         return sender.send(request, progress)
 
+    @abstractmethod
     def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
         """Return the error to raise instead of this one; `None` to raise it unchanged."""
-        raise NotImplementedError
-
-    async def _close_client(self) -> None:
-        """Close the user's client or session, which no event loop of this process has used."""
 
     def _require_home(self, problem: str) -> None:
         """Check that the user's client or session was not used in another event loop."""
@@ -151,7 +150,7 @@ class BaseTransport:
         self._closed = True
         if (sender := self._senders.release()) is not None:
             await sender.aclose()
-        elif not self._senders.is_inherited:
+        elif self._close_client is not None and not self._senders.is_inherited:
             await self._close_client()
 
 

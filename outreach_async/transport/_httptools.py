@@ -34,20 +34,14 @@ class HttptoolsTransport(BaseTransport):
     This transport costs the least CPU time on asyncio, uvloop and trio. It does not support proxies, and accepts only a base URL:
     use `HttpxTransport` for proxies, for your own client, and for mocks such as respx.
 
-    A user and password in the URL are sent as basic authorization. The environment's certificates (`SSL_CERT_FILE`,
-    `SSL_CERT_DIR`) are used as httpx uses them, and are read when the transport is made. By default, the transport trusts
-    certifi's certificates. If the host has several addresses, the transport tries them as described in RFC 8305. An idle
-    connection is reused for up to 5 seconds after its last response. It is closed after at most 10 seconds. Each
-    event loop, also in other threads, has its own connections, and `max_in_flight` limits each of them.
-
-    After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
-    parent's connections. A transport that was made but not used before the fork works in both processes.
+    If the host has several addresses, the transport tries them as described in RFC 8305. An idle connection is reused for up to
+    5 seconds after its last response, and closed after at most 10 seconds. Each event loop, also in other threads, has its own
+    connections, and `max_in_flight` limits each of them.
 
     Args:
         base_url: The service's base URL.
         max_in_flight: Maximum number of connections, and of concurrent exchanges.
-        ssl_context: SSL context that verifies the service, and may contain a client certificate. The context replaces the
-            certificates of the environment and of certifi.
+        ssl_context: SSL context for the service, instead of the environment's certificates.
         proxy: Must be `None`, because this transport does not support proxies.
         trust_env: Whether to use the environment's certificates. If true, and the environment sets a proxy for the URL, the
             constructor raises `InvalidRequest`.
@@ -55,7 +49,8 @@ class HttptoolsTransport(BaseTransport):
 
     Attributes:
         max_in_flight: The maximum number of concurrent exchanges.
-        secrets: Password and authorization value of the URL. `OutreachClient` masks them in errors.
+        base_url: The base URL of all requests, without user and password.
+        secrets: Password and authorization value of the URL, which `OutreachClient` masks in errors.
 
     Raises:
         InvalidRequest: An argument is invalid, the arguments or the environment set a proxy, or httptools is not installed.
@@ -155,6 +150,5 @@ class HttptoolsTransport(BaseTransport):
         return exchange
 
     def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
-        if not isinstance(error, _CONNECTION_ERRORS):
-            return None
-        return build_failure(str(self.base_url), describe_cause(error), progress), error
+        is_known = isinstance(error, _CONNECTION_ERRORS)
+        return (build_failure(self.base_url, describe_cause(error), progress), error) if is_known else None

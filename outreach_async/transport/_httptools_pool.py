@@ -209,7 +209,6 @@ class ProtocolConnection(asyncio.BufferedProtocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the asyncio transport of the new connection."""
         self._transport = self._tcp = cast("asyncio.Transport", transport)  # with TLS, the transport is replaced
         connection = transport.get_extra_info("socket")
         self._is_open = connection is not None  # on uvloop, a connection that was reset as soon as it was made has no socket
@@ -217,7 +216,6 @@ class ProtocolConnection(asyncio.BufferedProtocol):
             self._probe = SocketProbe(connection)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the signature of asyncio
-        """Return the buffer for the next bytes to receive."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -269,7 +267,6 @@ class ProtocolPool:
         self._all_ended = asyncio.Event()
 
     async def send(self, message: bytes, method: str, progress: Progress) -> Response:
-        """Wait for a free slot, send a request, and return the response."""
         if self._running == self._limit:
             await self._wait_for_slot()
         else:
@@ -338,7 +335,6 @@ class ProtocolPool:
             self._idle.popleft().abort()
 
     def drop_idle(self) -> None:
-        """Close all idle connections."""
         while self._idle:
             self._idle.pop().abort()
 
@@ -386,14 +382,12 @@ class ProtocolPool:
         return connection
 
     def is_current(self) -> bool:
-        """Return whether the running event loop is the event loop of the pool."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:  # another event loop, such as trio's
             return False
 
     async def aclose(self) -> None:
-        """Cancel every exchange and close every connection."""
         self._closed = True  # before anything is cancelled, because each release lets a waiting exchange start
         if self._expiry is not None:
             self._expiry.cancel()
@@ -473,7 +467,6 @@ class StreamConnection:
         return self._probe.peek() if reader.keeps_alive or self._tls is None else None  # closing a TLS connection sends bytes too
 
     async def aclose(self) -> None:
-        """Close the connection."""
         if self._stream is not None:
             await anyio.aclose_forcefully(self._stream)
 

@@ -132,7 +132,6 @@ class ResponseReader:
         return self._feed_body(self._body, data)
 
     def _start_chunks(self) -> None:
-        """Start reading a chunked body with a new parser."""
         # The parser that read the head would not decode the chunks if a space follows `chunked` in the `transfer-encoding`
         # header.
         self._is_chunked = True
@@ -193,11 +192,9 @@ class ResponseReader:
         self.keeps_alive = self._parser.should_keep_alive()
 
     def on_body(self, piece: bytes) -> None:
-        """Collect a piece of a chunked body."""
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """Record that the response is complete."""
         self._is_complete = True
 
 

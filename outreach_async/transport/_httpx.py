@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, Protocol
 
@@ -56,42 +57,34 @@ class HttpxTransport(BaseTransport):
     """Sends requests over httpx or its fork httpx2.
 
     A transport made from a base URL keeps a pool of httpx or httpx2 transports, each with a single connection. Each concurrent
-    exchange uses a different connection. A user and password in the URL are sent as basic authorization. The environment's
-    proxies and certificates (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR`) are used as
-    httpx uses them, and are read when the transport is made. Transports that trust the same certificates share one SSL context.
-    Each event loop, also in other threads, has its own pool, and `max_in_flight` limits each of them. An idle connection is
-    closed after at most 10 seconds; the pool of a client closes it at a later request.
+    exchange uses a different connection. Each event loop, also in other threads, has its own pool, and `max_in_flight` limits
+    each of them. An idle connection is closed after at most 10 seconds; the pool of a client closes it at a later request.
 
     A transport made from a client uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The
     client must have a `base_url`. The transport takes ownership of the client: it closes the client, and replaces the client's
     cookie jar with one that keeps the client's own cookies and ignores cookies in responses. The client's timeouts are disabled,
     and redirects are not followed. The transport works only in the first event loop that uses it.
 
-    The client and its pool add CPU time. With 64 requests in flight, an `httpx.AsyncClient` takes four to five times the CPU
-    time of a transport made from a URL. There is also a risk: if several
-    requests are cancelled simultaneously, the pool of httpx 0.28 can permanently lose connections. The pool of httpx2 can also
-    lose them, but less often and only over TLS. When no connection is left, every request times out. This cannot happen to a
-    transport made from a URL.
-
-    After a fork, a transport that the parent has used raises an error in the child, and closing it there does not affect the
-    parent's connections. A transport that was made but not used before the fork works in both processes.
+    With 64 requests in flight, an `httpx.AsyncClient` takes four to five times the CPU time of a transport made from a URL.
+    There is also a risk: if several requests are cancelled simultaneously, the pool of httpx 0.28 can permanently lose
+    connections, and that of httpx2 too, but less often and only over TLS. When no connection is left, every request times out.
+    This cannot happen to a transport made from a URL.
 
     Args:
         service: The service's base URL, or an `httpx.AsyncClient` or `httpx2.AsyncClient`.
         family: The library to use for a URL, by default `httpx`. For a client, the library is detected from the client's class.
         max_in_flight: Maximum number of concurrent exchanges. For a URL, this is the number of connections, 64 by default. For a
             client, the only default limit is that of its pool, which httpx does not expose.
-        ssl_context: SSL context that verifies the service and an HTTPS proxy, and may contain a client certificate. The context
-            replaces the certificates of the environment and of the library. Only for a URL.
-        proxy: A proxy URL that overrides the environment's proxy: `http`, `https` or `socks5`, with user and password if
-            required. Only for a URL.
+        ssl_context: SSL context for the service and an HTTPS proxy, instead of the environment's certificates. Only for a URL.
+        proxy: A proxy URL (`http`, `https` or `socks5`) that overrides the environment's proxy. Only for a URL.
         trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
         max_answer: Maximum size of a decoded response body, in bytes.
 
     Attributes:
         max_in_flight: The maximum number of concurrent exchanges; `None` for a client if no `max_in_flight` was passed.
-        secrets: Passwords and authorization values of the URL, the proxy and the client's header fields. `OutreachClient` masks
-            them in errors. Values that a client's `auth` adds are unknown to the transport, and are not masked.
+        base_url: The base URL of all requests, without user and password.
+        secrets: Passwords and authorization values that `OutreachClient` masks in errors. Values that a client's `auth` adds are
+            unknown to the transport, and are not masked.
 
     Raises:
         InvalidRequest: An argument is invalid, or a required package is not installed.
@@ -137,9 +130,12 @@ class HttpxTransport(BaseTransport):
             max_answer=max_answer,
         )
         if url is None:
-            from outreach_async.transport._httpx_client import adopt_client  # imports modules that only a client needs
+            from outreach_async.transport._httpx_client import (  # imports modules that only a client needs
+                adopt_client,
+                close_client,
+            )
 
-            self._client = service
+            self._client, self._close_client = service, partial(close_client, service)
             self.base_url, self.secrets = adopt_client(service, self._family)
         elif self._proxy and self._proxy.startswith("socks"):
             require_module("socksio", f"{self._family}[socks]")
@@ -170,12 +166,6 @@ class HttpxTransport(BaseTransport):
         if isinstance(error, tuple(getattr(library, name) for name in _UNSENT_ERRORS)) and progress.sent is None:
             progress.sent = False
         return build_failure(self.base_url, describe_cause(error), progress), error
-
-    async def _close_client(self) -> None:
-        if self._client is not None:
-            from outreach_async.transport._httpx_client import close_client
-
-            await close_client(self._client)
 
 
 def _detect_family(client: object, family: Family | None) -> Family:

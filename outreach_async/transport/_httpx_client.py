@@ -24,7 +24,7 @@ class _ReadOnlyCookieJar(CookieJar):
     """A cookie jar that stores no cookies from responses."""
 
     def extract_cookies(self, response: object, request: object) -> None:
-        """Store no cookies from the response."""
+        """Store nothing."""
 
 
 def adopt_client(client: Any, family: str) -> tuple[str, tuple[str, ...]]:
@@ -60,7 +60,6 @@ class ClientSender:
         self._in_flight = InFlight(max_in_flight)
 
     def send(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
-        """Wait for a free slot, send a request, and return the response."""
         return self._in_flight.run(partial(self._send, request, progress), progress)
 
     async def _send(self, request: Request, progress: Progress) -> Response:
@@ -96,6 +95,5 @@ class ClientSender:
         """Do nothing: httpx has no function that closes the idle connections of a client."""
 
     async def aclose(self) -> None:
-        """Cancel all requests and close the client."""
         await self._in_flight.aclose()
         await close_client(self._client)

@@ -62,7 +62,6 @@ class LoopLocal(Generic[T]):
         return value
 
     def peek(self) -> T | None:
-        """Return the value of the running event loop, if it exists."""
         return self._values.get(self._get_loop())
 
     def release(self) -> T | None:
@@ -270,7 +269,6 @@ class ConnectionPool:
         self._idle.clear()
 
     async def aclose(self) -> None:
-        """Cancel every exchange and close every connection."""
         await self._in_flight.aclose()  # first: a running exchange would return its connection to the pool
         if self._cancel_timer is not None:
             self._cancel_timer()

@@ -75,7 +75,6 @@ class BodyReader:
             self._raise_too_large(f"its content-length is {stated[:20]},")
 
     def feed(self, piece: bytes) -> None:
-        """Add the next piece of the body."""
         if self._decompressor is not None:
             self._encoded_left -= len(piece)
             piece = self._decompressor.feed(piece, self._decoded_left + 1)
@@ -88,7 +87,6 @@ class BodyReader:
             self._pieces.clear()
 
     def finish(self) -> bytes:
-        """Return the complete body."""
         if self._decompressor is not None:
             self._decompressor.finish()
         return b"".join([self._joined, *self._pieces] if self._joined else self._pieces)

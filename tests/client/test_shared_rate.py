@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.flow import Scenario
-from support.shared_rates import Shares, play, simulate_shares
+from support.rates import HostsResult, run_hosts
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, RateShare, RateUsage, SharedRate
@@ -184,23 +185,25 @@ async def test_a_shared_rate_uses_the_clock_of_the_event_loop() -> None:
 # Whole clients at a simulated service
 
 
+def share(scene: Scenario, clients: int, ends: Mapping[int, float] | None = None) -> HostsResult:
+    run = partial(run_hosts, scene, clients, ends=ends, rate=SharedRate())
+    return anyio.run(run, backend_options=VirtualTime().options("asyncio"))
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("clients", [2, 8])
 @pytest.mark.parametrize(("retry_after", "goodput"), [(None, 0.93), (1.0, 0.87)], ids=["429", "retry-after"])
 def test_clients_share_a_learned_rate_fairly_and_use_it(clients: int, retry_after: float | None, goodput: float) -> None:
-    shares = simulate_shares(50.0, clients, retry_after=retry_after)
-    assert shares.goodput() >= goodput
-    assert shares.refused() <= 0.005
-    assert shares.fairness() >= 0.9
+    result = share(Scenario(seconds=120, limits=[(0, 50.0)], asks=retry_after), clients)
+    assert result.goodput >= goodput
+    assert result.refusals <= 0.005
+    assert result.fairness >= 0.9
 
 
 @pytest.mark.thorough
 def test_the_share_of_a_killed_client_goes_to_the_others_in_seconds() -> None:
-    async def run() -> Shares:
-        scene = Scenario(seconds=40, limits=[(0, 50.0)])
-        return await play(scene, [(0, 40), (0, 40), (0, 40), (0.1, 25)], SharedRate())
-
-    shares = anyio.run(run, backend_options=VirtualTime().options("asyncio"))
-    assert max(shares.counts(26, 40)[:3]) <= 1.1 * min(shares.counts(26, 40)[:3])
-    assert shares.goodput(27.5, 37.5) >= 0.9
-    assert shares.counts(26, 40)[3] == 0
+    result = share(Scenario(seconds=40, limits=[(0, 50.0)]), 4, ends={3: 25.0})
+    after = [sum(at >= 26 for at in times) for times in result.added]
+    assert after[3] == 0
+    assert max(after[:3]) <= 1.1 * min(after[:3])
+    assert sum(27.5 <= at < 37.5 for times in result.added for at in times) >= 0.9 * 50 * 10

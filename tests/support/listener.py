@@ -14,6 +14,7 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -331,3 +332,22 @@ def flood(head: bytes, data: bytes) -> Behaviour:
             peer.send(data)
 
     return behave
+
+
+def send_while_idle(peer: Peer, data: bytes) -> None:
+    """Send data to a client in this process and wait until it is readable. The client must not run meanwhile."""
+    with suppress(Gone):
+        peer.send(data)
+    wait_readable(peer)
+
+
+def wait_readable(peer: Peer) -> None:
+    """Wait until the socket of a client in this process is readable; return at once if that socket is closed."""
+    for path in Path("/dev/fd").iterdir():
+        with suppress(OSError):
+            found = socket.socket(fileno=int(path.name))
+            try:
+                if found.getsockname() == peer.address:
+                    assert select.select([found], [], [], PATIENCE)[0], "no data arrived at the client"
+            finally:
+                found.detach()

@@ -101,33 +101,42 @@ async def run_audit(
 
 @attrs.frozen
 class HostsResult:
-    """The combined results of several hosts, after the warm-up."""
+    """The combined results of several hosts, after the warm-up, and the times at which each host added contacts."""
 
     goodput: float
     refusals: float
     fairness: float
+    added: Sequence[Sequence[float]]
 
 
-async def run_hosts(scene: Scenario, hosts: int, *, warm_up: float = 20.0, **options: Any) -> HostsResult:
-    """Create contacts with several concurrent clients, each of which stands for one host."""
+async def run_hosts(
+    scene: Scenario, hosts: int, *, warm_up: float = 20.0, ends: Mapping[int, float] | None = None, **options: Any
+) -> HostsResult:
+    """Create contacts with several concurrent clients, each of which stands for one host that may end early."""
     service = RateLimitedService(scene)
-    added = [0] * hosts
+    added: list[list[float]] = [[] for _ in range(hosts)]
+    starts = random.Random(scene.seed)  # noqa: S311 - a simulation that can be repeated
 
-    async def create(host: int) -> None:
+    async def create(host: int, start: float) -> None:
+        await anyio.sleep(start)
         client = create_client(service, scene.seed + host, **options)
         rows = (NewContact(f"user{number}@h{host}.example") for number in count())
-        async with client.contacts.create_many(rows) as outcomes:
-            async for _ in outcomes:
-                added[host] += service.now() >= warm_up
+        with anyio.move_on_after((ends or {}).get(host, scene.seconds) - start):
+            async with client, client.contacts.create_many(rows) as outcomes:
+                async for outcome in outcomes:
+                    assert outcome.certain, outcome
+                    added[host].append(service.now())
 
     with anyio.move_on_after(scene.seconds):
         async with anyio.create_task_group() as group:
             for host in range(hosts):
-                group.start_soon(create, host)
+                group.start_soon(create, host, starts.random())
     refused = sum(at >= warm_up for at, _ in service.refused)
     succeeded = sum(at >= warm_up for at in service.succeeded)
+    counts = [sum(at >= warm_up for at in times) for times in added]
     return HostsResult(
         goodput=succeeded / scene.ideal(warm_up, scene.seconds),
         refusals=refused / max(1, refused + succeeded),
-        fairness=min(added) / max(1, *added),
+        fairness=min(counts) / max(1, *counts),
+        added=added,
     )

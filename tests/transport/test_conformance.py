@@ -105,7 +105,8 @@ def under_respx(make: Callable[[], Transport]) -> Open:
 def mocked(service: Service, request: httpx.Request) -> httpx.Response:
     """Return the response of a service to an httpx request."""
     fields = {name.lower(): value for name, value in request.headers.items()}
-    answer = service.handle(Request(request.method, request.url.raw_path.decode(), fields, request.content))
+    answer = service.exchange(Request(request.method, request.url.raw_path.decode(), fields, request.content)).response
+    assert answer is not None
     return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
 
 

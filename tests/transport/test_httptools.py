@@ -25,12 +25,6 @@ everywhere = over("httptools", loops=EVERY_LOOP)
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 
 
-# Arguments.
-
-
-# The bytes of requests.
-
-
 @pytest.mark.parametrize(
     ("url", "host"),
     [
@@ -55,6 +49,16 @@ async def test_the_response_to_head_has_no_body(make: Make) -> None:
             assert (response.headers["content-length"], response.body) == ("5", b"")
         await transport.aclose()
     assert len(listener.peers) == 1
+
+
+@everywhere
+async def test_a_body_may_end_with_the_connection(make: Make) -> None:
+    with Listener(answer_once(b"HTTP/1.1 200 OK\r\n\r\nhello")) as listener:
+        transport = make(listener.url)
+        for _ in range(2):
+            assert (await transport.send(POST, Progress())).body == b"hello"
+        await transport.aclose()
+    assert len(listener.peers) == 2
 
 
 # Connections.

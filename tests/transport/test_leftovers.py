@@ -12,8 +12,7 @@ import httpx
 import httpx2
 import pytest
 from support.certificates import certificates
-from support.copies import send_while_idle, wait_readable
-from support.listener import PATIENCE, Listener, Peer
+from support.listener import PATIENCE, Listener, Peer, send_while_idle, wait_readable
 from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
 
 from outreach_async.errors import TransportError

@@ -20,9 +20,7 @@ import gc, os, signal, ssl, sys, traceback
 import anyio
 import anyio.to_thread
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport._aiohttp import AiohttpTransport
-from outreach_async.transport._httptools import HttptoolsTransport
-from outreach_async.transport._httpx import HttpxTransport
+from support.transports import MAKERS, runs_on
 from outreach_async.transport._wire import Progress, Request
 
 POST = Request("POST", "/contacts", {}, b"{}")
@@ -31,34 +29,18 @@ urls, pem, loop = sys.argv[1].split(), sys.argv[2], sys.argv[3]
 options = {"debug": False} if loop == "asyncio" else {}  # asyncio's would tell of slow steps
 context = ssl.create_default_context(cafile=pem)
 
-def over_httpx(url):
-    import httpx
-    return HttpxTransport(httpx.AsyncClient(base_url=url, verify=context))
+names = [name for name in MAKERS if runs_on(name, loop)]
 
-def over_httpx2(url):
-    import httpx2
-    return HttpxTransport(httpx2.AsyncClient(base_url=url, verify=context))
-
-def over_session(url):
-    import aiohttp
-    return AiohttpTransport(aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(ssl=context)))
-
-ON_BOTH = {
-    "httpx": lambda url: HttpxTransport(url, ssl_context=context),
-    "httpx2": lambda url: HttpxTransport(url, family="httpx2", ssl_context=context),
-    "httptools": lambda url: HttptoolsTransport(url, ssl_context=context),
-    "httpx client": over_httpx,
-    "httpx2 client": over_httpx2,
-}
-ON_ASYNCIO = {"aiohttp": lambda url: AiohttpTransport(url, ssl_context=context), "aiohttp session": over_session}
-MAKERS = ON_BOTH if loop == "trio" else {**ON_BOTH, **ON_ASYNCIO}
+def make(name, url):
+    return MAKERS[name](url.rstrip("/"), tls=context)
 """
 
 
 def run(script: str, *urls: str, pem: Path | str = "", loop: str = "asyncio") -> None:
     """Run the prelude and a script with warnings as errors. Check that they succeed and print nothing."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + script, " ".join(urls), str(pem), loop]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -78,7 +60,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 CLOSING: Final = """
 async def use(name, url):
-    transport = MAKERS[name](url)
+    transport = make(name, url)
     outcomes = []
 
     async def hang():
@@ -103,7 +85,7 @@ async def use(name, url):
 
 async def main():
     for url in urls:
-        for name in MAKERS:
+        for name in names:
             await use(name, url)
             gc.collect()
 
@@ -134,7 +116,7 @@ async def in_the_child(name, used, unused):
     await refused(used, "before this process was forked, so its connections belong to the parent; make a new client")
     await used.aclose()
     await refused(used, "closed; make a new ")
-    if name == "aiohttp session":
+    if name == "aiohttp_session":
         await refused(unused, "the session belongs to another event loop")
     else:
         assert (await unused.send(POST, Progress())).status == 200
@@ -157,7 +139,7 @@ def fork(*arguments):
         os._exit(status)
 
 async def use(name, url):
-    used, unused = MAKERS[name](url), MAKERS[name](url)
+    used, unused = make(name, url), make(name, url)
     outcomes = []
 
     async def hang():
@@ -179,7 +161,7 @@ async def use(name, url):
 
 async def main():
     for url in urls:
-        for name in MAKERS:
+        for name in names:
             await use(name, url)
 
 anyio.run(main, backend=loop, backend_options=options)
