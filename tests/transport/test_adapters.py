@@ -344,6 +344,11 @@ def test_a_client_used_in_another_event_loop_is_refused_and_closed(name: str) ->
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # aiohttp's sessions are left open on purpose
 @pytest.mark.parametrize("name", OWN)
 def test_a_transport_from_a_url_works_in_one_event_loop_after_the_other(name: str) -> None:
+    use_in_several_loops(name)
+    gc.collect()  # while the warnings of aiohttp are ignored
+
+
+def use_in_several_loops(name: str) -> None:
     with Listener(serve(CLOSING)) as listener:
         transport = MAKERS[name](listener.url, max_in_flight=1)
 

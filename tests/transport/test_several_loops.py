@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +102,11 @@ def test_closing_closes_the_connections_of_loops_in_other_threads(name: str) -> 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # aiohttp's sessions are left open on purpose
 @pytest.mark.parametrize("name", OWN)
 def test_idle_connections_of_several_loops_are_closed_while_the_loops_run(name: str) -> None:
+    use_in_threads(name)
+    gc.collect()  # while the warnings of aiohttp are ignored
+
+
+def use_in_threads(name: str) -> None:
     loops = [loop for loop in ("asyncio", "trio", "asyncio") if runs_on(name, loop)]
     with Listener(serve()) as listener, ThreadPoolExecutor(len(loops)) as threads:
         transport = MAKERS[name](listener.url)
