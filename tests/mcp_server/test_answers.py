@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.assistants import HOSTILE
 
 from outreach_async import (
     DeadlineExceeded,
-    InvalidRequest,
     OutreachClient,
     OutreachError,
     RateLimited,
@@ -24,7 +22,6 @@ from outreach_async import (
 from outreach_async.errors import BulkStopped, Forbidden, NotFound, Unauthorized
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.mcp_server._answers import (
-    MAX_ERROR,
     MAX_TEXT,
     NOTICE,
     QUOTED,
@@ -87,13 +84,6 @@ def test_an_answer_is_a_json_object_that_begins_with_the_notice(value: Any) -> N
     assert list(json.loads(text, parse_constant=pytest.fail)) == ["notice", "value"]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_text_stays_inside_its_string(name: str) -> None:
-    answer = json.loads(WRITER.write(name=name))
-    assert answer == {"notice": NOTICE, "name": clean_text(name)}
-    assert len(answer["name"]) < 1000
-
-
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), 10**400, -(2**60)])
 def test_a_number_that_not_every_parser_can_read_becomes_null(number: float) -> None:
     assert clean_value({"a": [number]}) == {"a": [None]}
@@ -130,10 +120,6 @@ def test_an_error_masks_keys_that_are_not_the_clients_own() -> None:
     assert WRITER.write_error("workspace: got key_other") == "workspace: got key_***"
 
 
-def test_an_error_is_cut() -> None:
-    assert len(WRITER.write_error("x" * 5000)) < MAX_ERROR + 50
-
-
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
@@ -159,10 +145,6 @@ def test_the_remedy_for_a_rate_limit_has_the_wait() -> None:
     error = RateLimited("a", status_code=429)
     error.retry_after = 90.0
     assert find_remedy(error) == "wait 90 seconds, then call the tool again"
-
-
-def test_an_invalid_request_has_its_own_remedy() -> None:
-    assert WRITER.describe(InvalidRequest("page: expected 1; pass 1")) == "page: expected 1; pass 1"
 
 
 @given(st.integers(0, 100))

@@ -133,13 +133,6 @@ def test_without_the_extra_the_error_names_it() -> None:
     assert done.stderr.endswith("ImportError: mcp is not installed; run: pip install 'outreach_async[mcp]'\n")
 
 
-async def test_calls_run_at_the_same_time(service: FakeService) -> None:
-    async with assisted(service) as server, connected(server) as assistant, anyio.create_task_group() as group:
-        for _ in range(5):
-            group.start_soon(assistant.ask, "list_campaigns")
-    assert len(service.requests) == 5
-
-
 class Lines:
     """An input that never ends, or fails after some lines."""
 

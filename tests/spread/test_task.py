@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.spread import KEY, ROW, SPACE, KillingService, QuotingConnection
 
-from outreach_async import Journal, ObjectJournal, Outcome, SharedRate
+from outreach_async import ObjectJournal, Outcome, SharedRate
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest
 from outreach_async.fake import faults
 from outreach_async.spread import (
@@ -337,11 +337,6 @@ def test_reports_are_json_values_with_their_failures() -> None:
     assert report.to_dict()["failures"] == merge_reports([report]).to_dict()["failures"] == [failure]
     assert (report.to_dict()["part"], merge_reports([report]).to_dict()["parts"]) == ("00000", ["00000"])
     assert isinstance(merge_reports([]), SpreadReport)
-
-
-def test_a_journal_names_the_input_of_its_part(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
-    import_part(numbered(made).parts[0], tmp_path, connection)
-    assert Journal(tmp_path / "00000.db").report().source == f"{made.files[0].location}, piece 0"
 
 
 @pytest.mark.thorough

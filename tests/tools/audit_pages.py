@@ -4,8 +4,8 @@ The pages are also operated by keyboard, and read without JavaScript.
 
 Run: python -m tools.audit_pages [--keep FOLDER]
 
-Prints one line per page. Exits with 1 if a page violates an accessibility rule of axe-core, requests a URL, overflows its width,
-shows text with too little contrast, runs the name of a mailbox as a script, logs an error, or loads slowly. `--keep` keeps the
+Prints one line per page. Exits with 1 if a page violates an accessibility rule of axe-core, such as its contrast, requests a URL,
+overflows its width, runs the name of a mailbox as a script, logs an error, or loads slowly. `--keep` keeps the
 pages and their screenshots.
 
 Requires Debian's chromium and chromium-driver (`apt-get install chromium chromium-driver`), npm, which downloads axe-core, and
@@ -69,30 +69,6 @@ axe.run(document, {resultTypes: ["violations"]}).then(
 
 ALLOWED: Final = ("file:", "data:", "chrome:", "devtools:", "about:")
 
-UNREADABLE: Final = """
-const channel = (value) => { const part = value / 255; return part <= .03928 ? part / 12.92 : ((part + .055) / 1.055) ** 2.4; };
-const light = (rgb) => .2126 * channel(rgb[0]) + .7152 * channel(rgb[1]) + .0722 * channel(rgb[2]);
-const parts = (colour) => (colour.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
-const behind = (node) => {
-  for (let at = node; at; at = at.parentElement) {
-    const colour = parts(getComputedStyle(at).backgroundColor);
-    if (colour.length < 4 || colour[3] > .99) return colour;
-  }
-  return [255, 255, 255];
-};
-const found = [];
-for (const node of document.querySelectorAll("body *")) {
-  const text = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
-  if (!text || !node.checkVisibility() || node.closest("script, option, button:disabled, .skip")) continue;
-  const style = getComputedStyle(node);
-  const ink = light(parts(node.closest("svg") ? style.fill : style.color));
-  const paper = light(behind(node));
-  const contrast = (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05);
-  const name = `${node.tagName} ${node.className.baseVal ?? node.className}`;
-  if (contrast < 4.5) found.push(`${name} ${contrast.toFixed(2)}: ${node.textContent.slice(0, 30)}`);
-}
-return [...new Set(found)].slice(0, 10);
-"""
 WIDE: Final = """
 const room = document.documentElement.clientWidth;
 return [...document.querySelectorAll("body *")].filter((node) => !node.closest(".table, .skip") || innerWidth < 500)
@@ -231,7 +207,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 
 
 def looks(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
-    """Check the layout, contrast and loading time of a page in every width and colour scheme."""
+    """Check the layout and loading time of a page in every width and colour scheme."""
     for device, width in WIDTHS.items():
         for scheme in SCHEMES:
             browser.resize(width)
@@ -239,7 +215,6 @@ def looks(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
             seconds = browser.open(path)
             where = f"{device}, {scheme}"
             yield from (f"{where}: exceeds the page's width: {each}" for each in browser.ask(WIDE))
-            yield from (f"{where}: too little contrast: {each}" for each in browser.ask(UNREADABLE))
             if seconds > SOON:
                 yield f"{where}: loading took {seconds:.1f} s"
             browser.photograph(pictures / f"{path.stem}-{device}-{scheme}.png")
