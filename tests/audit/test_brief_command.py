@@ -161,17 +161,6 @@ def test_an_output_does_not_replace_the_file_of_the_last_brief(shell: Shell, tmp
     assert "does not look like an output of this option" in other.err
 
 
-def test_a_brief_is_not_an_earlier_report(shell: Shell, tmp_path: Path) -> None:
-    path = str(tmp_path / "b.json")
-    shell("brief", *FAKE, "--output", path)
-
-    ended = shell("brief", *FAKE, "--since", path)
-
-    assert ended.code == 2
-    assert len(ended.err.splitlines()) == 1
-    assert f"--since {path}: " in ended.err
-
-
 def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
     described = json.loads(shell("brief", "--schema").out)
     code, value = shell.json("brief", *FAKE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from typing import Any
 
 import attrs
@@ -13,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from rich.console import Console
-from support.audit_reports import AT, HOSTILE_REPORTS, finding, fleet, make_report
+from support.audit_reports import AT, BRIEFS, finding, fleet, make_report
 from support.examples import scaled
-from support.pages import MARKDOWN_TOKENS, Page, tokens
+from support.pages import Page
 
 from outreach_async.audit import Report, Severity
 from outreach_async.audit.reports import BRIEF_WRITERS, brief_schema, write_brief
@@ -23,9 +22,6 @@ from outreach_async.audit.reports._text import StyledReport
 from outreach_async.audit.reports._wording import format_span
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, ChangeCounts, Task, WorkspaceBrief, build_brief
 from outreach_async.errors import InvalidRequest
-
-BRIEFS = st.builds(build_brief, HOSTILE_REPORTS, st.one_of(st.none(), HOSTILE_REPORTS))
-"""Briefs with arbitrary strings from the service."""
 
 DAY = 86_400.0
 
@@ -65,16 +61,6 @@ def test_a_changed_score_is_shown_with_the_earlier_one() -> None:
     assert lines_of(brief_of(since=earlier(), scores=unknown))[0].endswith("No score.")
 
 
-def test_three_hundred_mailboxes_with_one_fault_are_one_entry() -> None:
-    found = [finding(mailbox=f"mailbox_{at}", email=f"a{at}@one.example") for at in range(300)]
-
-    text = write_brief(brief_of(*found), "terminal")
-
-    assert text.count("OA101") == 1
-    assert "ERROR     OA101  No SPF: 300 mailboxes on one.example" in text
-    assert "a7@one.example" not in text
-
-
 def test_news_are_marked_and_located() -> None:
     old, other = finding("OA110"), finding("OA101")
     new = finding("OA110", mailbox="mailbox_9", email="zoe@new.example", domain="new.example")
@@ -84,12 +70,6 @@ def test_news_are_marked_and_located() -> None:
     assert "            New: new.example (1)\n" in text
     assert "No DKIM: 1 mailbox on one.example (new)\n" in text
     assert "No SPF: 1 mailbox on one.example\n" in text
-
-
-def test_a_worse_finding_is_marked() -> None:
-    before, after = finding("OA110", severity=Severity.ERROR), finding("OA110", severity=Severity.CRITICAL)
-
-    assert "On blacklists: 1 mailbox on one.example (1 worse)" in write_brief(brief_of(after, since=earlier(before)), "terminal")
 
 
 def test_only_the_most_urgent_tasks_have_their_remedy() -> None:
@@ -115,13 +95,13 @@ def test_notes_are_only_counted() -> None:
     assert lines_of(brief_of(finding("OA160"), finding("OA133")))[-1] == "2 notes. The audit lists every finding."
 
 
-def test_resolved_rules_are_listed_with_their_extent() -> None:
+def test_resolved_tasks_are_listed_and_resolved_notes_are_counted() -> None:
     rules = ("OA101", "OA102", "OA103", "OA110", "OA130", "OA141")
-    lines = lines_of(brief_of(since=earlier(*map(finding, rules))))
+    lines = lines_of(brief_of(since=earlier(*map(finding, rules), finding("OA160"))))
 
     section = lines[lines.index("RESOLVED") + 1 :]
     assert "  ERROR     OA101  No SPF: 1 mailbox on one.example" in section
-    assert (len(section), section[-1]) == (6, "  and 1 more task")
+    assert section[5:] == ["  and 1 more task", "  and 1 note"]
 
 
 def space(id_: str, **about: Any) -> WorkspaceBrief:
@@ -183,16 +163,6 @@ def test_a_span_is_in_minutes_hours_or_days(seconds: float, text: str) -> None:
     assert format_span(seconds) == text
 
 
-@pytest.mark.thorough
-@given(BRIEFS)
-@settings(max_examples=scaled(25))
-def test_text_fits_80_columns_without_control_characters(brief: Brief) -> None:
-    lines = lines_of(brief)
-
-    assert max(map(len, lines)) <= 80
-    assert all(line.isprintable() for line in lines)
-
-
 @given(BRIEFS, st.integers(20, 120))
 @settings(max_examples=scaled(15))
 def test_a_terminal_of_any_width_shows_the_words_of_the_text(brief: Brief, width: int) -> None:
@@ -200,40 +170,6 @@ def test_a_terminal_of_any_width_shows_the_words_of_the_text(brief: Brief, width
     Console(file=page, width=width, color_system=None).print(StyledReport(brief))
 
     assert "".join(page.getvalue().split()).casefold() == "".join(write_brief(brief, "terminal").split()).casefold()
-
-
-def test_a_terminal_shows_colours() -> None:
-    page = io.StringIO()
-    Console(file=page, width=80, color_system="standard", force_terminal=True).print(StyledReport(brief_of(finding())))
-
-    assert "\x1b[1;31mERROR" in page.getvalue()
-
-
-@pytest.mark.thorough
-@given(BRIEFS)
-@settings(max_examples=scaled(25))
-def test_no_string_becomes_markdown(brief: Brief) -> None:
-    assert {token.type for token in tokens(write_brief(brief, "markdown"))} <= MARKDOWN_TOKENS
-
-
-def test_markdown_numbers_the_tasks() -> None:
-    text = write_brief(brief_of(finding("OA101"), finding("OA102")), "markdown")
-
-    assert text.startswith("# Outreach brief\n")
-    assert re.findall(r"^\d\. \*\*ERROR\*\* OA10\d", text, re.MULTILINE) == ["1. **ERROR** OA101", "2. **ERROR** OA102"]
-
-
-@given(BRIEFS)
-@settings(max_examples=scaled(15))
-def test_no_string_becomes_html(brief: Brief) -> None:
-    text = write_brief(brief, "html")
-    shown = Page(text)
-
-    assert not shown.within
-    assert len(shown.all("script")) == len(shown.all("style")) == 1
-    assert not shown.all("img")
-    assert not [name for _, attributes in shown.elements for name in attributes if name.startswith("on") or name == "style"]
-    assert not set(text) & set("\u202e\u2066\x1b\x00\r")
 
 
 def test_the_page_shows_tasks_news_gaps_and_what_is_resolved() -> None:

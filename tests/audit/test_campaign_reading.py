@@ -11,8 +11,8 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.audit import MAILBOXES, NOW, Shown, mailbox, mailboxes, reading, report, wire
-from support.campaigns import DAY, WORKSPACE_CAMPAIGNS, CampaignService, World, campaign, step, template, wire_of
+from support.audit import MAILBOXES, NOW, mailbox, mailboxes, part_of, reading, report, wire
+from support.campaigns import WORKSPACE_CAMPAIGNS, CampaignService, World, campaign, step, template, wire_of
 from support.examples import scaled
 from support.time import virtual_time
 
@@ -20,9 +20,7 @@ from outreach_async import InvalidRequest, OutreachClient
 from outreach_async._service.retry import RetryPolicy
 from outreach_async.audit import AuditPart, CampaignRule, Policy, Report, Severity, Violation, audit, audit_part, merge, stream
 from outreach_async.audit._campaign_reading import CampaignsRead
-from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit.campaigns import WorkspaceCampaigns
-from outreach_async.audit.parts import build_part
 from outreach_async.models import Mailbox
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -139,14 +137,6 @@ async def test_unreadable_and_unlisted_campaigns_are_findings() -> None:
     )  # fmt: skip
     assert report.campaigns is not None
     assert (report.campaigns.checked, report.unreadable, report.exit_code()) == (149, [], 3)
-
-
-async def test_a_campaign_with_an_unreadable_name_is_named_by_its_id() -> None:
-    service = CampaignService({"space_1": World([{"id": "camp_1", "name": 7}], BOXES)})
-
-    (finding,) = (await read(service)).findings
-
-    assert (finding.rule, finding.campaign, finding.campaign_name) == ("OA912", "camp_1", None)
 
 
 @virtual_time
@@ -275,31 +265,6 @@ async def test_a_stream_yields_each_finding_once() -> None:
     assert (findings.progress.campaigns, findings.progress.workspaces, findings.progress.eta) == (2, 1, 0.0)
 
 
-@virtual_time
-async def test_the_estimated_time_left_counts_the_steps() -> None:
-    service = service_of(*({} for _ in range(40)), {"contacts": 0, "status": "live"})
-    service.latency = 1.0
-    etas: list[float | None] = []
-
-    class Watched(CampaignService):
-        async def send(self, *arguments: Any) -> Any:
-            etas.append(findings.progress.eta)
-            return await super().send(*arguments)
-
-    watched = Watched(service.worlds)
-    watched.latency = 1.0
-    async with (
-        OutreachClient(transport=watched, max_in_flight=1) as client,
-        stream(client, ["space_1"], campaigns=True, display=1) as findings,
-    ):
-        async for _ in findings:
-            pass
-
-    assert etas[-1] is not None
-    assert etas[10] is not None
-    assert etas[-1] < etas[10]
-
-
 async def test_parts_with_campaigns_give_the_report_of_one_audit() -> None:
     typo = [wire_of(step(template(body_text="Hi {{frist_name}}"), template("B", replied_num=200)))]
     worlds = {
@@ -341,15 +306,6 @@ def test_merged_parts_have_the_campaigns_of_one_audit(
     assert json.dumps(merged.to_dict()) == json.dumps(report(*fleet).to_dict())
 
 
-def part_of(*shown: Shown) -> AuditPart:
-    """Check workspaces of a part without a service, and send the part through JSON."""
-    state = AuditState([each.reading.workspace for each in shown], Policy.default(), NOW, key=b"pepper")
-    for each in shown:
-        state.add_page(each.reading.workspace, each.mailboxes)
-    part = build_part(state, [each.reading.summary() for each in shown])
-    return AuditPart.from_dict(json.loads(json.dumps(part.to_dict())))
-
-
 async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report() -> None:
     async with OutreachClient(transport=service_of({})) as client:
         part = await audit_part(client, ["space_1"], at=NOW, salt="pepper", campaigns=True)
@@ -358,20 +314,6 @@ async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report(
 
     assert merged.campaigns is not None
     assert {space: totals.campaigns for space, totals in merged.campaigns.totals.items()} == {"space_1": 1, "space_2": 0}
-
-
-@pytest.mark.parametrize("fewer", range(1, 8))
-async def test_of_two_readings_the_one_with_more_campaigns_counts(fewer: int) -> None:
-    options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True}
-    parts = []
-    for count in (fewer, fewer + 1):
-        async with OutreachClient(transport=service_of(*({} for _ in range(count)))) as client:
-            parts.append(await audit_part(client, ["space_1"], **options))
-
-    merged = merge(parts, workspaces=["space_1"])
-
-    assert merged.campaigns is not None
-    assert merged.campaigns.checked == fewer + 1
 
 
 async def test_parts_with_other_rules_about_campaigns_are_refused() -> None:
@@ -397,17 +339,6 @@ async def test_parts_with_and_without_campaigns_are_refused() -> None:
 
     with pytest.raises(InvalidRequest, match="parts: expected campaigns in all parts or in no part, got parts with and without"):
         merge(parts, workspaces=worlds)
-
-
-async def test_a_day_without_campaigns_resolves_nothing() -> None:
-    service = service_of({"contacts": 0})
-    monday = await read(service)
-
-    tuesday = (await read(service, campaigns=False, clock=lambda: NOW + DAY)).since(monday)
-
-    assert tuesday.diff is not None
-    assert [finding.rule for finding in tuesday.diff.not_judged] == ["OA202"]
-    assert tuesday.diff.resolved == []
 
 
 @pytest.mark.parametrize("id_", ["", "camp_/../x", "camp_" + "x" * 5000])

@@ -10,12 +10,10 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.audit import NOW, SHARED_FLEETS, MailboxService, Shown, mailbox, mailboxes, reading, report, wire
+from support.audit import NOW, SHARED_FLEETS, MailboxService, Shown, mailbox, mailboxes, part_of, reading, report, wire
 from support.examples import scaled
 
 from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge
-from outreach_async.audit._evaluation import AuditState
-from outreach_async.audit.parts import build_part
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, StatusError
 
@@ -24,17 +22,6 @@ KEY = b"pepper"
 
 def as_json(found: Report) -> str:
     return json.dumps(found.to_dict())
-
-
-def part_of(*shown: Shown, key: bytes = KEY, now: float = NOW, policy: Policy | None = None) -> AuditPart:
-    """Check mailboxes of a part without a service, and send the part through JSON and pickle."""
-    state = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now, key=key)
-    for each in shown:
-        state.add_page(each.reading.workspace, each.mailboxes)
-    part = build_part(state, [each.reading.summary() for each in shown])
-    there: AuditPart = pickle.loads(pickle.dumps(AuditPart.from_dict(json.loads(json.dumps(part.to_dict())))))  # noqa: S301 - our own bytes
-    assert there == part
-    return there
 
 
 def merged(fleet: Sequence[Shown], parts: Sequence[AuditPart]) -> Report:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.audit import NOW, mailbox, mailboxes, reading, report
+from support.audit import mailbox, mailboxes, reading, report
 from support.tables import check_rows
 
 from outreach_async.audit import CATALOGUE, RULES, Policy, PolicyUsed, Severity, check, explain
@@ -147,9 +147,3 @@ def test_an_unknown_rule_is_refused_with_the_nearest_rule() -> None:
         InvalidRequest, match=r"rule: expected the id of a rule, such as OA120, got 'OA12'; did you mean 'OA12\d'\?"
     ):
         explain("OA12")
-
-
-def test_the_default_policy_judges_like_no_policy() -> None:
-    box = mailbox(spf=False, blacklists=3, created_at=NOW)
-
-    assert check(box, Policy.default(), NOW) == check(box, None, NOW) == check(box, Policy.of({}), NOW)

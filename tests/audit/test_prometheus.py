@@ -127,11 +127,6 @@ def test_a_file_is_replaced_as_a_whole_and_nothing_stays_beside_it(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_cannot_be_written_keeps_the_old_one(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file or directory"):
-        write_prometheus(make_report(), tmp_path / "none" / "outreach.prom")
-
-
 def test_the_option_writes_the_file_and_the_report_is_still_printed(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -152,23 +147,6 @@ def test_the_option_and_the_suffix_write_the_same_file(shell: Shell, tmp_path: P
 
     assert one.read_bytes() == other.read_bytes() == shell("audit", *FAKE, "--format", "prometheus").out.encode()
     assert shell("audit", *FAKE, "--prometheus", str(one)).code == 1
-
-
-def test_another_file_is_replaced_only_with_force(shell: Shell, tmp_path: Path) -> None:
-    path = tmp_path / "outreach.prom"
-    path.write_text("# mine\n", encoding="utf-8")
-    ended = shell("audit", *FAKE, "--prometheus", str(path))
-
-    assert (ended.code, path.read_text(encoding="utf-8")) == (2, "# mine\n")
-    assert f"--prometheus {path}: the file exists" in ended.err
-    assert shell("audit", *FAKE, "--prometheus", str(path), "--force").code == 1
-
-
-def test_an_unwritable_file_is_an_error_that_names_the_option(shell: Shell) -> None:
-    ended = shell("audit", *FAKE, "--prometheus", "/dev/full")
-
-    assert ended.code == 2
-    assert "--prometheus /dev/full: No space left on device" in ended.err
 
 
 @pytest.mark.thorough

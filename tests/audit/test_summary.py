@@ -40,6 +40,10 @@ def test_audit_and_brief_have_the_same_counts_and_they_add_up(before: Report, la
     assert changes.before == len(before.findings) == changes.unchanged + changes.resolved + changes.not_judged
     assert changes.after == len(compared.findings) == changes.unchanged + changes.new
     assert changes == summary.changes
+    assert [attrs.evolve(each, state=None) for each in compared.findings if each.rule != "OA204"] == [
+        attrs.evolve(each, state=None) for each in later.findings if each.rule != "OA204"
+    ]
+    assert {each.state for each in compared.findings} <= {"new", "unchanged"}
     assert json.loads(write(compared, "json"))["changes"] == json.loads(write_brief(brief, "json"))["changes"]
     assert head(write(compared, "markdown")) == head(write_brief(brief, "markdown"))
     assert [task for task in summary.tasks if task in brief.tasks] == brief.tasks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -14,9 +15,10 @@ import attrs
 from hypothesis import strategies as st
 
 from outreach_async._vocabulary import MailboxStatus, MailboxType
-from outreach_async.audit import Policy, Report
+from outreach_async.audit import AuditPart, Policy, Report
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._run import WorkspaceReadResult, build_report, finish_reading
+from outreach_async.audit.parts import build_part
 from outreach_async.errors import StatusError
 from outreach_async.models import Mailbox, Undecodable
 from outreach_async.transport._wire import Progress, Request, Response
@@ -149,6 +151,17 @@ def report(*shown: Shown, policy: Policy | None = None, now: float = NOW, read: 
 def reading(boxes: Iterable[Mailbox], *, workspace: str = "space_1", **about: Any) -> Shown:
     found = list(boxes)
     return Shown(found, WorkspaceReadResult(workspace=workspace, mailboxes=len(found), **about))
+
+
+def part_of(*shown: Shown, key: bytes = b"pepper", now: float = NOW, policy: Policy | None = None) -> AuditPart:
+    """Check mailboxes of a part without a service, and send the part through JSON and pickle."""
+    state = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now, key=key)
+    for each in shown:
+        state.add_page(each.reading.workspace, each.mailboxes)
+    part = build_part(state, [each.reading.summary() for each in shown])
+    there: AuditPart = pickle.loads(pickle.dumps(AuditPart.from_dict(json.loads(json.dumps(part.to_dict())))))  # noqa: S301 - our own bytes
+    assert there == part
+    return there
 
 
 FIGURES = st.one_of(

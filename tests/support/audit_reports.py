@@ -15,6 +15,8 @@ from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report, Subj
 from outreach_async.audit._rules import CATALOGUE
 from outreach_async.audit._scoring import Score, Scores, mailbox_score
 from outreach_async.audit.policy import PolicyUsed
+from outreach_async.audit.reports import write, write_brief
+from outreach_async.audit.reports.brief import Brief, build_brief
 
 AT: Final = 1_772_438_400.0
 """2026-03-02 08:00 UTC."""
@@ -324,6 +326,15 @@ HOSTILE_REPORTS = st.builds(
     history=_HISTORY,
 )
 """Reports with arbitrary strings."""
+
+BRIEFS = st.builds(build_brief, HOSTILE_REPORTS, st.none() | HOSTILE_REPORTS)
+VIEWS = HOSTILE_REPORTS | BRIEFS
+"""Reports and briefs with arbitrary strings."""
+
+
+def written(view: Report | Brief, form: str) -> str:
+    """Render a report or a brief."""
+    return write_brief(view, form) if isinstance(view, Brief) else write(view, form)
 
 
 def with_history(*scores: float | None, scope: str | None = None) -> Report:
