@@ -7,7 +7,7 @@ import io
 import unicodedata
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 _HEADER: Final = (
     *("E-mail", "First Name", "Last Name", "Title", "Company Name", "Company Industry", "Work Phone", "Website"),
@@ -21,29 +21,20 @@ _FAULTS_EACH: Final = 7
 _Record = dict[str, str]
 
 
-class _Place(NamedTuple):
-    """A city and a range of telephone numbers that the regulator reserves for fiction; `#` stands for any digit."""
-
-    city: str
-    state: str
-    country: str
-    timezone: str
-    phone: str
-
-
+# City, state, country, time zone, and telephone numbers that the regulator reserves for fiction; `#` stands for any digit.
 _PLACES: Final = (
-    _Place("New York", "NY", "US", "America/New_York", "+1 212 555 01##"),
-    _Place("Chicago", "Illinois", "United States", "America/Chicago", "(312) 555-01##"),
-    _Place("Austin", "TX", "US", "America/Chicago", "+1-512-555-01##"),
-    _Place("Seattle", "WA", "US", "America/Los_Angeles", "206.555.01##"),
-    _Place("Toronto", "ON", "CA", "America/Toronto", "+1 416 555 01##"),
-    _Place("London", "", "GB", "Europe/London", "+44 20 7946 0###"),
-    _Place("Manchester", "", "United Kingdom", "Europe/London", "+44 161 496 0###"),
-    _Place("Berlin", "", "DE", "Europe/Berlin", "+49 30 23125 ###"),
-    _Place("München", "Bayern", "Germany", "Europe/Berlin", "+49 89 99998 ###"),
-    _Place("Lyon", "", "France", "Europe/Paris", "+33 1 99 00 ## ##"),
-    _Place("Sydney", "NSW", "AU", "Australia/Sydney", "+61 2 5550 ####"),
-    _Place("Dublin", "", "Ireland", "Europe/Dublin", "+353 20 91# ####"),
+    ("New York", "NY", "US", "America/New_York", "+1 212 555 01##"),
+    ("Chicago", "Illinois", "United States", "America/Chicago", "(312) 555-01##"),
+    ("Austin", "TX", "US", "America/Chicago", "+1-512-555-01##"),
+    ("Seattle", "WA", "US", "America/Los_Angeles", "206.555.01##"),
+    ("Toronto", "ON", "CA", "America/Toronto", "+1 416 555 01##"),
+    ("London", "", "GB", "Europe/London", "+44 20 7946 0###"),
+    ("Manchester", "", "United Kingdom", "Europe/London", "+44 161 496 0###"),
+    ("Berlin", "", "DE", "Europe/Berlin", "+49 30 23125 ###"),
+    ("München", "Bayern", "Germany", "Europe/Berlin", "+49 89 99998 ###"),
+    ("Lyon", "", "France", "Europe/Paris", "+33 1 99 00 ## ##"),
+    ("Sydney", "NSW", "AU", "Australia/Sydney", "+61 2 5550 ####"),
+    ("Dublin", "", "Ireland", "Europe/Dublin", "+353 20 91# ####"),
 )
 _FIRST: Final = (
     "Ada Aisha Alejandro Amélie Anders Anjali Ben Björn Camille Carlos Chloé Clara Daniel Divya Elena Emeka Emma Fatima Felix "
@@ -101,15 +92,7 @@ def _people(rng: Random) -> Iterator[_Record]:
         email = f"{_plain(first)}.{_plain(last)}@{domain}"
         if email not in used:
             used.add(email)
-            known = (
-                email,
-                first,
-                last,
-                rng.choice(_TITLES.split("|")),
-                company,
-                _TRADES[trade],
-                _fill_in_digits(place.phone, rng),
-            )
+            known = (email, first, last, rng.choice(_TITLES.split("|")), company, _TRADES[trade], _fill_in_digits(place[4], rng))
             record = (*known, f"https://www.{domain}", *place[:4], rng.choice(_PLANS))
             yield {
                 name: "" if name in _MAY_MISS and rng.random() < _MISSING else text
@@ -127,12 +110,10 @@ def _plain(name: str) -> str:
 
 
 def _fill_in_digits(phone: str, rng: Random) -> str:
-    """Replace each `#` in a telephone number by a random digit."""
     return "".join(str(rng.randrange(10)) if sign == "#" else sign for sign in phone)
 
 
 def _retyped(person: _Record, rng: Random) -> _Record:
-    """Return a duplicate of a person, with a new title and possibly another spelling of the e-mail address."""
     respellings: list[Callable[[str], str]] = [str, str.upper, str.title, " {}".format]
     respell = rng.choice(respellings)
     return person | {"E-mail": respell(person["E-mail"]), "Title": rng.choice(_TITLES.split("|"))}

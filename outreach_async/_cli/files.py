@@ -152,7 +152,6 @@ def require_writable(*uses: Iterable[FileUse], force: bool) -> None:
 
 
 def _check_output(file: FileUse) -> None:
-    """Check that an output can be written, without changing it."""
     if file.has_format:  # a temporary file is written in the same folder, and then replaces the file
         check_writable(file.path)
         return

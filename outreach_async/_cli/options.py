@@ -192,7 +192,6 @@ def _prefer_later(before: Any, after: Any) -> Any:
 
 
 def _read_workspaces(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the workspace ids in the environment variable `OUTREACH_WORKSPACE`."""
     ids = environment.get("OUTREACH_WORKSPACE", "").split()
     return tuple(require_id("OUTREACH_WORKSPACE", id_, "workspace", "set it to the id of a workspace") for id_ in ids)
 

@@ -111,7 +111,6 @@ def check_phone(number: tuple[str, str | None]) -> str | None:
 
 
 def _is_plainly_valid(text: str, country: str | None) -> bool:
-    """Return whether a phone number passes a fast check."""
     # The library phonenumbers accepts every number that passes the check, but takes fifty times as long.
     digits = text.translate(_PUNCTUATION)
     if text[0] == "+":
@@ -228,7 +227,6 @@ def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str
 
 @cache
 def _load_states() -> Mapping[str, Mapping[str, str]]:
-    """Return, for each two-letter country code, a mapping from the codes and names of states to the states' codes."""
     states: dict[str, dict[str, str]] = {}
     for country, code, *names in (line.split("\t") for line in _read_table("states.tsv").splitlines()):
         states.setdefault(country, {}).update({fold_name(name): code for name in (code, *names)})
@@ -471,6 +469,5 @@ class Checks:
 
 
 def _find_problems(texts: Sequence[str], keys: Sequence[Hashable], find_problem: ValueCheck) -> list[tuple[int, str]]:
-    """Return the index and the problem of each cell with a problem."""
     problems = {key: problem for key in set(keys) if key != "" and (problem := find_problem(key))}
     return [(at, problems[key]) for at, key in enumerate(keys) if key in problems and texts[at]] if problems else []

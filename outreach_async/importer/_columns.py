@@ -325,7 +325,6 @@ def _is_contact_member(code: str) -> bool:
 
 
 def _is_sendable(code: str) -> bool:
-    """Return whether a value of the field with this code can be sent with a contact."""
     return bool(code) and (code in _STANDARD_CODES or code not in {*RESERVED_FIELDS, *TARGET_FIELDS})
 
 
@@ -451,9 +450,8 @@ def _propose_codes(similar: Sequence[str], taken: Collection[str], *, any_is_lik
 
 
 def _find_similar_codes(header: str, fields: Sequence[WorkspaceField]) -> tuple[str, ...]:
-    """Return the codes of the fields whose names are most similar to a header, best match first."""
     usable = [field for field in fields if _is_sendable(field.code)]
-    codes = dict(load_common_headers().items())
+    codes = dict(load_common_headers().fields)
     codes |= {fold_name(code): code for code in _STANDARD_CODES}
     codes |= {fold_name(name): field.code for field in usable for name in (field.code, field.label)}
     matches = get_close_matches(fold_name(header), codes, n=6, cutoff=_MIN_PROPOSED_SIMILARITY)

@@ -66,7 +66,6 @@ def _collect_evidence(file: BinaryIO) -> bytes:
 
 
 def _count_oddities(text: str) -> int:
-    """Count the words and characters of a text that are typical for a wrong encoding."""
     symbols = sum(not char.isascii() and not char.isalpha() and char not in _TYPOGRAPHIC for char in text)
     return symbols + sum(map(_is_odd, _WORD.findall(text)))
 

@@ -71,5 +71,4 @@ def _quote(value: str) -> str:
 
 
 def _to_comment(text: str) -> str:
-    """Replace line breaks and other control characters with spaces."""
     return "".join(char if char.isprintable() else " " for char in text)

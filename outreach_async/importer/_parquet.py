@@ -96,7 +96,6 @@ class ParquetFile(File):
             yield from _to_cells(batch.column(0))
 
     def _read_batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """Yield batches of the columns with these names, in the order of the file."""
         groups = range(len(self.group_sizes)) if self.group is None else [self.group]
         with _open_reader(self.source) as reader, _open_reader(self.source, read_dictionary=names) as encoded:
             for group in groups:

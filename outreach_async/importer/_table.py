@@ -88,7 +88,6 @@ def replace_cells(cells: Sequence[str], values: Iterable[tuple[int, str]]) -> li
 
 
 def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
-    """Return whether an issue matters for a field."""
     match issue.kind:
         case "number":
             return code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS

@@ -98,7 +98,6 @@ def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
 
 
 def _decode_records(spool: StreamCopy, header_row: int) -> Iterator[Record]:
-    """Yield the rows that are not blank, beginning with the header."""
     with spool.open() as file:
         for text in file:
             line, cells, errors, numbers = _ROW_DECODER.decode(text)

@@ -252,7 +252,6 @@ def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
 
 
 def _find_part(archive: zipfile.ZipFile, sheet: str) -> str:
-    """Return the path of a sheet's XML file in the archive."""
     with archive.open(_WORKBOOK) as file:
         sheets = [attributes for _, attributes in _parse_elements(file, "sheet") if attributes.get("name") == sheet]
     relation = sheets[0].get(_RELATION) or sheets[0][_STRICT_RELATION] if sheets else ""

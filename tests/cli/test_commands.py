@@ -9,7 +9,7 @@ import pytest
 from support.cli import KEY, Served, Shell
 
 from outreach_async.fake import Behaviour, HeaderAuth
-from outreach_async.fake.faults import commit_then, drift, reset
+from outreach_async.fake.faults import drift
 
 FAKE = ("--base-url", "fake:")
 
@@ -96,13 +96,6 @@ def test_import_passes_its_options_to_the_service(served: Served) -> None:
     ann = served.service.contact("space_1", "ann@a.example")
     assert ann is not None
     assert ann["fields"] == {"first_name": "Ann"}
-
-
-def test_import_says_that_lost_responses_leave_outcomes_uncertain(served: Served) -> None:
-    served.service.faults.script("create_contact", commit_then(reset()))
-    ended = served("import", served.save("email\na@a.example\n"), *served.options)
-    assert ended.code == 0
-    assert "uncertain outcomes: 1 (a response was lost or inconclusive)" in ended.out
 
 
 @pytest.mark.parametrize(

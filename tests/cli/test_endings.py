@@ -340,7 +340,8 @@ def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object
         (("audit", "--explain", "OA999"), "--explain: unknown rule 'OA999'; did you mean OA901, OA902, OA903? '"),
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
         (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no field 'nope'"),
-        (("report", "/no/run.db"), "JOURNAL: ")
+        (("report", "/no/run.db"), "JOURNAL: "),
+        (("import", "{people}", *FAKE, "--rejects", "no/r.csv"), "the folder 'no' does not exist; create it first")
     ]
 )  # fmt: skip
 def test_an_error_names_the_option_and_never_a_temporary_file(

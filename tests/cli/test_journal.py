@@ -203,15 +203,6 @@ def test_the_report_writes_rejects_while_the_file_is_unchanged(served: Served) -
     assert (changed.code, "has changed since the run began" in changed.err) == (2, True)
 
 
-def test_rejects_need_a_journal_that_exists_and_a_folder_that_exists(served: Served) -> None:
-    path, journal = served.save(PEOPLE), served.folder / "run.db"
-    served("import", path, *served.options, *MAPPED, "--journal", str(journal))
-    other = served("report", str(served.folder / "none.db"))
-    assert (other.code, "none.db" in other.err) == (2, True)
-    folder = served("import", path, *served.options, *MAPPED, "--rejects", str(served.folder / "nowhere" / "rejects.csv"))
-    assert (folder.code, "does not exist; create it first" in folder.err) == (2, True)
-
-
 async def test_a_journal_without_a_file_has_no_rejects_to_write(shell: Shell, service: FakeService, tmp_path: Path) -> None:
     client = OutreachClient(transport=FakeTransport(service), owner_key=KEY, workspace="space_1")
     await client.contacts.create_many([{"email": "a@a.example"}], journal=Journal(tmp_path / "run.db", inline=True))

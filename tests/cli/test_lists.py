@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
@@ -79,13 +80,16 @@ def test_a_terminal_names_the_columns_that_it_hides() -> None:
     assert f"{len(hidden)} more columns: {', '.join(hidden)}; --columns steps,bounces or --columns all shows them" in shown
 
 
-def printed(width: int, names: tuple[str, ...], *rows: dict[str, Any]) -> list[str]:
-    """Return the lines of a list on a terminal of this width."""
+def on_screen(width: int, show: Callable[[Screen], object]) -> list[str]:
+    """Return the lines that a terminal of this width shows."""
     shown = StringIO()
-    screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=width, color_system=None))
-    columns = ListColumns(("name", "sent", "note"), ("name",), lambda row, name: row[name])
-    columns.print(screen, rows, names)
+    show(Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=width, color_system=None)))
     return [line.rstrip() for line in shown.getvalue().splitlines() if line.strip()]
+
+
+def printed(width: int, names: tuple[str, ...], *rows: dict[str, Any]) -> list[str]:
+    columns = ListColumns(("name", "sent", "note"), ("name",), lambda row, name: row[name])
+    return on_screen(width, lambda screen: columns.print(screen, rows, names))
 
 
 def test_a_table_wider_than_the_terminal_is_printed_as_blocks() -> None:
@@ -102,10 +106,8 @@ def test_numbers_have_thousands_separators_on_a_terminal_only(shell: Shell) -> N
 
 
 def test_a_heading_on_a_terminal_has_the_unit_of_a_percentage() -> None:
-    shown = StringIO()
-    screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=80, color_system=None))
-    screen.print_table(("name", "opens"), [("Spring", 50.9)])
-    assert [line.split() for line in shown.getvalue().splitlines()[1:3]] == [["opens"], ["name", "%"]]
+    lines = on_screen(80, lambda screen: screen.print_table(("name", "opens"), [("Spring", 50.9)]))
+    assert [line.split() for line in lines[:2]] == [["opens"], ["name", "%"]]
 
 
 @given(st.text("ab -", min_size=1).filter(str.strip), st.integers(10, 30))
@@ -116,11 +118,8 @@ def test_a_wrapped_line_has_the_same_words_and_fits(text: str, width: int) -> No
 
 
 def test_a_line_to_copy_is_never_wrapped() -> None:
-    shown = StringIO()
-    screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=12, color_system=None))
-    screen.print_line("  some words to read")
-    screen.print_line("a command to copy", wrap=False)
-    assert shown.getvalue().splitlines() == ["  some words", "    to read", "a command to copy"]
+    assert on_screen(12, lambda screen: screen.print_line("  some words to read")) == ["  some words", "    to read"]
+    assert on_screen(12, lambda screen: screen.print_line("a command to copy", wrap=False)) == ["a command to copy"]
 
 
 @pytest.mark.thorough

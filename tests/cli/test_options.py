@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import dis
-import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType
-from typing import Any
 
 import attrs
 import click
@@ -16,7 +12,6 @@ import pytest
 from support.cli import KEY, Ended, Shell, save_contacts
 
 from outreach_async._cli.app import outreach
-from outreach_async._cli.commands.import_run import ImportJob
 from outreach_async._cli.options import Options
 from outreach_async.fake import FakeService
 
@@ -118,34 +113,6 @@ def test_a_shared_option_that_the_command_lacks_is_refused_before_its_name(shell
         ended = shell(*value, *name.split(), *arguments)
         assert (ended.code, ended.out) == (2, "")
         assert f"{value[0]}: the command {name!r} does not use this option; remove it. Try" in ended.err
-
-
-def names_read(function: Callable[..., Any]) -> set[str]:
-    """Return the variables that a function and the functions it wraps read."""
-    found: set[str] = set()
-    while True:
-        codes: list[CodeType] = [function.__code__]
-        for code in codes:
-            codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-            for step in dis.get_instructions(code):
-                if "LOAD" in step.opname:  # since Python 3.13, one instruction may read two variables
-                    found.update(step.argval if isinstance(step.argval, tuple) else [str(step.argval)])
-        if not hasattr(function, "__wrapped__"):
-            return found
-        function = function.__wrapped__
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_of_its_own_is_read_by_the_command(name: str) -> None:
-    callback = COMMANDS[name].callback
-    assert callback is not None
-    known = names_read(callback)
-    if any(
-        parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(inspect.unwrap(callback)).parameters.values()
-    ):
-        known |= {*attrs.fields_dict(ImportJob), "maps", "mapping", "checks"}  # a job refuses options that it does not have
-    own = {str(parameter.name) for parameter in COMMANDS[name].params} - SHARED.keys()
-    assert own <= known
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

@@ -77,7 +77,6 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
 
 
 def _read_report(path: Path | None) -> Report | None:
-    """Read the report of the last brief; return `None` if `path` is `None` or the file does not exist yet."""
     if path is None or not path.exists():
         return None
     try:

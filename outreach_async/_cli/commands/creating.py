@@ -129,7 +129,6 @@ async def _create(options: Options, email: str, values: Mapping[str, str], polic
 
 
 def _print_outcome(screen: Screen, outcome: ContactOutcome, email: str, details: str | None = None) -> int:
-    """Print the outcome of a contact, and return the exit code of the command."""
     possible = sorted(outcome.possible)
     uncertain = "" if outcome.certain else f" (uncertain: {' or '.join(possible)})"
     screen.print_line(" ".join(filter(None, (outcome.status, outcome.id))) + uncertain + (f": {details}" if details else ""))

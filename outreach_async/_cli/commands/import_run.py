@@ -221,7 +221,6 @@ async def check_file(options: Options, job: ImportJob) -> int:
 
 
 def _compare(job: ImportJob, workspace: str, columns: Columns, targets: Targets) -> LedgerCounts:
-    """Compare the rows with the ledger, without changing it."""
     options = LedgerOptions(
         Ledger(str(job.ledger)),
         Identity(workspace, {}),

@@ -234,7 +234,6 @@ def _create_job(
     checks: tuple[str, ...],
     **settings: Any,
 ) -> ImportJob:
-    """Open the input file, and create an `ImportJob` from the options."""
     policy, overrides, saved = CheckPolicy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
     # The job begins with an empty file. Its input is opened below, unless the rows are already in the journal.
     job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), **settings)

@@ -155,7 +155,6 @@ def fields(options: Options, columns: str | None) -> int:
 
 
 def _open_screen(options: Options, columns: ListColumns, chosen: str | None) -> tuple[Screen, tuple[str, ...]]:
-    """Return the screen and the columns to print."""
     screen = Screen.of(as_json=options.as_json)
     if chosen is not None and options.as_json:
         raise click.UsageError("--columns: conflicts with --json, which prints every value; remove one of the options.")

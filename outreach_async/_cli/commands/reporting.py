@@ -198,7 +198,6 @@ def _require_parts(folder: files.JournalLocation, runs: Mapping[str, _Run], flag
 
 
 def _inputs_of(runs: Iterable[_Run]) -> Iterator[files.FileUse]:
-    """Yield a `FileUse` for each local input file of the runs."""
     locations: dict[Path, None] = {}
     for run in runs:
         planned = run.part.files if run.part else ()
@@ -295,7 +294,6 @@ def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[di
 
 
 def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalReport, flag: str) -> File:
-    """Open the input file of a run, and check its fingerprint."""
     file = open_input(path)
     if figures.fingerprint != file.fingerprint():
         text = f"{flag}: {path} has changed since the run began, or is not the input of the run"

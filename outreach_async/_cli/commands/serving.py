@@ -107,7 +107,6 @@ def serve(
 
 
 def _load_behaviour(name: str) -> Behaviour:
-    """Return the preset of this name, or read the behaviour from the file of this name."""
     if name in PRESETS:
         return PRESETS[name]()
     if not Path(name).exists():

@@ -109,16 +109,6 @@ def _fold_all(names: Iterable[str]) -> frozenset[str]:
 
 
 @attrs.frozen(kw_only=True)
-class HeaderLanguage:
-    """The common column names of one language, each with a single meaning."""
-
-    name: str
-    source: str
-    unsourced: tuple[str, ...] = attrs.field(converter=tuple)
-    fields: Mapping[str, Sequence[str]]
-
-
-@attrs.frozen(kw_only=True)
 class NeighbourRule:
     """A rule that decides the meaning of an ambiguous column name by the other columns of the file."""
 
@@ -153,41 +143,33 @@ class AmbiguousHeader:
 
 @attrs.frozen
 class CommonHeaders:
-    """The table of common column names."""
+    """The table of common column names: fields of names with a single meaning, and ambiguous names, both by folded name."""
 
-    languages: tuple[HeaderLanguage, ...]
-    ambiguous: tuple[AmbiguousHeader, ...]
-    _fields: Mapping[str, str] = attrs.field(init=False, repr=False)
-    _by_name: Mapping[str, AmbiguousHeader] = attrs.field(init=False, repr=False)
-
-    @_fields.default
-    def _index_fields(self) -> Mapping[str, str]:
-        entries = (entry for language in self.languages for entry in language.fields.items())
-        return {fold_name(name): code for code, names in entries for name in names}
-
-    @_by_name.default
-    def _index_ambiguous(self) -> Mapping[str, AmbiguousHeader]:
-        return {fold_name(name): header for header in self.ambiguous for name in header.names}
+    fields: Mapping[str, str]
+    ambiguous: Mapping[str, AmbiguousHeader]
 
     def find(self, name: str) -> str | None:
         """Return the code of the field that a name refers to; `None` if the name is unknown or has several meanings."""
-        return self._fields.get(fold_name(name))
+        return self.fields.get(fold_name(name))
 
     def find_ambiguous(self, name: str) -> AmbiguousHeader | None:
         """Return the meanings of a name; `None` if the name is unknown or has a single meaning."""
-        return self._by_name.get(fold_name(name))
+        return self.ambiguous.get(fold_name(name))
 
-    def items(self) -> Iterable[tuple[str, str]]:
-        """Return the folded names with a single meaning, each with its code."""
-        return self._fields.items()
+
+@cache
+def read_common_headers() -> dict[str, Any]:
+    """Return the content of `common_headers.toml`."""
+    return tomllib.loads(files("outreach_async.importer").joinpath("common_headers.toml").read_text(encoding="utf-8"))
 
 
 @cache
 def load_common_headers() -> CommonHeaders:
-    """Return the table of common column names, from `common_headers.toml`."""
-    text = files("outreach_async.importer").joinpath("common_headers.toml").read_text(encoding="utf-8")
-    table = tomllib.loads(text)
+    """Return the table of common column names."""
+    table = read_common_headers()
+    groups = [group for language in table["languages"].values() for group in language["fields"].items()]
+    ambiguous = [AmbiguousHeader(**header) for header in table["ambiguous"]]
     return CommonHeaders(
-        tuple(HeaderLanguage(name=name, **language) for name, language in table["languages"].items()),
-        tuple(AmbiguousHeader(**header) for header in table["ambiguous"]),
+        {fold_name(name): code for code, names in groups for name in names},
+        {fold_name(name): header for header in ambiguous for name in header.names},
     )
