@@ -336,7 +336,8 @@ def plan(
 
     Args:
         files: Paths, or URLs of objects, such as `s3://bucket/key`. The schemes `s3`, `gs` and `az` need the extra `lake`.
-        overrides: Field codes by column name, as for `map_columns`. A column need not be in every file.
+        overrides: Field codes by column name, as for `map_columns`. A column need not be in every file. With the codes
+            `campaign` and `workspace`, each row names its target by id or name. Each part looks up the names.
         fields: The workspace's fields, as `client.workspaces.fields()` returns them; needed if a column is named after a label.
         ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error.
         duplicates: Policy for e-mails that are already in the workspace.

@@ -144,6 +144,8 @@ class FailedRow:
         line: The line on which the row begins, from 1. The first row of a Parquet file is line 2, as in a file with a header.
         status: The row's outcome: `rejected`, `not_applied` or `unknown`.
         message: The error's message.
+        workspace: Id of the row's workspace; `None` if the row names a target that is unknown.
+        campaign: Id of the row's campaign; `None` if it has none, or an unknown one.
 
     Example:
         ```python
@@ -156,6 +158,8 @@ class FailedRow:
     line: int
     status: str
     message: str
+    workspace: str | None = None
+    campaign: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -353,7 +357,8 @@ def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedR
         ```
     """
     for found in locate(part, filter(is_reject, journal_of(part, journal).outcomes())):
-        yield FailedRow(found.file.location, found.row.line, found.outcome.status.value, found.message)
+        outcome = found.outcome
+        yield FailedRow(found.file.location, found.row.line, outcome.status.value, found.message, *outcome.target)
 
 
 def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:

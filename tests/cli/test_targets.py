@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from support.cli import Shell, save_contacts
+from support.cli import Shell, connection_options, save_contacts, serve_in_thread, start_command, wait_for_end
 
 from outreach_async.bulk.journal import Journal
 from outreach_async.fake import FakeService
+from outreach_async.fake._fault_plan import Exchange
+from outreach_async.transport._wire import Request
 
 PEOPLE = (
     "E-mail,City,Campaign\nann@x.example,Lyon,Spring\nbo@x.example,Bern,camp_2\ncy@x.example,Rome,\nANN@x.example,Oslo,Autumn\n"
@@ -27,6 +30,22 @@ ENROLLED = {"ann@x.example": {"camp_1", "camp_2"}, "bo@x.example": {"camp_2"}, "
 @pytest.fixture(autouse=True)
 def _autumn(service: FakeService) -> None:
     service.add_campaign("space_1", id="camp_2", name="Autumn")
+
+
+class Killing:
+    """A service that kills the process that sends it requests, after a number of them."""
+
+    process: subprocess.Popen[str]
+
+    def __init__(self, service: FakeService) -> None:
+        self._service = service
+        self.remaining = 0
+
+    def exchange(self, request: Request, /) -> Exchange:
+        self.remaining -= 1
+        if self.remaining == 0:
+            self.process.kill()
+        return self._service.exchange(request)
 
 
 def enrolled(service: FakeService) -> dict[str, set[str]]:
@@ -170,6 +189,26 @@ def test_rejects_of_standard_input_have_the_campaigns(
     rejects.write_text(rejects.read_text().replace("a@b@c", "cy@x.example"))
     assert shell("import", str(rejects), *server_options).code == 0
     assert enrolled(service)["cy@x.example"] == {"camp_2"}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("record", ["journal", "ledger"])
+def test_an_import_that_is_killed_at_any_request_goes_on_with_its_targets(
+    record: str, service: FakeService, tmp_path: Path
+) -> None:
+    people = tmp_path / "people.csv"
+    emails = [f"user{number}@x.example" for number in range(60)]
+    rows = [f"{email},{name}" for email in emails for name in ("Spring", "camp_2")]
+    people.write_text("\n".join(["email,Campaign", *rows]) + "\n")
+    place = [f"--{record}", str(tmp_path / record), *OVERWRITE, "--concurrency", "4"]
+    killing, codes = Killing(service), list[int]()
+    with serve_in_thread(killing) as url:
+        for killing.remaining in (2, 40, 70, 1_000):  # the first request lists the campaigns
+            again = ["--resume"] if codes and record == "journal" else []
+            killing.process = start_command("import", str(people), *connection_options(url), *place, *again)
+            codes.append(wait_for_end(killing.process).code)
+    assert codes == [-9, -9, -9, 0]
+    assert enrolled(service) == {email: {"camp_1", "camp_2"} for email in emails}
 
 
 def test_a_resumed_import_is_refused_if_a_campaign_differs(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_parts_create_the_contacts_and_report_failures_by_line(
     assert (merged.rows, merged.parts, counts) == (5, ("00000", "repeats"), {"added": 2, "skipped": 1, "rejected": 2})
     message = "email: expected an address, got a blank string; give the contact an e-mail address"
     where = made.files[0].location
-    assert merged.failures == (FailedRow(where, 3, "rejected", message), FailedRow(where, 6, "rejected", message))
+    assert merged.failures == (FailedRow(where, 3, "rejected", message, SPACE), FailedRow(where, 6, "rejected", message, SPACE))
     assert [report.failed for report in reports] == [2, 0]
     assert merged.failed == 2
     assert [service.effects[row] for row in (0, 2, 3)] == [["added"], ["added"], ["skipped"]]
@@ -333,7 +333,7 @@ def test_reports_are_json_values_with_their_failures() -> None:
     row = FailedRow("a.csv", 2, "rejected", "no")
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: 1}
     report = PartReport(part="00000", fingerprint="4f", rows=1, outcomes=outcomes, uncertain=0, seconds=1.0, failures=(row,))
-    failure = {"file": "a.csv", "line": 2, "status": "rejected", "message": "no"}
+    failure = {"file": "a.csv", "line": 2, "status": "rejected", "message": "no", "workspace": None, "campaign": None}
     assert report.to_dict()["failures"] == merge_reports([report]).to_dict()["failures"] == [failure]
     assert (report.to_dict()["part"], merge_reports([report]).to_dict()["parts"]) == ("00000", ["00000"])
     assert isinstance(merge_reports([]), SpreadReport)
