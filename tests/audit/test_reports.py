@@ -166,8 +166,8 @@ def test_changes_since_the_earlier_audit_are_listed(write: Callable[[Report], st
     assert "Since 2026-03-01 08:00 UTC (24 hours): " in text
     assert "4 resolved" in text
     assert re.search(r"(?i)CRITICAL OA110 On blacklists: \d+ mailboxes on [^(]+ \(\d+ new\)", text)
-    assert "ERROR OA110 On blacklists: 2 mailboxes on gone.example" in text
-    assert "Overall: score 94 -> 91.4" in text
+    assert "ERROR OA110 On blacklists: 4 mailboxes on gone.example" in text
+    assert "Overall: mailboxes 304 -> 300" in text
     assert "Overall" not in joined_lines(write(fleet(300, sick=0.4)))
 
 

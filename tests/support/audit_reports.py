@@ -1,22 +1,24 @@
-"""Handmade reports for tests of report formats: a realistic fleet, and hostile values. Nothing is audited."""
+"""Reports for tests of report formats: a realistic fleet, and hostile values."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, get_args
 
 import attrs
 from hypothesis import strategies as st
+from support.audit import HEALTHY, NOW, mailbox, mailboxes, reading, report
 
+from outreach_async._vocabulary import MailboxType
 from outreach_async.audit._findings import GROUP_KINDS, Finding, Group, GroupKind, Row, Severity
 from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report, SubjectKind
 from outreach_async.audit._rules import CATALOGUE
-from outreach_async.audit._scoring import Score, Scores, mailbox_score
+from outreach_async.audit._scoring import Score, Scores
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports import write, write_brief
 from outreach_async.audit.reports.brief import Brief, build_brief
+from outreach_async.models import Mailbox
 
 AT: Final = 1_772_438_400.0
 """2026-03-02 08:00 UTC."""
@@ -95,129 +97,40 @@ def make_report(findings: Sequence[Finding] = (), **about: Any) -> Report:
     return Report(**(values | about))
 
 
-Trouble = tuple[str, Severity, Callable[[random.Random], str]]
-
-_TROUBLES: Final[tuple[tuple[Trouble, ...], ...]] = (
-    (("OA104", Severity.CRITICAL, lambda _: "SPF, DKIM and DMARC are all missing"),),
-    (
-        ("OA110", Severity.CRITICAL, lambda chance: f"on {chance.randint(3, 6)} blacklists"),
-        ("OA120", Severity.CRITICAL, lambda chance: f"{chance.randint(120, 190) / 10} % bounced in 30 days (97 of 640)"),
-        ("OA150", Severity.WARNING, lambda _: "19 % opened in 14 days, 37 % before"),
-    ),
-    (("OA102", Severity.ERROR, lambda _: "no DKIM signature"),),
-    (("OA120", Severity.ERROR, lambda chance: f"{chance.randint(55, 95) / 10} % bounced in 30 days (58 of 810)"),),
-    (("OA130", Severity.ERROR, lambda chance: f"{chance.randint(41, 70)} e-mails sent today, over the daily limit of 40"),),
-    (("OA132", Severity.WARNING, lambda _: "8 days old with a daily limit of 30"),),
-    (("OA133", Severity.INFO, lambda _: "12 e-mails in 30 days of 880"),),
+_TROUBLES: Final[tuple[dict[str, Any], ...]] = (
+    {"spf": False, "dkim": False, "dmarc": False},
+    {"blacklists": 4, "bounced_30days": 150, "opened_14days": 19},
+    {"dkim": False},
+    {"bounced_30days": 80},
+    {"sent_today": 60},
+    {"created_at": NOW - 8 * 86_400, "daily_limit": 30},
+    {"sent_30days": 12},
 )
 
 
-def fleet(boxes: int = 2000, *, per_domain: int = 10, sick: float = 0.15, seed: int = 1, compared: bool = False) -> Report:
-    """Return a report on `boxes` mailboxes. The fraction `sick` of their domains has one kind of problem each."""
+def fleet(boxes: int = 2000, *, per_domain: int = 5, sick: float = 0.15, seed: int = 1, compared: bool = False) -> Report:
+    """Return the report of `boxes` mailboxes in two workspaces. The fraction `sick` of their domains has one kind of problem."""
     chance = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    findings: list[Finding] = []
-    rows: list[Row] = []
-    for at in range(0, boxes, per_domain):
-        if chance.random() < sick:
-            found, shown = _troubled(at, min(per_domain, boxes - at), chance.choice(_TROUBLES), chance)
-            findings += found
-            rows += shown
-    report = _summed(boxes, per_domain, findings, sorted(rows, key=lambda each: (each.score, each.email)))
-    return compare_by_hand(report) if compared else report
+    listed: list[Mailbox] = []
+    for start in range(0, boxes, per_domain):
+        trouble = chance.choice(_TROUBLES) if chance.random() < sick else {}
+        for at in range(start, min(boxes, start + per_domain)):
+            kind = MailboxType(chance.choice(["Google", "SMTP & IMAP"]))
+            listed.append(mailbox(id=f"mailbox_{at}", email=f"sales{at}@outreach-{start}.example", type=kind, **trouble))
+    found = _audited(listed)
+    return found.since(_day_before(listed)) if compared else found
 
 
-def compare_by_hand(report: Report) -> Report:
-    """Add a comparison to a report: every seventh finding is new, and four findings of other mailboxes are resolved."""
-    states = [attrs.evolve(each, state="unchanged" if at % 7 else "new") for at, each in enumerate(report.findings)]
-    gone = [
-        finding(rule, email=f"box{at}@gone.example", domain="gone.example", state="resolved")
-        for at, rule in enumerate(("OA110", "OA110", "OA101", "OA141"))
-    ]
-    boxes = report.rows[:3]
-    diff = Diff(
-        at=AT - 86_400,
-        new=[each for each in states if each.state == "new"],
-        unchanged=[each for each in states if each.state == "unchanged"],
-        resolved=gone,
-        not_judged=[],
-        deltas=[
-            Delta(kind="mailbox", key=box.id, name=box.email, rule="OA110", figure="blacklists", before=1, after=4)
-            for box in boxes
-        ],
-        scores=[
-            Delta(kind="audit", key="", name="", figure="score", before=94.0, after=report.scores.overall),
-            Delta(kind="domain", key="gone.example", name="gone.example", figure="score", before=40.0, after=100.0),
-            Delta(kind="domain", key="d3.example", name="d3.example", figure="score", before=100.0, after=22.5),
-            Delta(kind="workspace", key="space_1", name="space_1", figure="mailboxes", before=990, after=1000),
-        ],
-    )
-    return attrs.evolve(report, findings=states, diff=diff)
+def _audited(listed: Sequence[Mailbox]) -> Report:
+    halves = [reading(listed[part::2], workspace=f"space_{part + 1}") for part in (0, 1)]
+    return attrs.evolve(report(*halves), at=AT)
 
 
-def _troubled(start: int, count: int, troubles: Sequence[Trouble], chance: random.Random) -> tuple[list[Finding], list[Row]]:
-    findings: list[Finding] = []
-    rows: list[Row] = []
-    domain = f"outreach-{start}.example"
-    for at in range(start, start + count):
-        about = {"workspace": f"space_{1 + at % 2}", "mailbox": f"mailbox_{at}", "email": f"sales{at}@{domain}", "domain": domain}
-        found = [finding(rule, severity=severity, message=say(chance), **about) for rule, severity, say in troubles]
-        findings += found
-        rows.append(
-            row(
-                id=about["mailbox"],
-                email=about["email"],
-                workspace=about["workspace"],
-                domain=domain,
-                score=mailbox_score(found),
-                severity=min((each.severity for each in found), key=lambda severity: severity.rank),
-                rules=[each.rule for each in found],
-                type=chance.choice(["Google", "SMTP & IMAP"]),
-            )
-        )
-    return findings, rows
-
-
-def _summed(boxes: int, per_domain: int, findings: Sequence[Finding], rows: list[Row]) -> Report:
-    per: defaultdict[str | None, list[Finding]] = defaultdict(list)
-    for each in findings:
-        per[each.domain].append(each)
-    groups = [_group(f"outreach-{at}.example", min(per_domain, boxes - at), per) for at in range(0, boxes, per_domain)]
-    groups.sort(key=lambda each: (each.score, each.key))
-    spaces = [group("workspace", f"space_{n}", mailboxes=boxes // 2, score=91.0, sent_30days=boxes * 500) for n in (1, 2)]
-    kinds = [group("type", key, mailboxes=boxes // 2, score=90.0) for key in ("Google", "SMTP & IMAP")]
-    return Report(
-        workspaces=["space_1", "space_2"],
-        mailboxes=boxes,
-        unreadable=[],
-        findings=list(findings),
-        scores=Scores(
-            overall=91.4,
-            workspaces={each.key: Score(score=91.0, mailboxes=each.mailboxes, sent_30days=boxes * 500) for each in spaces},
-            domains={
-                each.key: Score(score=each.score, mailboxes=each.mailboxes, sent_30days=each.sent_30days) for each in groups
-            },
-        ),
-        at=AT,
-        groups=[*groups, *spaces, *kinds],
-        totals={"workspace": 2, "domain": len(groups), "type": 2, "server_ip": 0},
-        rows=rows,
-    )
-
-
-def _group(domain: str, boxes: int, findings: dict[str | None, list[Finding]]) -> Group:
-    found = findings.get(domain, [])
-    score = min((mailbox_score([each]) for each in found), default=100)
-    worst = min((each.severity for each in found), key=lambda severity: severity.rank, default=None)
-    counts = Counter(each.severity for each in found)
-    return group(
-        key=domain,
-        mailboxes=boxes,
-        score=float(min(score, 40) if worst is Severity.CRITICAL else score),
-        severity=worst,
-        counts={severity: counts[severity] for severity in Severity},
-        sent_30days=boxes * 1000,
-        daily_limit=boxes * 40,
-    )
+def _day_before(listed: Sequence[Mailbox]) -> Report:
+    """Return an earlier report: every seventh mailbox was healthy, and four others had a problem that is now resolved."""
+    earlier = [attrs.evolve(HEALTHY, id=box.id, email=box.email) if at % 7 == 0 else box for at, box in enumerate(listed)]
+    gone = mailboxes(4, domain="gone.example", blacklists=1)
+    return attrs.evolve(_audited([*earlier, *gone]), at=AT - 86_400)
 
 
 TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=40))
