@@ -25,8 +25,7 @@ from outreach_async._files.objects import is_url
 from outreach_async.importer import FORMATS, File, open_file
 from outreach_async.importer._source import STDIN
 
-PATH: Final = click.Path(path_type=Path)
-"""Parameter type of a file to read."""
+PATH: Final = click.Path(path_type=Path)  # a file to read
 
 OpenInput: TypeAlias = partial[File]
 """The function `open_file`, bound to the values of `--encoding`, `--sheet`, `--header-row` and `--format`."""
@@ -56,8 +55,7 @@ def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _STDOUT: Final = "/dev/stdout"
-_JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")
-"""Suffixes of the files of a journal. Each suffix is appended to the journal's path."""
+_JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")  # of the files of a journal, after its path
 _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
 """Pairs of options that may name the same file, because the command reads the file first and then replaces the whole file."""
 
@@ -198,8 +196,7 @@ def require_folder(flag: str, path: Path) -> None:
 
 @contextmanager
 def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[None]:
-    """Replace an `OSError` of the `with` block with an error that names an option, the value of the option and a remedy."""
-    # The original error may name no file, or only the temporary file that is written beside an output.
+    """Replace an `OSError` of the block, which may name no file or a temporary one, by an error that names an option."""
     try:
         yield
     except BrokenPipeError:
@@ -209,10 +206,7 @@ def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[Non
 
 
 explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
-"""`explain_os_errors` with the remedy for a file that cannot be read."""
-
 explain_write_errors: Final = partial(explain_os_errors, remedy="free disk space, or pass another path that can be written")
-"""`explain_os_errors` with the remedy for a file that cannot be written."""
 
 
 def _has_content(path: Path) -> bool:

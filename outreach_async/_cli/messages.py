@@ -54,10 +54,7 @@ _REPLACEMENTS: Final = (
 )
 """Patterns of Python-specific text in library messages, with their replacements."""
 
-_USUAL_WIDTH: Final = 80
-"""Assumed width of a terminal whose width is unknown, in characters."""
-
-
+_USUAL_WIDTH: Final = 80  # characters, of a terminal whose width is unknown
 _NO_CONNECTION: Final = 0
 _REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
     (_NO_CONNECTION, None): "check --base-url or OUTREACH_BASE_URL, and check that the service is running",
@@ -81,9 +78,7 @@ def find_remedy(error: OutreachError) -> str:
 
 
 def to_printable(value: Any) -> str:
-    """Return a value as one line that is safe to print."""
-    # Control characters are escaped: a string from the service or a file must not move the cursor, change colours or reverse the
-    # direction of the text.
+    """Return a value as one line that cannot move the cursor, change colours or reverse the direction of the text."""
     match value:
         case None:
             return ""
@@ -102,8 +97,7 @@ def format_cell(value: Any, column: str = "") -> str:
     return f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
 
 
-_MOMENTS: Final = frozenset({"created", "created_at", "days_left_date"})
-"""Columns that contain Unix times, which are printed without thousands separators."""
+_MOMENTS: Final = frozenset({"created", "created_at", "days_left_date"})  # Unix times have no thousands separators
 
 
 def count_noun(count: int, noun: str) -> str:
@@ -112,15 +106,13 @@ def count_noun(count: int, noun: str) -> str:
 
 
 def wrap_line(text: str, width: int) -> str:
-    """Break a line between words, and indent its continuation lines."""
-    # A word longer than `width` stays whole, so that paths and addresses can be copied.
+    """Break a line between words, so that paths and addresses can be copied, and indent its continuation lines."""
     indent = " " * (len(text) - len(text.lstrip()) + 2)
     return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def wrap_error(text: str) -> str:
-    """Wrap the lines of an error message if stderr is a terminal."""
-    # Lines with a command-line option that the user can copy are not wrapped.
+    """Wrap an error message if stderr is a terminal, but not its lines with an option that the user can copy."""
     if not sys.stderr.isatty():
         return text
     width = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
@@ -153,8 +145,7 @@ def format_period(seconds: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a duration in seconds, such as `1.5 s`."""
-    # A duration of at least one minute is also shown in larger units, such as `90.0 s (1 minute 30 seconds)`.
+    """Format a duration in seconds, such as `1.5 s` or `90.0 s (1 minute 30 seconds)`."""
     return f"{seconds:,.1f} s" + (f" ({format_period(seconds)})" if seconds >= 60 else "")  # noqa: PLR2004 - a minute
 
 

@@ -20,8 +20,7 @@ FAKE: Final = "fake:"
 
 Backend = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 
-_ID_PARAMETERS: Final = {"workspace": "workspaces", "campaign": "campaign", "owner_key": "owner_key"}
-"""Maps each kind of id to the name of the parameter that accepts such ids."""
+_ID_PARAMETERS: Final = {"workspace": "workspaces", "campaign": "campaign", "owner_key": "owner_key"}  # by kind of id
 _REMEDIES: Final = {
     "workspace": "pass the id of a workspace",
     "campaign": "pass the id of a campaign, as printed by the command 'campaigns'",
@@ -96,12 +95,9 @@ _SHARED_OPTIONS: Final = {
 }
 """Maps each attribute of `Options` to the decorator that declares its option."""
 
-CONNECTION: Final = ("base_url", "backend", "timeout", "rate", "headers")
-"""Shared options of a command that sends requests."""
-READING: Final = (*CONNECTION, "workspaces", "as_json")
-"""Shared options of a command that reads a workspace."""
-WRITING: Final = (*READING, "owner_key")
-"""Shared options of a command that creates contacts."""
+CONNECTION: Final = ("base_url", "backend", "timeout", "rate", "headers")  # of a command that sends requests
+READING: Final = (*CONNECTION, "workspaces", "as_json")  # of a command that reads a workspace
+WRITING: Final = (*READING, "owner_key")  # of a command that creates contacts
 
 
 @attrs.frozen(kw_only=True)
@@ -122,7 +118,7 @@ class Options:
     @classmethod
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
         """Create the options from the command line, and from the environment for options that are not given."""
-        # For the embedded service, the owner key and workspaces in the environment are ignored. They belong to another service.
+        # The owner key and workspaces in the environment belong to another service than the embedded one.
         rate = None if values.get("rate") is None else require_rate("--rate", values["rate"])
         if "rate" in values and rate is None:
             rate = read_rate(environment)
@@ -148,8 +144,7 @@ class Options:
 
 
 def shared_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the shared options that a command uses. The command receives their values as the argument `options`."""
-    # Options after the command's name have priority over the same options before the name.
+    """Declare the shared options of a command, which receives them as `options`. Those after the command's name win."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)

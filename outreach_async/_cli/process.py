@@ -49,7 +49,7 @@ DRAIN_TIMEOUT: Final = 30.0  # seconds to wait for requests in flight after the 
 PAUSED_DRAIN_TIMEOUT: Final = 1.0  # the same in a paused run, in which requests rarely succeed
 
 EXPECTED_ERRORS: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
-"""Exceptions that are printed as one line. Any other exception is a bug in the command and is printed with its traceback."""
+"""Exceptions that are printed as one line. Any other exception is a bug, and has a traceback."""
 
 _SQLITE_REASONS: Final = {
     "SQLITE_BUSY": "another process is using it",
@@ -125,8 +125,7 @@ async def _receive_signals(interrupts: InterruptHandler, *, task_status: TaskSta
 
 
 def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = INTERRUPTED) -> int:
-    """Run a command on an event loop and return its exit code."""
-    # Ctrl-C and SIGTERM cancel the command, so that it can still clean up and print its progress.
+    """Run a command and return its exit code. Ctrl-C and SIGTERM cancel it, so that it can still print its progress."""
     return anyio.run(_run_cancellable, main, terminated)
 
 

@@ -236,7 +236,7 @@ class Heading:
 class File(ABC):
     r"""A file of rows, in any format. The file can be read any number of times, and is never fully loaded into memory.
 
-    Each format has a subclass, which reads the records; everything else is common to all formats.
+    Every method, and every iterator that it returns, raises `InvalidRequest` if the file can no longer be read.
 
     Attributes:
         source: The bytes of the file.
@@ -281,9 +281,6 @@ class File(ABC):
     def fingerprint(self) -> str:
         r"""Return a digest of the file's bytes.
 
-        Raises:
-            InvalidRequest: The file cannot be read.
-
         Example:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
@@ -293,11 +290,7 @@ class File(ABC):
         return self.source.fingerprint()
 
     def count(self) -> int:
-        r"""Read the file once and return the number of rows.
-
-        Raises:
-            InvalidRequest: A part of the file cannot be read. Count the rows before an import, so that this error occurs
-                before contacts are created.
+        r"""Read the file once and return the number of rows. An unreadable part is an error before contacts are created.
 
         Example:
             ```python
@@ -309,9 +302,6 @@ class File(ABC):
 
     def rows(self, columns: Columns) -> Iterator[Row]:
         r"""Yield the rows in order, reading on demand. Empty lines are skipped.
-
-        Raises:
-            InvalidRequest: When iterated: the file can no longer be read.
 
         Example:
             ```python
@@ -325,9 +315,6 @@ class File(ABC):
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
         r"""Yield, for each row, the number of its first line, its cells as in the input, and its fault (`None` for a valid row).
-
-        Raises:
-            InvalidRequest: When iterated: the file can no longer be read.
 
         Example:
             ```python
@@ -343,9 +330,6 @@ class File(ABC):
         Args:
             at: Index of the column.
 
-        Raises:
-            InvalidRequest: When iterated: the file can no longer be read.
-
         Example:
             ```python
             Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
@@ -356,9 +340,6 @@ class File(ABC):
 
     def samples(self) -> tuple[str, ...]:
         r"""Return the first cell of each column that is not blank, in the first 100 rows; an empty string if there is none.
-
-        Raises:
-            InvalidRequest: The file can no longer be read.
 
         Example:
             ```python
