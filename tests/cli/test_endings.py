@@ -121,6 +121,8 @@ def test_the_embedded_service_ignores_the_environment() -> None:
         (("import", "x.csv", *FAKE, "--campaign", "space_1"), "--campaign: expected"),
         (("import", "x.csv", *FAKE, "--duplicates", "merge"), "Invalid value for '--duplicates'"),
         (("import", "x.csv", *FAKE, "--repeats", "first"), "--repeats first: needs a journal to store all rows before sending"),
+        (("import", "x.csv", *FAKE, "--resume"), "--resume: needs the journal of the run; pass --journal PATH"),
+        (("import", "x.csv", *FAKE, "--earlier", "unknown"), "needs --journal; pass the path of the damaged or lost journal"),
         (("serve", "--port", "70000"), "Invalid value for '--port'"),
         (("serve", "--world", "no-such-file.json"), "--world no-such-file.json: No such file"),
         (("serve", "--world", __file__), "--world "),

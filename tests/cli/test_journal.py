@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import signal
-import subprocess
 from pathlib import Path
 from threading import Event
 
@@ -84,6 +83,8 @@ def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(served: 
         line for line in first.out.splitlines(keepends=True)[first.out.splitlines().index("outcome\trows") :]
     )
     assert served.json("import", path, *served.options, "--journal", journal, "--resume")[1]["rows"] == 2
+    assert served("report", journal, "--uncertain").out.splitlines()[0] == "record\tstatus\tpossible\tattempts\tid\terror"
+    assert served.json("report", journal, "--uncertain", "--input", path)[1]["uncertain_rows"] == []
 
 
 def test_the_report_lists_rows_whose_response_was_lost(served: Served) -> None:
@@ -137,20 +138,10 @@ def test_the_report_adds_lines_and_emails_from_the_input(served: Served) -> None
     assert (unused.code, "--input: requires --uncertain, --rejects or --results" in unused.err) == (2, True)
 
 
-def test_the_report_of_a_run_without_uncertain_rows_lists_none(served: Served) -> None:
-    path, journal = served.save("email\na@a.example\n"), str(served.folder / "run.db")
-    served("import", path, *served.options, "--journal", journal)
-    assert served("report", journal, "--uncertain").out.splitlines()[0] == "record\tstatus\tpossible\tattempts\tid\terror"
-    assert served.json("report", journal, "--uncertain", "--input", path)[1]["uncertain_rows"] == []
-
-
 def test_a_row_has_the_same_number_everywhere(served: Served) -> None:
-    path, journal, rejects = (
-        served.save("email,city\na@a.example,\n\nbad,x\n"),
-        str(served.folder / "run.db"),
-        served.folder / "r",
-    )
-    options = ("--repeats", "last", "--journal", journal, "--rejects", str(rejects), *served.options)
+    path, rejects = served.save("email,city\na@a.example,\n\nbad,x\n"), served.folder / "r"
+    journal = ("--journal", str(served.folder / "run.db"))
+    options = ("--repeats", "last", *journal, "--rejects", str(rejects), *served.options)
     out = served("import", path, *options).out
     assert "  line 4: email: 'bad': not a valid address" in out
     assert "\nline 4: bad: rejected: create_contact: " in out
@@ -160,18 +151,16 @@ def test_a_row_has_the_same_number_everywhere(served: Served) -> None:
     assert (failure["line"], failure["email"], failure["status"]) == (4, "bad", "rejected")
 
 
-@pytest.mark.thorough
-def test_a_row_that_only_the_journal_has_is_numbered_as_a_record(tmp_path: Path) -> None:
-    arguments = ("--journal", str(tmp_path / "run.db"), "--repeats", "error", "--rejects", str(tmp_path / "r.csv"))
-    process = start_command("import", "-", "--base-url", "fake:", *arguments, stdin=subprocess.PIPE)
-    out, _ = process.communicate("email\na@a.example\n\nbad\na@a.example\n")
+def test_a_row_that_only_the_journal_has_is_numbered_as_a_record(served: Served) -> None:
+    rejects = served.folder / "r.csv"
+    options = ("--journal", str(served.folder / "run.db"), "--repeats", "error", "--rejects", str(rejects), *served.options)
+    out = served.piped("email\na@a.example\n\nbad\na@a.example\n", "import", "-", *options).out
     assert "  record 2: email: 'bad': not a valid address" in out
     assert "\nrecord 2: bad: rejected: create_contact: " in out
     assert "\nrecord 3: a@a.example: rejected: email: same address as record 1; " in out
-    with (tmp_path / "r.csv").open(encoding="utf-8", newline="") as file:
+    with rejects.open(encoding="utf-8", newline="") as file:
         rows = [(row["_row"], row["_message"].partition(";")[0]) for row in csv.DictReader(file)]
-    assert [number for number, _ in rows] == ["2", "3"]
-    assert rows[1][1] == "email: same address as record 1"
+    assert (rows[0][0], rows[1]) == ("2", ("3", "email: same address as record 1"))
 
 
 @pytest.mark.parametrize("journal", [True, False])

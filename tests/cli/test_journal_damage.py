@@ -72,11 +72,6 @@ def test_stdin_is_read_again_when_its_journal_is_damaged(shell: Shell, journal: 
     assert {contact["email"] for contact in service.contacts("space_1")} == {f"{name}@a.example" for name in "abc"}
 
 
-def test_earlier_unknown_needs_a_journal(served: Served) -> None:
-    refused = served("import", served.save("email\n"), "--earlier", "unknown", *served.options)
-    assert (refused.code, "needs --journal; pass the path of the damaged or lost journal" in refused.err) == (2, True)
-
-
 def test_continuing_a_finished_journal_sends_nothing(served: Served, journal: Path) -> None:
     path = served.save("email\na@a.example\n")
     assert served("import", path, "--journal", str(journal), *served.options).code == 0
