@@ -39,7 +39,7 @@ from outreach_async._service.codec import DecodeError, decode_json, decode_model
 from outreach_async._service.contacts import CreateContactResponse, NewContact
 from outreach_async._service.structuring import configure_converter
 from outreach_async._vocabulary import Outcome
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Template, Undecodable, WorkspaceField, WorkspaceFields
+from outreach_async.models import CampaignSteps, Mailbox, Page, Template, Undecodable, WorkspaceField
 
 ANSWER: Wire = {"status": "added", "id": "contact_1", "details": None}
 TEMPLATE: Wire = {field: {"str": "x", "number": 1}.get(kind) for field, kind in TABLES["Template"].items()}
@@ -52,15 +52,12 @@ PAGE: Wire = {"status": "ok", "headers": ["email"], "data": [], "total_found": 5
 
 UNREADABLE = {
     "an empty body": b"",
-    "blanks": b" \r\n\t",
     "HTML": b"<!doctype html><html><body>502 Bad Gateway</body></html>",
     "XML": b'  <?xml version="1.0"?><error/>',
     "plain text": b"upstream timed out",
     "a truncated object": b'{"status": "added", "id": "contact_1", "det',
     "a truncated text": b'{"status": "added',
-    "a truncated number": b'{"status": -',
     "two values": b'{"status": "added"}{"status": "added"}',
-    "a comma too many": b'{"status": "added",}',
     "single quotes": b"{'status': 'added'}",
     "NaN": b'{"status": NaN, "id": null, "details": null}',
     "Infinity": b'{"status": "added", "id": null, "details": -Infinity}',
@@ -223,24 +220,6 @@ def test_an_unknown_member_is_kept_with_any_whitespace(known: bytes, inner: byte
     assert decode_model(CreateContactResponse, known + inner).extra == {"new": 1}
 
 
-def test_a_member_named_like_an_attribute_of_ours_is_an_unknown_member() -> None:
-    def check(kind: Any, known: Wire, value: Any, name: str) -> None:
-        model = decode_model(kind, json.dumps({**known, name: value}).encode())
-        assert model.extra == {name: value}
-        assert json.loads(encode(to_wire(model))) == {**known, name: value}
-        assert not getattr(model, "undecodable", [])
-
-    check_rows(
-        (
-            (kind, known, value, name)
-            for kind, known in [(CreateContactResponse, ANSWER), (Page[Campaign], PAGE), (Mailbox, MAILBOX)]
-            for value in [None, {}, {"a": 1}, [], [{"index": 0, "id": None, "error": ""}], 1, "x"]
-            for name in ["extra", "_extra", "undecodable"]
-        ),
-        check,
-    )
-
-
 def test_the_last_of_two_members_with_the_same_name_counts() -> None:
     body = b'{"status":"skipped","id":null,"details":null,"status":"added"}'
     assert decode_model(CreateContactResponse, body).status is Outcome.ADDED
@@ -395,12 +374,10 @@ def test_the_hooks_make_any_converter_strict() -> None:
     [
         (CreateContactResponse, ANSWER, False),
         (Page[Mailbox], {**PAGE, "data": [MAILBOX]}, False),
-        (CampaignSteps, {"status": "ok", "days_left": 1, "days_left_date": 5, "days_left_display": "", "data": [STEP]}, False),
-        (WorkspaceFields, {"status": "ok", "data": [{"label": "A", "code": "a", "searchable": ["a"]}]}, False),
         (Template, {**TEMPLATE, "new": 1}, False),
         (Template, {}, True),
     ],
-    ids=["creation", "page", "steps", "fields", "unknown member", "invalid"],
+    ids=["creation", "page", "unknown member", "invalid"],
 )
 def test_cattrs_is_imported_only_for_invalid_responses(kind: Any, value: Wire, loaded: bool) -> None:
     code = (

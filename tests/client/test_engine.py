@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tables import check_rows_async
 from support.time import ALLOW_LOOP_FIXTURE, jump, virtual_time
-from support.transport import HANG, STUCK, Script, added, lost, page, skipped, status, unsent
+from support.transport import FAULTS, HANG, STUCK, Script, added, lost, page, skipped, status, unsent
 
 from outreach_async import (
     DeadlineExceeded,
@@ -304,17 +303,11 @@ async def within(judge: Judge, *entries: Any, timeout: float | None = 30.0, dead
 
 async def test_a_throttle_is_informed_of_every_attempt_that_it_started() -> None:
     judge = Judge(RetryDecision.RETRY)
-    await within(judge, lost(), unsent(), status(500), HANG, status(429, retry_after="7"), page())
+    await within(judge, lost(), unsent(), status(500), HANG, status(429, retry_after="40"), page())
     evidence = ["AMBIGUOUS", "NOT_SENT", "AMBIGUOUS", "AMBIGUOUS", "REFUSED", "answered"]
     assert judge.events == [word for each in evidence for word in ("admitted", each)]
-    assert judge.retry_after_values == [None, None, None, None, 7.0]
-
-
-async def test_a_throttle_waits_for_the_calls_own_backoff_and_retry_after() -> None:
-    judge = Judge(RetryDecision.RETRY)
-    await within(judge, lost(), status(429, retry_after="40"), page())
-    assert judge.waits == [0.5, 40.0]
-    assert judge.retry_after_values == [None, 40.0]
+    assert judge.retry_after_values == [None, None, None, None, 40.0]
+    assert judge.waits == [0.5, 1.0, 2.0, 4.0, 40.0]
 
 
 @pytest.mark.parametrize(("verdict", "spent"), [(RetryDecision.RETRY, 0), (RetryDecision.RETRY_COUNTED, 14 + 5)])
@@ -475,18 +468,6 @@ async def test_a_call_interrupted_after_its_response_frees_its_slot_once() -> No
         for _ in range(3):
             group.start_soon(one.request, "GET", "/")
     assert (script.most_in_flight, len(script.requests)) == (1, 4)
-
-
-FAULTS: dict[str, Callable[[], Any]] = {
-    "lost": lost,
-    "unsent": unsent,
-    "429": partial(status, 429),
-    "503": partial(status, 503, retry_after="1"),
-    "500": partial(status, 500),
-    "garbled": partial(Response, 201, {}, b"<html>"),
-    "hang": lambda: HANG,
-    "stuck": lambda: STUCK,
-}
 
 
 @settings(suppress_health_check=ALLOW_LOOP_FIXTURE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -52,6 +53,19 @@ HANG = "hang"
 """Entry for a request that is sent and never answered."""
 STUCK = "stuck"
 """Entry for a request that never sends its first byte."""
+
+
+FAULTS: dict[str, Callable[[], Response | Exception | str]] = {
+    "lost": lost,
+    "unsent": unsent,
+    "429": partial(status, 429),
+    "503": partial(status, 503, retry_after="1"),
+    "500": partial(status, 500),
+    "garbled": partial(Response, 201, {}, b"<html>"),
+    "hang": lambda: HANG,
+    "stuck": lambda: STUCK,
+}
+"""Failures that are retried, by name."""
 
 
 class Script:
