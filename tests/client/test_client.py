@@ -258,6 +258,12 @@ async def test_a_raw_request_returns_any_response_unchanged(code: int) -> None:
     assert len(script.requests) == 1
 
 
+async def test_a_secret_header_of_a_raw_request_is_masked_in_its_error() -> None:
+    script = Script(TransportError("lost: hunter2", maybe_sent=True))
+    with pytest.raises(TransportError, match=r"^lost: \*\*\*$"):
+        await client(script).request("GET", "/", headers={"x-api-key": "hunter2"})
+
+
 BASIC = {"accept": "application/json", "accept-encoding": "gzip, deflate"}
 
 

@@ -97,6 +97,8 @@ async def test_an_attempt_that_hangs_is_ended_by_its_timeout_and_retried() -> No
     script = Script(HANG, page())
     await client(script, timeout=3.0).campaigns.list()
     assert script.times[1] - script.times[0] == pytest.approx(3.5)
+    with pytest.raises(TransportError, match="no response within the timeout of 3 s"):
+        await client(Script(HANG), timeout=3.0).campaigns.list()
 
 
 async def test_the_deadline_bounds_attempts_and_waits_together() -> None:
