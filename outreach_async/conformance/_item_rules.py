@@ -13,32 +13,10 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import errors
+from outreach_async.conformance import _shapes as shapes
 from outreach_async.conformance._calibration import Measurement
 from outreach_async.conformance._read_probes import COMPLETE, HttpExchange
-from outreach_async.conformance._shapes import (
-    AUTO_EMAIL,
-    CAMPAIGN,
-    COUNT,
-    EMAIL,
-    FIELD,
-    LETTER,
-    MAILBOX,
-    NON_EMPTY_ARRAY,
-    NON_NEGATIVE,
-    PERCENTAGE,
-    RELATIVE_TIME,
-    STATUS,
-    STEP,
-    STEPS,
-    TEMPLATE,
-    TIMESTAMP,
-    TIMESTAMP_OR_STRING,
-    Shape,
-    ValueKind,
-    find_misfits,
-    is_count,
-    is_number,
-)
+from outreach_async.conformance._shapes import Shape, ValueKind, find_misfits, is_count, is_number
 from outreach_async.conformance._target import extract_rows
 from outreach_async.fake._stored_records import CUSTOM_CODE, STANDARD_FIELDS
 
@@ -93,7 +71,7 @@ def shorten(value: object) -> str:
     return errors.shorten(repr(value), _MAX_SHOWN)
 
 
-_SHAPES: Final = {"campaign": CAMPAIGN, "mailbox": MAILBOX, "step": STEP, "template": TEMPLATE}
+_SHAPES: Final = {"campaign": shapes.CAMPAIGN, "mailbox": shapes.MAILBOX, "step": shapes.STEP, "template": shapes.TEMPLATE}
 
 _PERCENTAGE_COUNTS: Final = {
     "opens": "opens_num", "replies": "replies_num", "bounces": "bounces_num",
@@ -118,22 +96,22 @@ class ListedItem:
 
 def _all_items(measured: Measurement) -> Iterator[RuleSubject]:
     """Yield every item that was read, as a `ListedItem` with its shape and the prefix of its id."""
-    yield from _listed(measured, CAMPAIGN)
-    yield from _listed(measured, MAILBOX)
-    yield from _items_in(measured.survey.fields, FIELD, "")
-    yield from _listed(measured, STEP)
+    yield from _listed(measured, shapes.CAMPAIGN)
+    yield from _listed(measured, shapes.MAILBOX)
+    yield from _items_in(measured.survey.fields, shapes.FIELD, "")
+    yield from _listed(measured, shapes.STEP)
     for subject in _templates(measured):
         prefix = "personalized_step_" if subject.value.get("test_letter") == _PERSONALIZED else "temp_"
-        yield RuleSubject(subject.exchange, subject.location, ListedItem(subject.value, TEMPLATE, prefix))
+        yield RuleSubject(subject.exchange, subject.location, ListedItem(subject.value, shapes.TEMPLATE, prefix))
 
 
 def _listed(measured: Measurement, shape: Shape) -> Iterator[RuleSubject]:
     survey = measured.survey
     exchanges: Iterable[HttpExchange]
-    if shape is STEP:
+    if shape is shapes.STEP:
         exchanges, prefix = survey.steps.values(), "step_"
     else:
-        pages, prefix = (survey.campaign_pages, "camp_") if shape is CAMPAIGN else (survey.mailbox_pages, "mailbox_")
+        pages, prefix = (survey.campaign_pages, "camp_") if shape is shapes.CAMPAIGN else (survey.mailbox_pages, "mailbox_")
         exchanges = (page.exchange for page in pages.pages)
     return chain.from_iterable(_items_in(exchange, shape, prefix) for exchange in exchanges)
 
@@ -148,9 +126,9 @@ def _objects(shape: Shape, measured: Measurement) -> Iterator[RuleSubject]:
     return (subject for subject in _listed(measured, shape) if isinstance(subject.value.item, dict))
 
 
-_campaigns = partial(_objects, CAMPAIGN)
-_mailboxes = partial(_objects, MAILBOX)
-_steps = partial(_objects, STEP)
+_campaigns = partial(_objects, shapes.CAMPAIGN)
+_mailboxes = partial(_objects, shapes.MAILBOX)
+_steps = partial(_objects, shapes.STEP)
 
 
 def _templates(measured: Measurement) -> Iterator[RuleSubject]:
@@ -348,10 +326,15 @@ def _check_interested(listed: ListedItem) -> Iterator[str]:
         yield f"interested_num is {shorten(listed.item[names[0]])}, more than the {shorten(listed.item[names[1]])} replies"
 
 
+@stated("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists)
+def _check_step_list(document: Item) -> Iterator[str]:
+    return find_misfits(document, shapes.STEPS)
+
+
 @stated("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs)
 def _check_days_left(pair: tuple[Item, Item]) -> Iterator[str]:
-    for item, shape in zip(pair, (CAMPAIGN, STEPS), strict=True):
-        yield from _find_wrong_values(NON_NEGATIVE, ListedItem(item, shape, ""), ["days_left"])
+    for item, shape in zip(pair, (shapes.CAMPAIGN, shapes.STEPS), strict=True):
+        yield from _find_wrong_values(shapes.NON_NEGATIVE, ListedItem(item, shape, ""), ["days_left"])
 
 
 @stated("T1", "order is the position of the step: 1, 2, ...", _orders)
@@ -449,11 +432,11 @@ def _check_lower_case(name: object) -> Iterator[str]:
         yield f"has {shorten(name)}, which is not lower case"
 
 
-stated_values("W4-status", "a campaign is draft, live or paused", STATUS, campaign="status")
+stated_values("W4-status", "a campaign is draft, live or paused", shapes.STATUS, campaign="status")
 stated_values(
     "W4-counts",
     "counts are whole numbers of 0 or more",
-    COUNT,
+    shapes.COUNT,
     campaign="steps contacts opens_num replies_num bounces_num interested_num",
     step="left_to_send already_sent out_of",
     template="sent opened_num clicked_num replied_num unsubscribed_num",
@@ -461,7 +444,7 @@ stated_values(
 stated_values(
     "W4-percentages",
     "the opens, replies and bounces of campaigns, and the rates of mailboxes and templates, are percentages",
-    PERCENTAGE,
+    shapes.PERCENTAGE,
     campaign="opens replies bounces",
     mailbox="opened_14days avg_open_rate avg_click_rate",
     template="opened clicked replied unsubscribed",
@@ -469,21 +452,20 @@ stated_values(
 stated_values(
     "W4-created",
     "the created field of a campaign and the created_at field of a mailbox are Unix timestamps",
-    TIMESTAMP,
+    shapes.TIMESTAMP,
     campaign="created",
     mailbox="created_at",
 )
-stated_values("W4-date", "days_left_date is a string or a Unix timestamp", TIMESTAMP_OR_STRING, campaign="days_left_date")
+stated_values("W4-date", "days_left_date is a string or a Unix timestamp", shapes.TIMESTAMP_OR_STRING, campaign="days_left_date")
 stated_values(
     "W4-relative",
     "last_activity, age, and the created field of a mailbox are relative times",
-    RELATIVE_TIME,
+    shapes.RELATIVE_TIME,
     campaign="last_activity",
     mailbox="age last_activity created",
 )
-stated_values("W4-email", "email is a valid e-mail address", EMAIL, mailbox="email")
-stated_values("T1-type", "the only type of a step is auto_email", AUTO_EMAIL, step="type")
-stated_values("T1-wait", "wait_time is the time to wait between steps", NON_NEGATIVE, step="wait_time")
-stated_values("T1-templates", "a step has one or more templates", NON_EMPTY_ARRAY, step="templates")
-stated_values("T7", "test_letter is A, B, ... or PER", LETTER, template="test_letter")
-stated("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists)(partial(find_misfits, shape=STEPS))
+stated_values("W4-email", "email is a valid e-mail address", shapes.EMAIL, mailbox="email")
+stated_values("T1-type", "the only type of a step is auto_email", shapes.AUTO_EMAIL, step="type")
+stated_values("T1-wait", "wait_time is the time to wait between steps", shapes.NON_NEGATIVE, step="wait_time")
+stated_values("T1-templates", "a step has one or more templates", shapes.NON_EMPTY_ARRAY, step="templates")
+stated_values("T7", "test_letter is A, B, ... or PER", shapes.LETTER, template="test_letter")

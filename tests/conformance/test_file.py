@@ -101,7 +101,7 @@ def test_a_function_cannot_be_written(behaviour: Behaviour) -> None:
         ("past_end = 'klamp'", "past_end: expected one of 'empty', 'clamp', 'error', got 'klamp'"),
         ("past_end = 'none'", "past_end: expected one of 'empty', 'clamp', 'error', got 'none'"),
         ("skip_enrols = 1", "skip_enrols: expected one of False, True, got 1"),
-        ("strict_fields = 5", "not iterable"),
+        ("strict_fields = 5", "strict_fields: expected one of 'all'"),
         ("auth = 5", "auth: expected a table"),
         ("[auth]\nheader = 5", "auth.header: expected `str`, got `int`"),
         ("[auth]\ntokens = 'abc'", "auth.tokens: expected `array`, got `str`"),
