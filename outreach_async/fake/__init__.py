@@ -81,29 +81,7 @@ Faults
 `faults.script` queues faults for the next requests of an operation; `faults.add` injects a fault into every matching request.
 Faults range from an error status to a truncated body, and have the same effect in memory as over a socket. `commit_then(fault)`
 makes a fault fire after the service has executed the request: the contact is stored and the response is lost.
-`help(outreach_async.fake.faults)` lists all faults.
-
-```python
-import anyio
-from outreach_async import NewContact, OutreachClient
-from outreach_async.fake import FakeService, FakeTransport, faults
-
-fake = FakeService()
-workspace = fake.add_workspace()
-fake.faults.script("create_contact", faults.commit_then(faults.truncate(10)))
-
-
-async def main() -> None:
-    async with OutreachClient(
-        transport=FakeTransport(fake), workspace=workspace, owner_key=fake.add_owner_key(workspace)
-    ) as client:
-        made = await client.contacts.create(NewContact("ann@company.example"))
-    print(made.status, made.certain, made.attempts)  # -> skipped False 2
-    fake.faults.assert_all_fired()
-
-
-anyio.run(main)
-```
+`help(outreach_async.fake.faults)` lists all faults, with an example.
 
 Time
 ----

@@ -15,7 +15,6 @@ from typing import Any
 
 import anyio
 import httpx
-import openapi_spec_validator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,12 +70,6 @@ async def test_injected_faults_do_not_affect_the_control_plane(url: str) -> None
         assert [contact["owner"] for contact in space["contacts"] if contact["email"] == "ada@acme.example"] == [KEY]
 
 
-async def test_a_rebound_dns_name_is_refused(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as client:
-        assert (await client.get("/_fake/world", headers={"host": "evil.example"})).status_code == 403
-        assert (await client.post("/_fake/reset", headers={"origin": "https://evil.example"})).status_code == 403
-
-
 @pytest.mark.thorough
 async def test_a_large_world_can_be_imported(url: str) -> None:
     big = FakeService()
@@ -122,7 +115,7 @@ async def test_200_sandboxes_in_parallel_do_not_meet(url: str) -> None:
 async def test_a_mounted_fake_has_its_control_plane_under_its_prefix(prefix: str, wanted: str) -> None:
     app = Starlette(routes=[Mount(prefix, app=ControlPlane(small_world()).asgi())])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="https://localhost") as client:
-        assert (await client.get(f"{prefix}/_fake/openapi.json")).json()["servers"] == [{"url": wanted}]
+        assert (await client.get(f"{prefix}/_fake/openapi.json")).json() == {**DOCUMENT, "servers": [{"url": wanted}]}
         sandbox = (await client.post(f"{prefix}/_fake/sandboxes")).json()["url"]
         assert sandbox.startswith(f"{wanted}/_fake/sandboxes/")
         assert (await client.get(f"{sandbox}/workspaces/{SPACE}/all-fields")).status_code == 200
@@ -136,14 +129,6 @@ async def test_a_mounted_fake_has_it_only_if_asked() -> None:
 
 
 # The documents.
-
-
-@pytest.mark.thorough
-async def test_the_openapi_document_of_the_service_has_its_own_address(url: str) -> None:
-    async with httpx.AsyncClient() as client:
-        document = (await client.get(f"{url}/_fake/openapi.json")).json()
-    assert document == {**DOCUMENT, "servers": [{"url": url}]}
-    openapi_spec_validator.validate(document)
 
 
 JSON = st.recursive(
@@ -201,11 +186,7 @@ def test_beyond_loopback_the_control_plane_must_be_requested(hosts: tuple[str, .
         assert knobs["past_end"] == Behaviour.strict().past_end
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+# 0.0.0.0 is only compared, not bound.
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "::", "10.0.0.1", "a", "localhost.a"])  # noqa: S104
 def test_loopback_is_what_only_this_machine_reaches(host: str) -> None:
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "a", "localhost.a"])  # noqa: S104 - nothing is bound
-def test_everything_else_is_not_loopback(host: str) -> None:
-    assert not is_loopback(host)
+    assert is_loopback(host) == (host in {"127.0.0.1", "127.9.9.9", "::1", "localhost"})

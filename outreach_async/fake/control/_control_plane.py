@@ -92,7 +92,8 @@ class Sandboxes:
         with self._lock:
             instance, now = self._instances.get(id_), self._clock()
             if instance is None or now - instance.used_at > instance.lifetime:
-                raise Problem(404, "no sandbox has this id: it was deleted or has expired", None, "create a sandbox")
+                message = "no sandbox has this id: it was deleted or has expired"
+                raise Problem(404, message, None, f"create a sandbox with POST {PREFIX}{SANDBOXES}")
             instance.used_at = now
             return instance
 
