@@ -187,17 +187,14 @@ def _read_strings(column: Any) -> Sequence[object]:
     if is_text(column.type):
         return _read_objects(column)
     texts = to_strings(column)
-    if types.is_floating(column.type):
-        return [
-            text if text is None or abs(value) < _INEXACT else value
-            for text, value in zip(texts, _read_objects(column), strict=True)
-        ]
-    if is_bytes(column.type):
-        return [
-            text if text is None or text.encode() == value else value
-            for text, value in zip(texts, _read_objects(column), strict=True)
-        ]
-    return texts
+    if not types.is_floating(column.type) and not is_bytes(column.type):
+        return texts
+    pairs = zip(texts, _read_objects(column), strict=True)
+    return [text if text is None or _is_exact(text, value) else value for text, value in pairs]
+
+
+def _is_exact(text: str, value: Any) -> bool:
+    return text.encode() == value if isinstance(value, bytes) else bool(abs(value) < _INEXACT)
 
 
 def _is_missing(cell: object) -> bool:

@@ -260,27 +260,6 @@ async def test_a_transport_that_refuses_a_valid_row_stops_the_run() -> None:
     assert len(script.requests) <= 2
 
 
-async def test_a_service_that_asks_for_a_long_wait_suspends_the_run_at_once() -> None:
-    began = anyio.current_time()
-    with pytest.raises(BulkSuspended, match="asked to wait 3600 s") as caught:
-        await client(Script(status(503, retry_after="3600"))).contacts.create_many(rows(1000), concurrency=2)
-    assert (caught.value.retry_after, caught.value.resumable, anyio.current_time() - began) == (3600, False, 0)
-
-
-REFUSALS = [status(429), status(503), status(429, retry_after="0"), status(429, retry_after="60")]
-
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=["429", "503", "asks for none", "asks for a minute"])
-async def test_a_service_that_keeps_refusing_suspends_the_run(refusal: Response) -> None:
-    began = anyio.current_time()
-    async with client(Script(refusal)).contacts.create_many(rows(1000), concurrency=2) as outcomes:
-        found: list[ContactOutcome] = []
-        with pytest.raises(BulkSuspended):
-            await drain(outcomes, found)
-    assert 900 <= anyio.current_time() - began <= 1900
-    assert all(outcome.status in {Outcome.NOT_APPLIED, Outcome.UNKNOWN} for outcome in found)
-
-
 async def test_an_error_of_the_row_iterator_comes_after_the_earlier_outcomes() -> None:
     def broken() -> Iterator[NewContact]:
         yield from rows(5)

@@ -17,7 +17,7 @@ from support.examples import scaled
 from support.journal import facts, outcomes, states
 from support.journal_places import Place, place_in
 from support.s3 import environment, serve_s3
-from support.scenarios import KEY, SPACE
+from support.scenarios import KEY, SPACE, new_fake
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
 from outreach_async import OutreachClient
@@ -26,7 +26,7 @@ from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import JournalStore
 from outreach_async.bulk.journal._identity import END_STATES
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
-from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake import FakeTransport
 
 KINDS = ("file", "folder", "memory", "s3")
 
@@ -277,9 +277,7 @@ def test_a_heartbeat_changes_nothing_that_is_read(place: Place) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_run_is_interrupted_and_resumed_with_exact_outcomes(place: Place, backend: str) -> None:
-    fake = FakeService()
-    fake.add_workspace(SPACE)
-    fake.add_owner_key(SPACE, key=KEY)
+    fake = new_fake()
     rows = [{"email": f"user{index}@a.example"} for index in range(300)]
 
     async def create(most: int | None) -> int:

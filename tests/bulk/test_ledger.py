@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
-from support.scenarios import KEY, SPACE
+from support.scenarios import KEY, SPACE, new_fake
 from support.time import virtual_time
 from support.transport import Script, added, lost, status
 
@@ -95,10 +95,7 @@ def file(tmp_path: Path) -> Ledger:
 
 @pytest.fixture
 def fake() -> FakeService:
-    fake = FakeService()
-    fake.add_workspace(SPACE, custom_fields=["Plan"])
-    fake.add_owner_key(SPACE, key=KEY)
-    return fake
+    return new_fake("Plan")
 
 
 def client(transport: Any) -> OutreachClient:

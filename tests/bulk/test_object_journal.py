@@ -21,7 +21,7 @@ import pytest
 from obstore.store import S3Store
 from support.journal import facts, run_to_end
 from support.s3 import SECRET, Fault, Proxy, environment, serve_s3
-from support.scenarios import KEY, SPACE
+from support.scenarios import KEY, SPACE, new_fake
 from support.takeovers import DictObjects
 from support.time import jump, virtual_time
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
@@ -33,7 +33,7 @@ from outreach_async.bulk._recording import JournalledThrottle
 from outreach_async.bulk.journal import journal_at, journals_in
 from outreach_async.bulk.journal._object_log import ObjectLog, encode_object
 from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake import FakeTransport
 from outreach_async.fake._fault_plan import Exchange
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -109,18 +109,6 @@ class TestForm:
         with closing(journal_in(objects).writer(IDENTITY, resume=True)) as writer:
             assert writer.finished
         assert objects.contents == before
-
-    @pytest.mark.thorough
-    @pytest.mark.parametrize("batch", [10, 100, 500])
-    def test_a_row_takes_at_most_40_bytes(self, batch: int) -> None:
-        """Write a mark and a record for each batch, with random ids."""
-        objects, chance = DictObjects(), random.Random(1)  # noqa: S311 - repeatable, not secret
-        with closing(journal_in(objects).writer(IDENTITY, resume=False)) as writer:
-            for first in range(0, 10_000, batch):
-                writer.mark(window(first, batch))
-                ids = [f"contact_{chance.randbytes(12).hex()}" for _ in range(batch)]
-                writer.record([outcome(first + index, id=id_) for index, id_ in enumerate(ids)])
-        assert size_of(objects) / 10_000 <= 40
 
     @pytest.mark.thorough
     @virtual_time
@@ -257,9 +245,7 @@ class TestDamage:
             writer.record([outcome(1)])
 
     def test_the_rows_of_a_journal_that_is_given_up_are_uncertain(self) -> None:
-        fake = FakeService()
-        fake.add_workspace(SPACE)
-        fake.add_owner_key(SPACE, key=KEY)
+        fake = new_fake()
         rows = [{"email": f"user{index}@a.example"} for index in range(20)]
         objects = DictObjects()
 
@@ -590,9 +576,7 @@ class TestS3:
     async def test_a_ledger_in_a_store_sends_what_changed(self, proxy: Proxy, tmp_path: Path) -> None:
         assert proxy.port
         url = f"s3://journals/{tmp_path.name}"
-        fake = FakeService()
-        fake.add_workspace(SPACE)
-        fake.add_owner_key(SPACE, key=KEY)
+        fake = new_fake()
         unchanged = []
         async with OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE) as client:
             for number in range(4):
@@ -617,9 +601,7 @@ class _MovingFolder:
     """A service that adds every contact. At one request, it removes the folder of the journal."""
 
     def __init__(self, folder: Path, request: int, *, empty: bool) -> None:
-        self.fake = FakeService()
-        self.fake.add_workspace(SPACE)
-        self.fake.add_owner_key(SPACE, key=KEY)
+        self.fake = new_fake()
         self._folder = folder
         self._left = request
         self._empty = empty

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import anyio
 import attrs
 from support.processes import Ending, Killed, Left, MortalJournal, Process, consume
-from support.scenarios import HEADERS, KEY, SPACE
+from support.scenarios import HEADERS, KEY, SPACE, new_fake
 
 from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient, RetryPolicy
 from outreach_async.bulk._outcomes import BulkReport
@@ -27,7 +27,6 @@ from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.ledger import Ledger
 from outreach_async.bulk.ledger._stores import LedgerStore
 from outreach_async.errors import TransportError
-from outreach_async.fake import FakeService
 from outreach_async.testing import VirtualTime
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -61,9 +60,7 @@ class World:
     """The service and what it received."""
 
     def __init__(self, clock: Any) -> None:
-        self.fake = FakeService(clock=clock)
-        self.fake.add_workspace(SPACE)
-        self.fake.add_owner_key(SPACE, key=KEY)
+        self.fake = new_fake(clock=clock)
         self.sent: list[Row] = []
         self.delayed: list[Request] = []
         self.answered: set[str] = set()

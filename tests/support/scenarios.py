@@ -160,11 +160,17 @@ class World:
         return answer
 
 
+def new_fake(*fields: str, **options: Any) -> FakeService:
+    """Return a fake with a workspace that has these custom fields, and its key."""
+    fake = FakeService(**options)
+    fake.add_workspace(SPACE, custom_fields=fields)
+    fake.add_owner_key(SPACE, key=KEY)
+    return fake
+
+
 def service(scene: Scenario, clock: Callable[[], float]) -> FakeService:
     """Return the service of a scenario in its initial state."""
-    fake = FakeService(clock=clock)
-    fake.add_workspace(SPACE, custom_fields=["Row", "Plan", "Note"])
-    fake.add_owner_key(SPACE, key=KEY)
+    fake = new_fake("Row", "Plan", "Note", clock=clock)
     for email in scene.before:
         fake.handle(creation({"email": email, "city": "Lyon", "custom_2": "before"}, "skip"))
     return fake

@@ -33,7 +33,7 @@ from anyio.lowlevel import checkpoint
 from support.cli import serve_in_thread
 from support.crashes import Run
 from support.s3 import environment, serve_s3
-from support.scenarios import KEY, SPACE, Late, Scenario, seeded
+from support.scenarios import KEY, SPACE, Late, Scenario, new_fake, seeded
 
 from outreach_async import ContactOutcome, OutreachClient, RetryPolicy
 from outreach_async._vocabulary import DUPLICATE_POLICIES
@@ -312,9 +312,7 @@ def kill_run(kind: Kind, seed: int, folder: Path, served: _Served, url: str) -> 
 def kill_nights(kind: Kind, seed: int, folder: Path, served: _Served, url: str) -> Counter[Place]:
     """Kill the processes of a few nights with one ledger, and check the result after each. Return the kills."""
     chance = random.Random(f"nights {seed}")  # noqa: S311 - repeatable, not secret
-    fake = FakeService(seed)
-    fake.add_workspace(SPACE)
-    fake.add_owner_key(SPACE, key=KEY)
+    fake = new_fake(seed=seed)
     served.exchange = fake.exchange
     location = (folder / "contacts").as_uri() if kind == "ledger-folder" else str(folder / "contacts.ledger")
     nights = KilledNights(folder, location, fake, url, chance)
