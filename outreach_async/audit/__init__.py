@@ -48,7 +48,7 @@ broken. Choose an id that does not start with `OA`; that prefix is reserved:
 import anyio
 import attrs
 from outreach_async import OutreachClient
-from outreach_async.audit import Case, MailboxRule, Policy, Severity, Violation, audit
+from outreach_async.audit import Case, Policy, Rule, Severity, Violation, audit
 
 
 def quiet(case: Case, thresholds: object) -> Violation | None:
@@ -57,7 +57,7 @@ def quiet(case: Case, thresholds: object) -> Violation | None:
 
 policy = Policy.of({"name": "ours", "off": ["OA101"], "OA170": {"mailboxes": 1}})
 about = {"title": "Without a campaign", "wording": "campaigns is 0", "source": "our own rule", "remedy": "Use it."}
-rule = MailboxRule(id="MY001", severity=Severity.INFO, applies=quiet, **about)
+rule = Rule(id="MY001", severity=Severity.INFO, applies=quiet, **about)
 policy = attrs.evolve(policy, mailbox_rules=(*policy.mailbox_rules, rule))
 
 
@@ -76,8 +76,8 @@ anyio.run(main)
 Comparing reports, and writing them to files
 --------------------------------------------
 `since` compares a report with an earlier report. Each finding is marked `new` or `unchanged`. `diff` contains the resolved
-findings, the findings that could not be checked this time, and the changed numbers. `history` contains the score and the counts
-of earlier audits, including the history of the earlier report. `to_dict` and `from_dict` convert a report to and from JSON:
+findings, the findings that could not be checked this time, and the changed numbers; `diff.counts` shows how they add up.
+`history` contains the score and the counts of earlier audits. `to_dict` and `from_dict` convert a report to and from JSON:
 
 ```python
 import json
@@ -93,8 +93,8 @@ async def main() -> None:
         today = await audit(client, ["space_1"])
     kept = json.dumps(today.to_dict())
     compared = today.since(Report.from_dict(json.loads(kept)))
-    print(len(compared.diff.new), "new,", len(compared.diff.unchanged), "unchanged,", len(compared.diff.resolved), "resolved")
-    # -> 0 new, 1 unchanged, 0 resolved
+    print(compared.diff.counts.new, "new,", compared.diff.counts.unchanged, "unchanged of", compared.diff.counts.before)
+    # -> 0 new, 1 unchanged of 1
     print(write(compared, "csv").splitlines()[1])  # -> OA101,error,space_1,mailbox_2,bob@north.example,...
 
 
@@ -164,13 +164,6 @@ from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint
 from outreach_async.audit._rules import (
     CATALOGUE,
     RULES,
-    CampaignRule,
-    ComparisonRule,
-    DomainRule,
-    MailboxRule,
-    ServerRule,
-    StepRule,
-    WorkspaceRule,
 )
 from outreach_async.audit._run import AuditRun, Findings, audit, stream
 from outreach_async.audit._scoring import Score, Scores, mailbox_score
@@ -187,20 +180,16 @@ __all__ = [
     "CampaignCase",
     "CampaignResults",
     "CampaignRow",
-    "CampaignRule",
     "CampaignTotals",
     "Case",
     "ChangeCounts",
-    "ComparisonRule",
     "Delta",
     "Diff",
     "DomainFacts",
-    "DomainRule",
     "Finding",
     "Findings",
     "Group",
     "HistoryPoint",
-    "MailboxRule",
     "Policy",
     "PolicyUsed",
     "Report",
@@ -209,16 +198,13 @@ __all__ = [
     "Score",
     "Scores",
     "ServerFacts",
-    "ServerRule",
     "Severity",
     "StepCase",
     "StepComparison",
-    "StepRule",
     "Variant",
     "Violation",
     "WorkspaceFacts",
     "WorkspacePart",
-    "WorkspaceRule",
     "audit",
     "audit_part",
     "check",

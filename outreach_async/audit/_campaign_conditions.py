@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import chain
 from typing import Any, Final, Self
@@ -255,12 +255,6 @@ class WorkspaceFacts:
     sent_30days: Number
     campaigns: int
     left_to_send: Number
-
-
-CampaignCondition = Callable[[CampaignCase, Thresholds], Violation | None]
-StepCondition = Callable[[StepCase, Thresholds], Violation | None]
-WorkspaceCondition = Callable[[WorkspaceFacts, Thresholds], Violation | None]
-ComparisonCondition = Callable[[CampaignRow, Thresholds], Violation | None]
 
 
 def check_sending(case: CampaignCase, thresholds: Thresholds) -> Violation | None:

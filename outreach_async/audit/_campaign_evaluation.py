@@ -19,8 +19,8 @@ from outreach_async.audit._campaign_conditions import (
     variant_totals,
 )
 from outreach_async.audit._conditions import Case
-from outreach_async.audit._findings import Finding, build_finding
-from outreach_async.audit._rules import COMPARISON_RULES, ComparisonRule
+from outreach_async.audit._findings import Finding, Rule, build_finding
+from outreach_async.audit._rules import COMPARISON_RULES
 from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, StepComparison, Variant, sort_rows
 from outreach_async.audit.policy import Policy
@@ -221,7 +221,7 @@ class WorkspaceUse:
 
 
 def compare_campaigns(
-    earlier: CampaignResults, later: CampaignResults, findings: Sequence[Finding], rules: Sequence[ComparisonRule]
+    earlier: CampaignResults, later: CampaignResults, findings: Sequence[Finding], rules: Sequence[Rule]
 ) -> tuple[CampaignResults, list[Finding]]:
     """Copy the `planned_end` of each campaign from an earlier report, and apply the rules that compare two audits."""
     before = {(row.workspace, row.id): row for row in earlier.rows}
@@ -244,7 +244,7 @@ def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
     return attrs.evolve(row, planned_end=before.planned_end)
 
 
-def _apply_to_rows(rules: Iterable[ComparisonRule], rows: Iterable[CampaignRow]) -> Iterator[Finding]:
+def _apply_to_rows(rules: Iterable[Rule], rows: Iterable[CampaignRow]) -> Iterator[Finding]:
     for row in rows:
         for rule in rules:
             if sign := rule.applies(row, rule.thresholds):

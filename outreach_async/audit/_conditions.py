@@ -10,13 +10,12 @@ to NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
 
 from outreach_async._vocabulary import MailboxStatus, MailboxType
-from outreach_async.audit._findings import Severity, Thresholds, Violation
+from outreach_async.audit._findings import Condition, Severity, Thresholds, Violation
 from outreach_async.audit._values import (
     DAY,
     MAX_FIGURE,
@@ -79,10 +78,6 @@ class ServerFacts:
 
     mailboxes: int
     listed: int
-
-
-DomainCondition = Callable[[DomainFacts, Thresholds], Violation | None]
-ServerCondition = Callable[[ServerFacts, Thresholds], Violation | None]
 
 
 def check_domain_size(facts: DomainFacts, thresholds: Thresholds) -> Violation | None:
@@ -217,9 +212,6 @@ def _has_valid_figures(box: Mailbox) -> bool:
         and 0 <= box.avg_click_rate <= MAX_FIGURE
         and 0 <= box.created_at <= MAX_FIGURE
     )
-
-
-Condition = Callable[[Case, Thresholds], Violation | None]
 
 
 def build_missing_authentication_sign(what: str, domain: DomainFacts, thresholds: Thresholds) -> Violation:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -105,6 +105,10 @@ class Violation:
     sure: bool = True
 
 
+Condition: TypeAlias = Callable[[Any, Thresholds], Violation | None]
+"""The condition of a rule: a function of the facts about a subject and of the thresholds."""
+
+
 @attrs.frozen(kw_only=True)
 class Rule:
     """A rule of the audit.
@@ -119,14 +123,19 @@ class Rule:
         thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
         others: Further severities that a finding can have, besides `severity` and those named in `thresholds`.
         scope: Subject of the findings.
+        applies: The condition: a function without side effects. It takes the facts about a subject and the thresholds, and
+            returns a `Violation` if the rule is broken. The facts are a `Case`, `DomainFacts`, `ServerFacts`, `CampaignCase`,
+            `StepCase` or `WorkspaceFacts`, or, for a rule that compares two audits, a `CampaignRow`.
+        lack: What a mailbox lacks if the rule applies, such as `SPF record`; `None` if the rule is not about SPF, DKIM or
+            DMARC. If `lack` is set, the total daily limit of the domain determines the severity.
 
     Example:
         ```python
         print(CATALOGUE["OA903"].condition)  # -> total_found is higher than the number of mailboxes listed
+        rule = Policy.default().mailbox_rules[0]
+        print(rule.id, rule.scope, rule.title)  # -> OA101 mailbox No SPF
         ```
     """
-
-    scope: ClassVar[RuleScope] = "workspace"
 
     id: str
     title: str
@@ -134,8 +143,11 @@ class Rule:
     wording: str
     source: str
     remedy: str
+    applies: Condition = attrs.field(repr=False)
     thresholds: Thresholds = MappingProxyType({})
     others: tuple[Severity, ...] = ()
+    scope: RuleScope = "mailbox"
+    lack: str | None = None
 
     @property
     def severities(self) -> list[Severity]:

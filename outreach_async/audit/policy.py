@@ -23,18 +23,15 @@ from itertools import pairwise
 from operator import eq
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import attrs
 
 from outreach_async._service.validation import type_name
 from outreach_async.audit import _rules as rules
-from outreach_async.audit._conditions import Condition, quote
-from outreach_async.audit._findings import Rule, Severity, Thresholds
-from outreach_async.audit._rules import CampaignRule, ComparisonRule, DomainRule, MailboxRule, ServerRule, StepRule, WorkspaceRule
+from outreach_async.audit._conditions import quote
+from outreach_async.audit._findings import Condition, Rule, Severity, Thresholds
 from outreach_async.errors import InvalidRequest
-
-AnyRule = TypeVar("AnyRule", bound=Rule)
 
 _KEYS: Final = ("name", "off")
 _CORRECTION: Final = "; correct or remove it"
@@ -90,13 +87,13 @@ class Policy:
     """
 
     used: PolicyUsed
-    mailbox_rules: tuple[MailboxRule, ...] = attrs.field(repr=False)
-    domain_rules: tuple[DomainRule, ...] = attrs.field(repr=False)
-    server_rules: tuple[ServerRule, ...] = attrs.field(repr=False)
-    campaign_rules: tuple[CampaignRule, ...] = attrs.field(repr=False)
-    step_rules: tuple[StepRule, ...] = attrs.field(repr=False)
-    workspace_rules: tuple[WorkspaceRule, ...] = attrs.field(repr=False)
-    comparison_rules: tuple[ComparisonRule, ...] = attrs.field(repr=False)
+    mailbox_rules: tuple[Rule, ...] = attrs.field(repr=False)
+    domain_rules: tuple[Rule, ...] = attrs.field(repr=False)
+    server_rules: tuple[Rule, ...] = attrs.field(repr=False)
+    campaign_rules: tuple[Rule, ...] = attrs.field(repr=False)
+    step_rules: tuple[Rule, ...] = attrs.field(repr=False)
+    workspace_rules: tuple[Rule, ...] = attrs.field(repr=False)
+    comparison_rules: tuple[Rule, ...] = attrs.field(repr=False)
     conditions: tuple[tuple[Condition, Thresholds], ...] = attrs.field(init=False, repr=False)
 
     @conditions.default
@@ -216,16 +213,16 @@ def explain(name: str, policy: Policy | None = None) -> str:
     return "\n".join([f"{rule.id}  {rule.title}", *(f"{label}: {text}" for label, text in lines.items())])
 
 
-def enabled_comparison_rules(used: PolicyUsed) -> tuple[ComparisonRule, ...]:
+def enabled_comparison_rules(used: PolicyUsed) -> tuple[Rule, ...]:
     """Return the enabled rules that compare the results of two audits for one campaign."""
     return _enabled_rules(rules.COMPARISON_RULES, used)
 
 
-def _enabled_rules(candidates: Iterable[AnyRule], used: PolicyUsed) -> tuple[AnyRule, ...]:
+def _enabled_rules(candidates: Iterable[Rule], used: PolicyUsed) -> tuple[Rule, ...]:
     return tuple(_apply_thresholds(rule, used) for rule in candidates if rule.id not in used.off)
 
 
-def _apply_thresholds(rule: AnyRule, used: PolicyUsed) -> AnyRule:
+def _apply_thresholds(rule: Rule, used: PolicyUsed) -> Rule:
     changed = used.thresholds.get(rule.id)
     return attrs.evolve(rule, thresholds=MappingProxyType({**rule.thresholds, **changed})) if changed else rule
 

@@ -16,43 +16,33 @@ maximum relative difference between the numbers of e-mails sent (by default 0.10
 Conditions
 ----------
 A verdict holds only if the service assigns the variants independently of the recipients, one by one. The API documentation does
-not state how it assigns them, and an audit cannot check it. If recipients who reply together get the same variant, such as the
-people of one company, then their replies count as several pieces of evidence although they are one. With reply rates of 2 to
-10 %, 6 to 12 % of 1,000 simulated tests of equal variants had a false verdict if such recipients came in pairs, and 55 to 72 % if
-they came in groups of five. Before you turn off a variant, ask the service's support how it assigns variants, or compare the
-companies that got each variant.
+not state how it assigns them, and an audit cannot check it. If recipients who reply together, such as the people of one company,
+get the same variant, their replies count as several pieces of evidence although they are one: with reply rates of 2 to 10 %, 6 to
+12 % of 1,000 simulated tests of equal variants had a false verdict if such recipients came in pairs, and 55 to 72 % in groups of
+five. Before you turn off a variant, ask the service's support how it assigns variants.
 
 A verdict also needs several days with data, because the replies of one day's recipients may differ from those of other days. The
-service returns no numbers by day. Therefore, the minimum age only excludes campaigns that cannot have enough days. Check that the
-campaign has really sent e-mails on that many days.
+service returns no numbers by day, so check that the campaign has really sent e-mails on that many days.
 
 Method
 ------
 The usual test of two proportions is designed for a single look at the end. If a reader looks every day, and stops at the first
 "significant" difference, almost half of all tests of equal variants end with a false verdict. The comparison here is an e-process
-(Turner, Ly and Grünwald: arXiv 2106.02693). An e-process is a running measure of the evidence against a hypothesis, here "both
-variants have the same reply rate". If the hypothesis is true, the expected evidence is at most 1 at any time. By Ville's
-inequality, the evidence then reaches 20 in at most 5 % of all tests, however often one looks.
+(Turner, Ly and Grünwald: arXiv 2106.02693), a running measure of the evidence against the hypothesis that both variants have the
+same reply rate. By Ville's inequality, the evidence reaches 20 in at most 5 % of all tests of equal variants, however often one
+looks. The evidence is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that
+explains the totals best. In a step with more than two variants, the evidence of a pair must reach 20 times the number of pairs.
 
-The evidence is the beta-binomial likelihood of both totals, divided by their likelihood under the common rate that explains the
-totals best. This quotient is the minimum over all common rates, so the bound also applies to the true rate, which is unknown. In
-a step with more than two variants, the evidence of a pair must reach 20 times the number of pairs.
+The bound was checked with 4,000 simulated tests of equal variants over a year, read once a day with 50 e-mails a day for each
+variant. At most 0.6 % had a false verdict; with a z-test at the 5 % level, 44 to 48 % had one. If one reply rate is twice the
+other, half of the tests find the difference within about 1,800 e-mails per variant (2 % against 4 %), 1,100 (3 % against 6 %) or
+800 (5 % against 10 %).
 
-The bound was checked with 4,000 simulated tests of equal variants, each a year long. Every day, each variant sent 50 e-mails, and
-the result was read once. At most 0.6 % of these tests had a false verdict. With a z-test at the 5 % level, 44 to 48 % had one.
-
-If one reply rate is twice the other, half of the tests find the difference within about 1,800 e-mails per variant (2 % against
-4 %), 1,100 (3 % against 6 %) or 800 (5 % against 10 %).
-
-The service returns totals only. The comparison is therefore valid only if the contacts of both variants are exchangeable: the
-variants take turns over the same contacts, on the same days. A variant that started late got other contacts, on other days, and a
-larger share of its e-mails has had little time for replies. Variants are therefore compared only if their numbers of e-mails
-differ by at most 10 %. In that case, the older variant sent at most a tenth of its e-mails before the newer variant started.
-
-This limit reduces the error but does not remove it. Suppose that contacts of the first two weeks reply twice as often, and that a
-variant starts after these weeks. Then 0.6 % of the simulated tests have a false verdict (95 % with the z-test). The error grows
-with the number of replies. With 200 e-mails a day, and reply rates of 20 % in the first two weeks and 10 % later, 10 % of the
-tests have a false verdict. To compare a new variant fairly, restart all variants of the step.
+The service returns totals only, so the contacts of both variants must be exchangeable. A variant that started late got other
+contacts, on other days. Variants are therefore compared only if their numbers of e-mails differ by at most 10 %. This reduces the
+error but does not remove it: if contacts of the first two weeks reply twice as often, and a variant starts after these weeks,
+0.6 % of the simulated tests have a false verdict (95 % with the z-test), and 10 % with 200 e-mails a day and reply rates of 20 %
+and 10 %. To compare a new variant fairly, restart all variants of the step.
 
 Personalized templates (`PER`) are never compared, because the service does not choose their contacts at random. Opens and clicks
 are not compared, because Apple Mail and link scanners cause many of them.

@@ -18,7 +18,7 @@ from support.time import virtual_time
 
 from outreach_async import InvalidRequest, OutreachClient
 from outreach_async._service.retry import RetryPolicy
-from outreach_async.audit import AuditPart, CampaignRule, Policy, Report, Severity, Violation, audit, audit_part, merge, stream
+from outreach_async.audit import AuditPart, Policy, Report, Rule, Severity, Violation, audit, audit_part, merge, stream
 from outreach_async.audit._campaign_reading import CampaignsRead
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.models import Mailbox
@@ -318,7 +318,8 @@ async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report(
 
 async def test_parts_with_other_rules_about_campaigns_are_refused() -> None:
     about: dict[str, Any] = {"title": "Any", "wording": "always", "source": "our own rule", "remedy": "Nothing."}
-    rule = CampaignRule(id="MY001", severity=Severity.INFO, applies=lambda _case, _thresholds: Violation("it exists"), **about)
+    about |= {"scope": "campaign", "applies": lambda _case, _thresholds: Violation("it exists")}
+    rule = Rule(id="MY001", severity=Severity.INFO, **about)
     policy = attrs.evolve(Policy.default(), campaign_rules=(*Policy.default().campaign_rules, rule))
     options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True}
     async with OutreachClient(transport=service_of({})) as client:

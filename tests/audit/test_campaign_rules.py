@@ -12,7 +12,7 @@ from support.audit import NOW
 from support.campaigns import DAY, campaign, case, fields, row, step, template
 
 from outreach_async.audit import CampaignCase, CampaignRow, Policy, WorkspaceFacts, check_campaign, explain
-from outreach_async.audit._campaign_conditions import FieldNames, WorkspaceCondition
+from outreach_async.audit._campaign_conditions import FieldNames
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
 from outreach_async.audit._rules import CAMPAIGN_RULES, COMPARISON_RULES, STEP_RULES, WORKSPACE_RULES
 from outreach_async.audit._values import lower_bound
@@ -317,8 +317,7 @@ def test_without_the_time_rules_about_ages_are_silent() -> None:
 def test_the_unused_limits_of_a_workspace_are_described_with_their_figures() -> None:
     def describe(**changes: Any) -> str:
         (rule,) = WORKSPACE_RULES
-        applies: WorkspaceCondition = rule.applies
-        sign = applies(attrs.evolve(FACTS, **changes), rule.thresholds)
+        sign = rule.applies(attrs.evolve(FACTS, **changes), rule.thresholds)
         assert sign is not None
         return sign.message
 
