@@ -332,15 +332,7 @@ class RatePoller:
             await anyio.sleep(_INTERVAL if usage.wanted else _IDLE_INTERVAL)
 
     def _take_usage(self, client: str, seconds: float) -> RateUsage:
-        counts = self._limiter.take_usage()
-        return RateUsage(
-            client=client,
-            seconds=seconds,
-            wanted=counts.wanted,
-            completed=counts.completed,
-            refused=counts.refused,
-            retry_after=counts.retry_after,
-        )
+        return RateUsage(client=client, seconds=seconds, **attrs.asdict(self._limiter.take_usage()))
 
     async def _report(self, usage: RateUsage, now: float) -> None:
         """Report the usage up to the time `now`, and apply the share that the rate returns."""

@@ -256,8 +256,7 @@ class ProtocolPool:
         self._loop = asyncio.get_running_loop()
         self._backend = current_token().backend_class  # the functions of anyio would look it up for every request
         self._limit = limit
-        self._running = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._slots = anyio.Semaphore(limit, fast_acquire=True)  # otherwise, `acquire` always yields
         self._idle: deque[ProtocolConnection] = deque()
         self._connections: set[ProtocolConnection] = set()
         self._connecting: set[anyio.CancelScope] = set()
@@ -267,15 +266,16 @@ class ProtocolPool:
         self._all_ended = asyncio.Event()
 
     async def send(self, message: bytes, method: str, progress: Progress) -> Response:
-        if self._running == self._limit:
-            await self._wait_for_slot()
+        slots = self._slots
+        if slots.value > 0:  # the shortcut saves a coroutine and a second cancellation check
+            slots.acquire_nowait()
         else:
-            self._running += 1
+            await slots.acquire()
         try:
             # Without a checkpoint, nothing before the write would notice a cancellation. If other exchanges are running, the
             # tasks of all responses that have arrived also reach this point. Their requests are then written in a row, which
             # wakes the server once. Waking the server for each request can take as long as writing the requests.
-            await (self._backend.checkpoint() if self._running > 1 else self._backend.checkpoint_if_cancelled())
+            await (self._backend.checkpoint() if slots.value < self._limit - 1 else self._backend.checkpoint_if_cancelled())
             if self._closed:
                 raise InvalidRequest("the transport was closed before the request was sent; make a new transport")
             connection = self._take_idle() or await self._connect(progress)
@@ -291,31 +291,9 @@ class ProtocolPool:
                 else:
                     connection.abort()
         finally:
-            self._release_slot()
-
-    async def _wait_for_slot(self) -> None:
-        """Wait until another exchange hands over its slot. Exchanges receive slots in the order in which they started to wait."""
-        turn: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():
-                self._release_slot()  # the slot was handed over before the cancellation arrived
-            elif turn in self._waiting:
-                self._waiting.remove(turn)
-            raise
-
-    def _release_slot(self) -> None:
-        """Hand a released slot to the exchange that has waited longest. The slot becomes free only if no exchange is waiting."""
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._running -= 1
-        if self._closed and not self._running:
-            self._all_ended.set()
+            slots.release()
+            if self._closed and slots.value == self._limit:
+                self._all_ended.set()
 
     def _take_idle(self) -> ProtocolConnection | None:
         """Remove and return the most recent reusable connection, or `None`."""
@@ -395,7 +373,7 @@ class ProtocolPool:
             scope.cancel()
         for connection in tuple(self._connections):
             connection.abort(TransportError(_CLOSED, maybe_sent=True))
-        if self._running:
+        if self._slots.value < self._limit:
             await self._all_ended.wait()
         if self._connections:
             # If this method awaited a future itself, a cancellation would cancel the future, and the event loop could not set it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
 from itertools import repeat
 from typing import Any, NoReturn
 
@@ -257,11 +256,6 @@ async def test_a_client_with_a_shared_rate_is_opened_once_at_a_time(service: Fak
         assert await client.workspaces.fields()
 
 
-async def test_a_client_that_was_never_opened_can_be_left(service: FakeService) -> None:
-    async with AsyncExitStack() as stack:
-        stack.push_async_exit(open_client(service, SharedRate()))
-
-
 async def test_a_copy_uses_the_share_of_its_client(service: FakeService) -> None:
     rate = scripted(share())
     async with open_client(service, rate) as client, client.with_options(timeout=5.0) as copy:
@@ -279,11 +273,3 @@ async def test_clients_report_under_ids_of_their_own(service: FakeService) -> No
 async def test_a_class_is_not_accepted_as_a_rate(service: FakeService) -> None:
     with pytest.raises(InvalidRequest, match=r"^rate: expected a finite number"):
         open_client(service, SharedRate)
-
-
-async def test_a_bulk_run_keeps_to_the_share(service: FakeService) -> None:
-    began = anyio.current_time()
-    async with open_client(service, SharedRate(limit=10.0)) as client:
-        report = await client.contacts.create_many([NewContact(f"user{number}@a.example") for number in range(51)])
-    assert report.rows == 51
-    assert 4.5 < anyio.current_time() - began < 7

@@ -146,23 +146,16 @@ async def test_a_connection_reset_as_soon_as_it_was_made_has_no_socket() -> None
 async def test_a_slot_handed_to_a_cancelled_request_is_free_again() -> None:
     with Listener(serve()) as listener:
         transport = HttptoolsTransport(listener.url, max_in_flight=1)
-        pool: Any = transport._senders.get()
-        for order in ("cancelled while it waits", "cancelled before its turn", "cancelled in its turn"):
-            pool._running = 1  # the slot of another exchange
+        slots = transport._senders.get()._slots
+        for cancels_first in (True, False):
+            slots.acquire_nowait()  # the slot of another exchange
             waiting = asyncio.create_task(transport.send(POST, Progress()))
             await asyncio.sleep(0)
-            if order == "cancelled in its turn":
-                pool._release_slot()
-                waiting.cancel()
-            else:
-                waiting.cancel()
-                if order == "cancelled while it waits":
-                    await asyncio.sleep(0)
-                    assert not pool._waiting
-                pool._release_slot()
+            for step in (waiting.cancel, slots.release) if cancels_first else (slots.release, waiting.cancel):
+                step()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            assert (pool._running, list(pool._waiting)) == (0, [])
+            assert slots.value == 1
         assert (await transport.send(POST, Progress())).status == 200
         await transport.aclose()
     assert len(listener.requests) == 1

@@ -210,11 +210,6 @@ def test_a_connection_of_http_1_0_is_not_reused(connection: bytes) -> None:
     assert (ours.body, ours.keeps_alive) == (b"hello", False)
 
 
-def test_chunks_announced_with_a_space_after_the_word_are_read() -> None:
-    ours = read(CHUNKED[:-4] + b" \t\r\nconnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
-    assert (ours.body, ours.keeps_alive, ours.has_leftovers) == (b"hello", False, False)
-
-
 def test_many_small_chunks_have_no_limit_of_their_own() -> None:
     reader = ResponseReader("POST", 100_000)
     assert reader.feed(CHUNKED) is None
