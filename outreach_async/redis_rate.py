@@ -27,16 +27,9 @@ from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport._secret import Secret, drop_frames
 
 _DEFAULT_TIMEOUT: Final = 1.0
-"""Default timeout of a client's report to the server, in seconds.
-
-While a client sends requests, the time between two reports plus this timeout is less than the lifetime of a share. If the server
-hangs, a report therefore times out before the client's share expires. The client then continues with half of that share.
-"""
+"""Default timeout of a report, in seconds. If the server hangs, a report of a busy client times out before its share expires."""
 _ATTEMPTS: Final = 2
-"""Number of attempts to run the script.
-
-If the server was restarted, the first attempt fails, because the connection is closed. The second attempt uses a new connection.
-"""
+"""Number of attempts to run the script. If the server was restarted, only the second one has an open connection."""
 _REMEMBERED: Final = 60.0
 """Seconds for which a client's last share is remembered after the client's last report."""
 

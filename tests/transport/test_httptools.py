@@ -17,8 +17,6 @@ from support.transports import EVERY_LOOP, GET, POST, Make, fail, over
 
 from outreach_async.errors import TransportError
 from outreach_async.transport._httptools import HttptoolsTransport
-from outreach_async.transport._httptools_pool import ProtocolPool, StreamPool
-from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY
 from outreach_async.transport._wire import Progress, Request
 
 everywhere = over("httptools", loops=EVERY_LOOP)
@@ -148,23 +146,6 @@ async def test_a_copy_in_a_tls_record_of_its_own_is_no_later_response(make: Make
 
 
 @everywhere
-async def test_an_idle_connection_is_closed_after_its_limit(make: Make) -> None:
-    with Listener(serve()) as listener:
-        transport: Any = make(listener.url)
-        now = 1000.0
-        pool = transport._senders.get()
-        for timed in (pool, getattr(pool, "_pool", pool)):
-            timed._clock = lambda: now
-        await transport.send(POST, Progress())
-        now += KEEPALIVE_EXPIRY
-        await transport.send(POST, Progress())
-        now += KEEPALIVE_EXPIRY + 0.001
-        await transport.send(POST, Progress())
-        await transport.aclose()
-    assert len(listener.peers) == 2
-
-
-@everywhere
 async def test_closing_while_connecting_is_an_error_with_nothing_sent(make: Make) -> None:
     def mute(peer: Peer) -> None:
         peer.read()
@@ -205,15 +186,3 @@ async def test_closing_that_is_cancelled_is_no_error_in_the_event_loop(tls: bool
         await anyio.to_thread.run_sync(listener.wait_idle)
         await anyio.lowlevel.checkpoint()
     assert errors == []
-
-
-def test_the_pool_is_that_of_the_running_event_loop() -> None:
-    kinds: list[type] = []
-    transport = HttptoolsTransport("http://localhost:1")
-
-    async def look() -> None:
-        kinds.append(type(transport._get_pool()))
-
-    anyio.run(look, backend="trio")
-    anyio.run(look)
-    assert kinds == [StreamPool, ProtocolPool]
