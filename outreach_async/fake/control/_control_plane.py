@@ -103,7 +103,7 @@ class Sandboxes:
 
 
 @attrs.frozen
-class Call:
+class ControlCall:
     """A control request: the instance it acts on, the base URL of this instance, and all sandboxes."""
 
     instance: Instance
@@ -118,7 +118,7 @@ class Call:
 # Handlers: each takes the call and the parsed body or query, and returns JSON.
 
 
-def reset(call: Call, _: Any) -> Any:
+def reset(call: ControlCall, _: Any) -> Any:
     """Restore the data, time and behaviour of the server's start, remove all faults, and empty the request log."""
     call.fake.reset()
     call.fake.restore(call.instance.start)
@@ -126,7 +126,7 @@ def reset(call: Call, _: Any) -> Any:
     return get_time(call)
 
 
-def put_world(call: Call, body: dict[str, Any]) -> Any:
+def put_world(call: ControlCall, body: dict[str, Any]) -> Any:
     """Replace all stored data with the content of a world file."""
     _load_world(call.fake, body, "")
     return get_time(call)
@@ -140,12 +140,12 @@ def _load_world(fake: FakeService, world: dict[str, Any], prefix: str) -> None:
         raise Problem(400, reason, (prefix + place.removeprefix("$")).lstrip(".") or None, UNCHANGED) from None
 
 
-def list_faults(call: Call, _: Any = None) -> Any:
+def list_faults(call: ControlCall, _: Any = None) -> Any:
     """List the faults that have not fired yet."""
     return {"unfired": call.fake.faults.unfired}
 
 
-def add_fault(call: Call, body: bodies.FaultRuleBody) -> Any:
+def add_fault(call: ControlCall, body: bodies.FaultRuleBody) -> Any:
     """Add a rule that injects a fault into matching requests."""
     text = (body.containing or "").encode()  # every request contains the empty string
 
@@ -157,37 +157,37 @@ def add_fault(call: Call, body: bodies.FaultRuleBody) -> Any:
     return list_faults(call)
 
 
-def script_faults(call: Call, body: bodies.FaultScriptBody) -> Any:
+def script_faults(call: ControlCall, body: bodies.FaultScriptBody) -> Any:
     """Script faults for the next requests of an operation."""
     faults = [bodies.build_fault(f"faults[{place}]", fault) for place, fault in enumerate(body.faults)]
     call.fake.faults.script(body.operation, *faults)
     return list_faults(call)
 
 
-def clear_faults(call: Call, _: Any) -> Any:
+def clear_faults(call: ControlCall, _: Any) -> Any:
     """Remove all faults, both scripted faults and rules."""
     call.fake.faults.clear()
     return list_faults(call)
 
 
-def get_behaviour(call: Call, _: Any = None) -> Any:
+def get_behaviour(call: ControlCall, _: Any = None) -> Any:
     """Return the value of every knob of the behaviour."""
     return bodies.describe_behaviour(call.fake.behaviour)
 
 
-def change_behaviour(call: Call, body: dict[str, Any]) -> Any:
+def change_behaviour(call: ControlCall, body: dict[str, Any]) -> Any:
     """Set the given knobs. The other knobs keep their values, or get those of the given preset."""
     call.fake.behaviour = bodies.set_knobs(call.fake.behaviour, body)
     return get_behaviour(call)
 
 
-def get_time(call: Call, _: Any = None) -> Any:
+def get_time(call: ControlCall, _: Any = None) -> Any:
     """Return the current time of the fake."""
     now = call.fake.now
     return {"now": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"), "unix": now}
 
 
-def advance(call: Call, body: bodies.AdvanceBody) -> Any:
+def advance(call: ControlCall, body: bodies.AdvanceBody) -> Any:
     """Advance the fake's time, and run every event that is due by the new time."""
     try:
         step = timedelta(**asdict(body))
@@ -203,7 +203,7 @@ def advance(call: Call, body: bodies.AdvanceBody) -> Any:
     return get_time(call)
 
 
-def list_requests(call: Call, query: bodies.RequestsQuery) -> Any:
+def list_requests(call: ControlCall, query: bodies.RequestsQuery) -> Any:
     """List the last entries of the request log."""
     log = call.fake.requests
     entries = [entry for entry in log.recent(CAPACITY) if query.operation in {UNSET, entry.operation}]
@@ -221,13 +221,13 @@ def _mask_entry(entry: Recorded) -> dict[str, Any]:
     return members | masked
 
 
-def clear_requests(call: Call, _: Any) -> Any:
+def clear_requests(call: ControlCall, _: Any) -> Any:
     """Empty the request log."""
     call.fake.requests.clear()
     return list_requests(call, bodies.RequestsQuery())
 
 
-def describe_service(call: Call, _: Any) -> Any:
+def describe_service(call: ControlCall, _: Any) -> Any:
     """Return the OpenAPI 3.1 document of the service."""
     from importlib.resources import files  # slow to import, and used for this document only
 
@@ -235,7 +235,7 @@ def describe_service(call: Call, _: Any) -> Any:
     return {**document, "servers": [{"url": call.base_url}]}
 
 
-def create_sandbox(call: Call, body: bodies.SandboxBody) -> Any:
+def create_sandbox(call: ControlCall, body: bodies.SandboxBody) -> Any:
     """Create a sandbox, which starts as the server did, except for the given values."""
     fake = copy_service(call.fake, call.instance.start, call.instance.behaviour, body.seed)
     fake.behaviour = bodies.set_knobs(fake.behaviour, body.behaviour, "behaviour.")
@@ -245,13 +245,13 @@ def create_sandbox(call: Call, body: bodies.SandboxBody) -> Any:
     return {"url": f"{call.base_url}{PREFIX}{SANDBOXES}/{instance.id}", "expires_after": instance.lifetime}
 
 
-def delete_sandbox(call: Call, _: Any) -> Any:
+def delete_sandbox(call: ControlCall, _: Any) -> Any:
     """Delete a sandbox."""
     call.sandboxes.delete(call.instance.id)
     return {}
 
 
-Handler = Callable[[Call, Any], Any]
+Handler = Callable[[ControlCall, Any], Any]
 
 # By path after `PREFIX` and method: the type of the body or, for GET, of the query parameters; the handler; and the status.
 OPERATIONS: Final[Mapping[str, Mapping[str, tuple[Any, Handler, int]]]] = {
@@ -354,7 +354,7 @@ class ControlPlane:
             else:
                 return instance.fake.exchange(attrs.evolve(request, target=target) if inner else request)
             check_source(request.headers, self._hosts)
-            status, content = _execute(Call(instance, base_url, self._sandboxes), request, path, query)
+            status, content = _execute(ControlCall(instance, base_url, self._sandboxes), request, path, query)
             return _respond(status, content if isinstance(content, bytes) else msgspec.json.encode(content), {})
         except Problem as problem:
             detail = {"message": problem.message, "field": problem.field, "remedy": problem.remedy}
@@ -365,7 +365,7 @@ def _respond(status: int, content: bytes, headers: Mapping[str, str]) -> Exchang
     return Exchange(Response(status, {"content-type": "application/json", **headers}, content), None)
 
 
-def _execute(call: Call, request: Request, path: str, query: str) -> tuple[int, Any]:
+def _execute(call: ControlCall, request: Request, path: str, query: str) -> tuple[int, Any]:
     methods = OPERATIONS.get(path, {})
     if not methods or (call.instance.id and path == SANDBOXES):
         raise Problem(404, "no operation of the control plane has this path", None, f"use one of {', '.join(OPERATIONS)}")
