@@ -44,6 +44,7 @@ BULKS: Final[Mapping[str, tuple[str, Maker, int]]] = {
     "create_many, httptools": ("httptools", partial(ours.bulk, "httptools"), 8000),
     "create_many, httptools, journal": ("httptools", partial(ours.bulk, "httptools", journal=True), 8000),
     "create_many, null transport": ("", partial(ours.bulk, "null"), 8000),
+    "create_many, null transport, 100 campaigns": ("", partial(ours.bulk, "null", rows=ours.in_campaigns), 8000),
     RAW: ("", raw_bulk, 10000),
 }
 """For each peer: the module it needs, its factory, and the number of contacts in a full round."""

@@ -23,12 +23,13 @@ from outreach_async import (
     OutreachClient,
     Rate,
     Request,
+    Target,
     Transport,
 )
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.transport._wire import Progress
 
-Rows = Callable[[int], Iterable[NewContact]]
+Rows = Callable[[int], Iterable[NewContact | tuple[NewContact, Target]]]
 
 
 TRANSPORTS: Final[Mapping[str, Callable[[str, int], Transport]]] = {
@@ -71,6 +72,14 @@ def contact(number: int) -> NewContact:
 def contacts(count: int) -> Iterator[NewContact]:
     """Yield `count` contacts."""
     return map(contact, range(count))
+
+
+_CAMPAIGNS: Final = [Target(campaign=f"camp_{number}") for number in range(100)]
+
+
+def in_campaigns(count: int) -> Iterator[tuple[NewContact, Target]]:
+    """Yield `count` contacts, each for one of 100 campaigns."""
+    return zip(contacts(count), itertools.cycle(_CAMPAIGNS), strict=False)
 
 
 @asynccontextmanager

@@ -231,12 +231,12 @@ def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
         raise InvalidRequest(f"contact: expected NewContact or a mapping, got {type_name(row)}; build NewContact(email, ...)")
     known: dict[str, Any] = {}
     custom: dict[str, Any] = {}
-    target = RUN_TARGET
+    target: dict[str, Any] = {}
     for member, value in row.items():
         if member in _CONTACT_MEMBERS:
             known[member] = value
         elif member in TARGET_FIELDS:
-            target = target._replace(**{member: value})
+            target[member] = value
         elif isinstance(member, str) and member.startswith(vocabulary.CUSTOM_PREFIX):
             custom[member] = value
         else:
@@ -246,7 +246,7 @@ def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
     if custom:
         _check_codes("custom", known.get("custom", {}))
         known["custom"] = {**known.get("custom", {}), **custom}
-    return NewContact(**known), target
+    return NewContact(**known), Target(target.get("workspace"), target.get("campaign")) if target else RUN_TARGET
 
 
 TARGET_FIELDS: Final = ("workspace", "campaign")

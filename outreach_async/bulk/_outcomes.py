@@ -59,15 +59,8 @@ def answered_outcome(
     index: int, row: object, answer: CreateContactResponse, info: AttemptInfo, target: Target = RUN_TARGET
 ) -> ContactOutcome:
     """Return the outcome of a row whose request succeeded."""
-    return ContactOutcome(
-        index=index,
-        contact=row,
-        status=answer.status,
-        id=answer.id,
-        possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
-        attempts=info.attempts,
-        target=target,
-    )
+    possible = info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied)
+    return build_outcome(index, row, answer.status, answer.id, possible, info.attempts, None, None, target)
 
 
 def failed_outcome(index: int, row: object, error: OutreachError, duplicates: str, target: Target = RUN_TARGET) -> ContactOutcome:

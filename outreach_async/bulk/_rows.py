@@ -105,6 +105,7 @@ class RowParser:
         self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None, targets: Targets | None = None
     ) -> None:
         self.targets = targets or Targets()
+        self._own_requests = contact_requests
         self._requests = {self.targets.default: contact_requests}
         self._recent_emails = recent_emails
 
@@ -129,7 +130,8 @@ class RowParser:
             contact, named = to_targeted_contact(row)
             if named is not RUN_TARGET:
                 target = self.targets.find(named)
-            operation = self.requests_for(target).build_row(contact)
+            requests = self._own_requests if target is self.targets.default else self.requests_for(target)
+            operation = requests.build_row(contact)
         except InvalidRequest as error:
             return self._reject(index, row, error)
         earlier = None if self._recent_emails is None else self._recent_emails.find_earlier(index, contact.email, target)
@@ -141,7 +143,7 @@ class RowParser:
     def requests_for(self, target: Target) -> ContactRequests:
         """Return the builder of the requests for a target."""
         if (requests := self._requests.get(target)) is None:
-            requests = self._requests[self.targets.default].with_target(str(target.workspace), target.campaign)
+            requests = self._own_requests.with_target(str(target.workspace), target.campaign)
             self._requests[target] = requests
         return requests
 
@@ -512,11 +514,13 @@ class DirectFeed:
             async with self._take_turn():
                 row = await self._pull()
                 return None if row is END else await self._resolve(row)
-        row = await self._pull()
+        row = END if self._stopped else next(self._source.iterator, END)
         if row is END:
+            self._stopped = True
             return None
+        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
         try:
-            return self._parser.parse(self._pulled_count - 1, row)
+            return self._parser.parse(index, row)
         except ListingNeeded:
             async with self._take_turn():  # the lock is free
                 return await self._resolve(row)

@@ -58,20 +58,22 @@ class Targets:
         if named is RUN_TARGET:
             return self.default
         try:
-            found = self._found.get(named)
-        except TypeError:  # a value is not hashable, so it is no string
-            found = None
-        if found is None:
-            try:
-                found = self._resolve(named)
-            except InvalidRequest as error:
-                found = str(error)
-            if len(self._found) == _MAX_REMEMBERED:
-                self._found.clear()
-            if all(isinstance(value, str | None) for value in named):
-                self._found[named] = found
-        if isinstance(found, str):
+            found = self._found[named]
+        except (KeyError, TypeError):  # a value that is not hashable is no string
+            found = self._remember(named)
+        if type(found) is str:
             raise InvalidRequest(found)
+        return cast("Target", found)
+
+    def _remember(self, named: Target) -> Target | str:
+        try:
+            found: Target | str = self._resolve(named)
+        except InvalidRequest as error:
+            found = str(error)
+        if len(self._found) == _MAX_REMEMBERED:
+            self._found.clear()
+        if all(isinstance(value, str | None) for value in named):
+            self._found[named] = found
         return found
 
     def _resolve(self, named: Target) -> Target:
