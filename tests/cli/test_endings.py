@@ -343,6 +343,7 @@ def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
         (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no field 'nope'"),
         (("report", "/no/run.db"), "JOURNAL: "),
+        (("import", "{people}", *FAKE, "--rejects", "."), "--rejects .: expected a file, got a folder"),
         (("import", "{people}", *FAKE, "--rejects", "no/r.csv"), "the folder 'no' does not exist; create it first")
     ]
 )  # fmt: skip

@@ -63,11 +63,11 @@ def test_demo_in_a_pipe_is_plain_text_that_ends_with_the_next_commands(
     assert "\nledger: 66 new, 327 changed, 2,631 unchanged\n" in done.out
     assert "Mailbox audit: 340 mailboxes" in done.out
     brief = done.out[done.out.index("\nTwo days later\n") :]
-    assert "\nOutreach brief: 340 mailboxes, 7 campaigns, 2 workspaces. " in brief
-    assert "On blacklists: 12 mailboxes on 3 domains (4 new)" in brief
+    assert "\nOutreach brief: 340 mailboxes, 85 domains, 2 workspaces, 7 campaigns. " in brief
+    assert "On blacklists: 9 mailboxes on 2 domains (4 new)" in brief
     assert "Renewals, first quarter (paused, was live): " in brief
     assert " 400 new contacts." in brief
-    assert "\n  No DKIM: 4 mailboxes on northwind-team.example\n" in brief
+    assert "No DKIM: 4 mailboxes on northwind-team.example\n" in brief
     begin = "  python -m outreach_async "
     suggested = [line.removeprefix(begin).split() for line in done.out.splitlines() if line.startswith(begin)]
     assert [words[0] for words in suggested] == ["campaigns", "steps", "audit", "brief", "import", "serve"]
