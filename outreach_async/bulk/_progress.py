@@ -70,6 +70,7 @@ class RateEstimator:
 
     def rate(self, now: float) -> float:
         """Return the rate in rows per second."""
+        # Short samples are joined, so that the rate does not depend on how often it is read.
         span = now - self._sample_start
         if span >= _MIN_SAMPLE:
             decay = math.exp(-span / _TIME_CONSTANT)

@@ -42,6 +42,7 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
     with ExitStack() as stack:
         try:
             if os.path.lexists(path):
+                # Locked before it is read: no other run can change or rename the journal after it has been checked.
                 lock = JournalLock.acquire(path, resume=resume or earlier == "unknown")
                 stack.callback(lock.release)
                 existing = _read_checked_metadata(path, lock.header)
@@ -92,6 +93,8 @@ def create_journal(path: str, metadata: Mapping[str, Any], link: Callable[[str, 
     descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
     os.close(descriptor)
     try:
+        # Unlike a rename, a link never replaces a file: if two runs create the journal, one of them fails. The draft is synced
+        # first, so that a power failure cannot leave the final name with an incomplete file.
         _write_tables(draft, metadata)
         sync(draft)
         link(draft, path)

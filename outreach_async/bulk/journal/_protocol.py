@@ -56,6 +56,7 @@ class WriterThread:
 
     async def run_opening(self, call: Callable[[], Opened]) -> Opened:
         """Run a call that opens something. Close what it has opened if its caller is cancelled meanwhile."""
+        # Whatever was opened must not stay open without an owner: its lock would refuse every later run of this process.
         opened: list[Opened] = []
         try:
             await self.run(lambda: opened.append(call()))

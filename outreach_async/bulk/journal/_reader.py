@@ -176,6 +176,7 @@ def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
         records.decode_outcome(row, error, contact if spooled else None, targets[row[-1] or 0])
         for row, error, contact in zip(rows, errors, contacts, strict=True)
     ]
+    # The aggregate functions of SQLite promise no order.
     return sorted(outcomes, key=attrgetter("index"))
 
 

@@ -98,6 +98,7 @@ class FileStore:
             descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", self._path.parent)
             os.close(descriptor)
             try:
+                # A link never replaces a file, so a ledger that another process has just created stays.
                 create(Path(draft), address, secret)
                 with suppress(FileExistsError):  # another process was faster
                     self._path.hardlink_to(draft)
