@@ -77,7 +77,7 @@ async def drain_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
     ("pause", "count"), [*((pause, 300) for pause in PAUSES), ("Retry-After", 8), ("no connection", 8), ("never reached", 8)]
 )
 @pytest.mark.parametrize("order", ["completion", "input"])
-async def test_a_run_drained_during_a_pause_ends_at_once_and_is_resumed_with_true_outcomes(
+async def test_a_run_drained_in_a_pause_ends_at_once_and_resumes_with_true_outcomes(
     journal: Journal, pause: str, count: int, order: Order
 ) -> None:
     run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(count), journal=journal, concurrency=8, order=order)
