@@ -27,9 +27,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A client closes the transport you pass to it. Transports ignore cookies in responses, never follow redirects, never retry, and
-have no timeouts of their own: only the client sets timeouts. A response larger than `max_answer` bytes (16 MiB by default)
-raises `TransportError`.
+A client closes the transport you pass to it. Transports ignore cookies in responses, never follow redirects or retry, and have
+no timeouts: only the client sets them. A response larger than `max_answer` bytes (16 MiB by default) raises `TransportError`.
 
 Your own client
 ---------------
@@ -93,7 +92,7 @@ in the same way for every library, and reads them when it is made. By default, i
 `HttptoolsTransport` does not support proxies, and raises an error if the environment sets a proxy for the URL; name the host in
 `NO_PROXY` to connect directly. `proxy=` overrides the environment's proxy. `ssl_context=` sets the trusted certificates and may
 contain a client certificate. `trust_env=False` ignores the whole environment. A user and password in a URL are sent as basic
-authorization. These secrets are masked in every error.
+authorization, and masked in every error.
 
 ```python
 import ssl
@@ -148,6 +147,5 @@ if __name__ == "__main__":
     anyio.run(main, os.environ["OUTREACH_BASE_URL"])
 ```
 
-After a fork, make new clients: a transport that the parent process has used raises `InvalidRequest` in the child, and closing it
-there does not affect the parent's connections. A transport that was made but not used before the fork works in both processes.
+After a fork, make new clients: a transport that the parent has used raises `InvalidRequest` in the child, and can be closed there.
 """
