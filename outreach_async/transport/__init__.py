@@ -147,5 +147,5 @@ if __name__ == "__main__":
     anyio.run(main, os.environ["OUTREACH_BASE_URL"])
 ```
 
-After a fork, make new clients: a transport that the parent has used raises `InvalidRequest` in the child, and can be closed there.
+After a fork, make new clients: a transport that the parent used raises `InvalidRequest` in the child, and can be closed there.
 """
