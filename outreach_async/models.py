@@ -409,13 +409,7 @@ class CampaignSteps(ResponseModel):
 
 @attrs.frozen(kw_only=True)
 class WorkspaceFields(ResponseModel):
-    """The fields of a workspace (section "List fields of a workspace" of the service's API documentation).
-
-    Attributes:
-        status: Always `ok`.
-        data: Standard and custom fields.
-        extra: Response fields that this class does not define.
-    """
+    """The response with the fields of a workspace; `client.workspaces.fields()` returns its `data`."""
 
     status: str
     data: list[WorkspaceField]

@@ -16,16 +16,7 @@ OptionalString: TypeAlias = str | Unset | None
 
 @attrs.frozen(kw_only=True)
 class CreateContactResponse(ResponseModel):
-    """The service's response to a create request (section "Create contact" of the service's API documentation).
-
-    `CreatedContact` adds data about the call.
-
-    Attributes:
-        status: The outcome that the service reported.
-        id: The contact's id; `None` if the service returned none.
-        details: A short message from the service; `None` if the service returned none.
-        extra: Response fields that this class does not define.
-    """
+    """The service's response to a create request. `CreatedContact` adds data about the call."""
 
     status: Outcome
     id: str | None
