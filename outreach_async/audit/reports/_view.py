@@ -233,7 +233,7 @@ def _importance_key(delta: Delta) -> tuple[bool, bool, float, str]:
 
 
 def _compute_gain(delta: Delta) -> float:
-    return 0.0 if delta.before is None or delta.after is None else float(delta.after) - float(delta.before)
+    return 0.0 if delta.before is None or delta.after is None else delta.after - delta.before
 
 
 def score_tone(score: float | None, severity: Severity | None = None) -> str:

@@ -32,7 +32,7 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
 
 def format_figure(value: Number | None) -> str:
     """Format a whole number without decimals, and any other number with one. `None`, infinity and NaN become `-`."""
-    if value is None or not math.isfinite(value):
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "-"
     return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
 
