@@ -158,6 +158,8 @@ def test_the_id_of_a_row_is_remembered_for_later_calls() -> None:
     for status, contact_id in (("skipped", None), ("added", "contact_1")):
         requests.build_row(NewContact("a@b.example")).parse(answer(status=status, id=contact_id), FIRST)
     assert not requests.build(NewContact("c@b.example")).parse(answer(id="contact_1"), FIRST).certain
+    row, info = requests.build_row(NewContact("d@b.example")).parse(answer(id="contact_1"), FIRST)
+    assert (row.id, info.possible) == ("contact_1", frozenset({Outcome.ADDED, Outcome.NOT_APPLIED, Outcome.SKIPPED}))
 
 
 def test_a_client_remembers_the_last_4096_ids() -> None:
