@@ -207,10 +207,14 @@ def test_an_invalid_behaviour_on_the_command_line_is_a_usage_error(suite: Suite)
 
 @pytest.mark.covers
 @pytest.mark.thorough
-def test_an_invalid_argument_is_one_line(suite: Suite) -> None:
-    result = suite.run("@pytest.mark.outreach(world='absent.json', sed=7)\ndef test_any(outreach_fake): pass")
+@pytest.mark.parametrize(
+    ("marker", "complaint"),
+    [("sed=7", "the marker has no field 'sed'; did you mean seed?"), ("world='absent.json'", "world: *absent.json*")],
+)
+def test_an_invalid_argument_is_one_line(suite: Suite, marker: str, complaint: str) -> None:
+    result = suite.run(f"@pytest.mark.outreach({marker})\ndef test_any(outreach_fake): pass")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["@pytest.mark.outreach: the marker has no field 'sed'; did you mean seed?"])
+    result.stdout.fnmatch_lines([f"@pytest.mark.outreach: {complaint}"])
     assert not re.search(r"\.py:\d|Traceback", result.stdout.str())
 
 
