@@ -68,7 +68,16 @@ _CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome
 class Target(NamedTuple):
     """Where a contact goes: its workspace, and the campaign that it is added to.
 
-    In a row of `create_many`, `None` means the workspace or the campaign of the run. In an outcome, both are ids.
+    A mapping names its target in the fields `campaign` and `workspace`; a `NewContact` is paired with a `Target`. A value is an
+    id, or the exact name of a campaign. A missing or blank value means the run's own. When a row first names a campaign of a
+    workspace, the campaigns of this workspace are listed, once. A row with an unknown or ambiguous name is `rejected`, and its
+    error has the most similar names. If the service does not know the target of a row (403 or 404), the rows that name it are
+    `rejected`, and the others are sent; an unknown target of the run itself stops the run.
+
+    Rates and pauses are those of the client, whatever the targets. Rows with one e-mail are sent one after the other, also to
+    different campaigns. With `duplicates="skip"`, the service leaves an existing contact as it is: pass another policy to add
+    it to further campaigns. A journal is not resumed with rows of other targets, and a ledger has an entry for each target of a
+    contact.
 
     Attributes:
         workspace: Id of the workspace.
@@ -76,9 +85,13 @@ class Target(NamedTuple):
 
     Example:
         ```python
-        rows = [(NewContact("ann@company.example"), Target(campaign="camp_1")), {"email": "cy@company.example"}]
+        rows = [
+            {"email": "ann@company.example", "campaign": "Spring"},
+            (NewContact("cy@company.example"), Target(campaign="camp_1")),
+            {"email": "dee@company.example"},
+        ]
         async with client.contacts.create_many(rows, order="input") as outcomes:
-            print([outcome.target.campaign async for outcome in outcomes])  # -> ['camp_1', None]
+            print([outcome.target.campaign async for outcome in outcomes])  # -> ['camp_1', 'camp_1', None]
         ```
     """
 

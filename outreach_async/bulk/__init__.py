@@ -1,7 +1,7 @@
 """Create any number of contacts concurrently, with an exact outcome for every row.
 
-Rows are `NewContact` values or mappings, from any iterable, or a data frame (`ArrowStream`). This minimal program reads
-`OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE` from the environment, and awaits the run for its report:
+Rows are `NewContact` values or mappings, from any iterable, or a data frame. Each may name its own campaign (see `Target`). This
+program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`, and awaits the report:
 
 ```python
 import anyio
@@ -110,7 +110,7 @@ has. `"serial"` sends every row, but sends rows with equivalent addresses one at
 compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot or Gmail's dots. `"error"` rejects a row
 with the e-mail of one of the last 10,000 rows, regardless of case and outer spaces. `"first"`, `"last"` and `"coalesce"` send one
 row per e-mail, compared exactly, and need a journal, because they read the whole input first. The other rows are `not_applied`;
-`outcome.repeats` is the index of the row sent instead.
+`outcome.repeats` is the index of the row sent instead. Only rows with the same target repeat each other.
 
 ```python
 import anyio
@@ -138,8 +138,8 @@ rows done, the total, the rows per second, the state, the seconds until a pause 
     BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds (by default 900, or a few attempts
                    if it was never reached; an explicit `max_outage` always counts), or requested a wait over 15 minutes. Resume
                    after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
-    BulkStopped    every row is affected: the key, workspace or campaign is unknown, or the first `stop_after_rejects` rows were
-                   all rejected. Fix the cause and resume
+    BulkStopped    every row is affected: the key, or the run's workspace or campaign, is unknown; or all of the first
+                   `stop_after_rejects` rows were rejected. Fix the cause and resume
     JournalError   the journal cannot be written, so sending stops. For example, the disk is full, or another program has
                    blocked the journal for 10 seconds while reading it. Fix the cause, and resume
     your own       an exception of the iterable of rows; it is raised after the outcomes of the rows before it

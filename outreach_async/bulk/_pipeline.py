@@ -393,7 +393,6 @@ class Pipeline:
     async def _send(self, row: ParsedRow, call: Call[CreateResult], deadline: WorkerDeadline) -> ContactOutcome | None:
         """Send a row and return its outcome; `None` if the run ended before the row had an outcome, and can be resumed."""
         cause, duplicates = self._throttle.halted, self._plan.duplicates
-        names_own_target = row.target is not self._plan.parser.targets.default
         if cause is None:
             self._any_sent = True
             try:
@@ -402,7 +401,8 @@ class Pipeline:
                 return self._check_id(outcome, row.key)
             except OutreachError as error:
                 error.__traceback__ = None  # its frames would keep the response in memory for as long as the outcome
-                if outcomes.affects_every_row(error) and not (names_own_target and fails_only_its_rows(error)):
+                names_target = row.target is not self._plan.parser.targets.default
+                if outcomes.affects_every_row(error) and not (names_target and fails_only_its_rows(error)):
                     self._throttle.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
                 elif error is not self._throttle.drained and (self._throttle.halted is None or outcomes.is_final_answer(error)):
                     return outcomes.failed_outcome(row.index, row.original, error, duplicates, row.target)

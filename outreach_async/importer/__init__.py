@@ -73,6 +73,10 @@ for header, code, reason in columns.decisions():
 # -> Notes -> ignore (override)
 ```
 
+A column may also map to `campaign` or `workspace`: each row then goes to the campaign that it names, by id or name. The command
+recognises a column such as "Campaign" if every value is the id or the name of a campaign. Otherwise, such a column is ambiguous,
+and is not ignored without `--map`. In Python, pass the override `{"Campaign": "campaign"}`.
+
 The command saves these decisions in a file (`import --save-mapping`), and reads them with `--mapping`.
 
 Checks

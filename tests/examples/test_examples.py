@@ -157,28 +157,39 @@ def test_the_worker_empties_its_outbox_and_ends_on_sigterm(fake: FakeService, wo
     assert len(emails(fake, workspace)) == 1500
 
 
+PEOPLE = "CREATE TABLE people (email VARCHAR, first_name VARCHAR, city VARCHAR, campaign VARCHAR)"
+
+
 def test_a_nightly_job_sends_changes_and_writes_ids_back(fake: FakeService, workspace: str, tmp_path: Path) -> None:
-    database = str(tmp_path / "people.duckdb")
+    database, spring = str(tmp_path / "people.duckdb"), fake.add_campaign(workspace, name="Spring")
     with duckdb.connect(database) as db:
-        db.execute("CREATE TABLE people (email VARCHAR, first_name VARCHAR, city VARCHAR)")
-        db.execute("INSERT INTO people SELECT 'user' || i || '@company.example', 'Ann', 'Lyon' FROM range(50) AS numbers (i)")
+        db.execute(PEOPLE)
+        db.execute(
+            "INSERT INTO people SELECT 'user' || i || '@company.example', 'Ann', 'Lyon', NULL FROM range(50) AS numbers (i)"
+        )
     job = example("nightly")
     assert job.send_changes(database).ledger.new == 50
     with duckdb.connect(database) as db:
         db.execute("UPDATE people SET city = 'Bern' WHERE email = 'user7@company.example'")
-        db.execute("INSERT INTO people VALUES ('new@company.example', 'Bo', NULL), (NULL, 'Nobody', NULL)")
+        db.execute("INSERT INTO people VALUES ('new@company.example', 'Bo', NULL, NULL), (NULL, 'Nobody', NULL, NULL)")
+        db.execute("INSERT INTO people VALUES ('user8@company.example', 'Ann', 'Lyon', 'Spring')")
     report = job.send_changes(database)
-    assert (report.ledger.new, report.ledger.changed, report.ledger.unchanged, report.ledger.gone) == (1, 1, 49, 0)
+    assert (report.ledger.new, report.ledger.changed, report.ledger.unchanged, report.ledger.gone) == (2, 1, 49, 0)
     with duckdb.connect(database) as db:
-        written = dict(db.execute("SELECT email, id FROM outreach_contacts").fetchall())
-    assert written == {contact["email"]: contact["id"] for contact in fake.contacts(workspace)}
+        written = db.execute("SELECT email, campaign, id FROM outreach_contacts").fetchall()
+    contacts = {contact["email"]: contact["id"] for contact in fake.contacts(workspace)}
+    named = ("user8@company.example", "Spring", contacts["user8@company.example"])
+    assert sorted(written) == sorted([*((email, "", id_) for email, id_ in contacts.items()), named])
+    assert (fake.contact(workspace, "user8@company.example") or {})["campaigns"] == [spring]
 
 
 def test_a_nightly_job_that_loses_answers_sends_their_rows_again(fake: FakeService, workspace: str, tmp_path: Path) -> None:
     database = str(tmp_path / "people.duckdb")
     with duckdb.connect(database) as db:
-        db.execute("CREATE TABLE people (email VARCHAR, first_name VARCHAR, city VARCHAR)")
-        db.execute("INSERT INTO people SELECT 'user' || i || '@company.example', 'Ann', 'Lyon' FROM range(20) AS numbers (i)")
+        db.execute(PEOPLE)
+        db.execute(
+            "INSERT INTO people SELECT 'user' || i || '@company.example', 'Ann', 'Lyon', NULL FROM range(20) AS numbers (i)"
+        )
     fake.faults.script("create_contact", faults.commit_then(faults.reset()))
     job = example("nightly")
     assert job.send_changes(database).uncertain == 1

@@ -35,7 +35,9 @@ whole input did not have. The service cannot delete contacts, so nothing is done
 would ignore a changed row. Pass `"overwrite"` or `"update_missing_fields"`, or `changed="ignore"` to send only new contacts.
 
 If a contact has several rows in one input, and one of them changes it, the later ones are sent too, and the entry is that of the
-last one. Contacts in different campaigns or workspaces have different entries. A row is compared as JSON.
+last one. Contacts in different campaigns or workspaces have different entries, so a row that names another campaign than last
+night is new. One run may have rows of many campaigns (see `Target`). It counts what is gone only from the campaigns that its rows
+name. A row is compared as JSON.
 
 The file
 --------
@@ -58,6 +60,9 @@ Schedulers
 ----------
 The job needs one command, and no state but the ledger. It may be started again at any time: a second process is refused while the
 first one runs. `import` exits with 75 if the service was down for too long, with 3 if rows failed, and with 0 otherwise.
+
+A column of campaigns (`campaign`, by id or name) sends each row to its own: `--map Campaign=campaign`, or a column `campaign` in
+the query of the example below.
 
     # cron: every night at two
     0 2 * * *  cd /srv/crm && .venv/bin/outreach-async import people.csv --ledger crm.db --duplicates overwrite --results ids.csv
