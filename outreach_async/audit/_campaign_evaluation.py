@@ -101,7 +101,7 @@ def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
 def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> CampaignVerdict:
     """Evaluate the rules about campaigns and steps for one campaign."""
     campaign = case.campaign
-    subject = {"campaign": campaign.id, "campaign_name": campaign.name}
+    subject: dict[str, Any] = {"campaign": campaign.id, "campaign_name": campaign.name}
     findings = [
         build_finding(rule, sign, workspace, **subject)
         for rule in policy.campaign_rules

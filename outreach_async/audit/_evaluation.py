@@ -66,7 +66,7 @@ def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding
         return []
     mailbox, sent, domain = case.mailbox, valid_or_zero(case.mailbox.sent_30days), email_domain(case.mailbox.email)
     return [
-        build_finding(rule, sign, workspace, domain=domain, sent_30days=sent, mailbox=mailbox.id, email=mailbox.email)
+        build_finding(rule, sign, workspace, domain, sent, mailbox=mailbox.id, email=mailbox.email)
         for rule, sign in zip(policy.mailbox_rules, signs, strict=True)
         if sign is not None
     ]

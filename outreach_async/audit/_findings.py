@@ -239,15 +239,19 @@ class Finding:
         return to_json_values(self)
 
 
-def build_finding(rule: Rule, sign: Violation, workspace: str, **subject: Any) -> Finding:
+def build_finding(
+    rule: Rule, sign: Violation, workspace: str, domain: str | None = None, sent_30days: Number | None = None, **subject: Any
+) -> Finding:
     """Build a finding from a rule and the `Violation` that its condition returned. `subject` contains further fields."""
     return Finding(
         rule=rule.id,
         severity=sign.severity or rule.severity,
         workspace=workspace,
+        domain=domain,
         message=sign.message,
-        remedy=_fill_remedy(rule.remedy, subject.get("domain")),
+        remedy=_fill_remedy(rule.remedy, domain),
         confidence="high" if sign.sure else "low",
+        sent_30days=sent_30days,
         figures=sign.figures,
         **subject,
     )

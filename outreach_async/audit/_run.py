@@ -85,7 +85,7 @@ class WorkspaceReadResult:
         for item in self.undecodable:
             value = item.fields.get("email")
             email = value if isinstance(value, str) else None
-            subject = {"mailbox": item.id, "email": email, "domain": None if email is None else email_domain(email)}
+            subject: dict[str, Any] = {"mailbox": item.id, "email": email, "domain": email_domain(email) if email else None}
             message = f"does not match the documented API: {shorten(item.error, MAX_ERROR_SHOWN)}"
             yield build_finding(UNDECODABLE, Violation(message), self.workspace, **subject)
         if self.error is not None:

@@ -49,14 +49,6 @@ def test_the_first_brief_has_tasks_and_nothing_new() -> None:
     assert brief.workspaces[0].since is None
 
 
-def test_many_mailboxes_with_one_fault_are_one_task_with_a_remedy() -> None:
-    brief = build_brief(on_day(0, *(finding(mailbox=f"mailbox_{at}", email=f"a{at}@one.example") for at in range(300))))
-
-    (task,) = brief.tasks
-    assert (task.findings, task.mailboxes, task.extent) == (300, 300, "300 mailboxes on one.example")
-    assert task.remedy.startswith("Publish one TXT record")
-
-
 def test_only_new_notes_are_tasks() -> None:
     assert build_brief(on_day(0, finding("OA160"))).tasks == []
     (task,) = build_brief(on_day(1, finding("OA160"), finding("OA133")), on_day(0, finding("OA160"))).tasks

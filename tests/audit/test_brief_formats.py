@@ -184,13 +184,6 @@ def test_the_page_shows_tasks_news_gaps_and_what_is_resolved() -> None:
     assert "is no longer covered." in Page(write_brief(attrs.evolve(brief, dropped=["space_9"]), "html")).text
 
 
-def test_json_is_the_brief_and_conforms_to_the_strict_schema() -> None:
-    Draft202012Validator.check_schema(brief_schema())
-    brief = brief_of(finding(), finding("OA102"), since=earlier(finding("OA110")))
-
-    assert json.loads(write_brief(brief, "json")) == json.loads(json.dumps(brief.to_dict()))
-
-
 @pytest.mark.thorough
 @given(BRIEFS)
 @settings(max_examples=scaled(20))
@@ -198,18 +191,14 @@ def test_every_brief_conforms_to_the_schema(brief: Brief) -> None:
     Draft202012Validator(brief_schema()).validate(json.loads(write_brief(brief, "json")))
 
 
-@pytest.mark.parametrize(("name", "model"), [("task", Task), ("workspace", WorkspaceBrief), ("campaign", CampaignBrief)])
-def test_the_schema_describes_every_field(name: str, model: type[attrs.AttrsInstance]) -> None:
-    members = {field.name for field in attrs.fields(model)}
-    part = brief_schema()["$defs"][name]
+def test_the_schema_describes_every_field() -> None:
+    described = brief_schema()
+    models = {"task": Task, "workspace": WorkspaceBrief, "campaign": CampaignBrief, "change_counts": ChangeCounts}
+    parts = [(Brief, described), *((model, described["$defs"][name]) for name, model in models.items())]
 
-    assert set(part["properties"]) == set(part["required"]) == members
-
-
-def test_the_schema_describes_every_field_of_a_brief() -> None:
-    members = {"version", *(field.name for field in attrs.fields(Brief))}
-
-    assert set(brief_schema()["properties"]) == set(brief_schema()["required"]) == members
+    for model, part in parts:
+        members = {field.name for field in attrs.fields(model)} | ({"version"} if model is Brief else set())
+        assert set(part["properties"]) == set(part["required"]) == members
 
 
 def campaign(**about: Any) -> CampaignBrief:

@@ -46,12 +46,6 @@ def test_a_group_sums_its_mailboxes_and_counts_their_findings() -> None:
     assert one.score == 76  # 40 points for two fifths of its e-mails, and 8 for the whole server
 
 
-def test_a_group_without_findings_has_no_severity() -> None:
-    one = group(report(reading(mailboxes(1))), "type", "Google")
-
-    assert (one.severity, one.score, sum(one.counts.values())) == (None, 100, 0)
-
-
 def test_read_errors_count_towards_the_workspace() -> None:
     found = report(reading(mailboxes(1), error=StatusError("no")))
 

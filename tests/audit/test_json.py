@@ -16,7 +16,23 @@ from support.audit import REPORTS, mailboxes, reading, report
 from support.audit_reports import HOSTILE_REPORTS, fleet
 from support.examples import scaled
 
-from outreach_async.audit import Delta, Diff, Finding, Group, HistoryPoint, Report, Row, Score, Scores
+from outreach_async.audit import (
+    CampaignResults,
+    CampaignRow,
+    CampaignTotals,
+    ChangeCounts,
+    Delta,
+    Diff,
+    Finding,
+    Group,
+    HistoryPoint,
+    Report,
+    Row,
+    Score,
+    Scores,
+    StepComparison,
+    Variant,
+)
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports import schema, write
 from outreach_async.errors import StatusError
@@ -68,6 +84,12 @@ def test_every_report_conforms_to_the_schema(found: Report) -> None:
         ("diff", Diff),
         ("delta", Delta),
         ("history_point", HistoryPoint),
+        ("change_counts", ChangeCounts),
+        ("campaigns", CampaignResults),
+        ("campaign_row", CampaignRow),
+        ("campaign_totals", CampaignTotals),
+        ("step_comparison", StepComparison),
+        ("variant", Variant),
     ],
 )
 def test_the_schema_describes_and_requires_every_field_of_every_value(name: str, model: type[attrs.AttrsInstance]) -> None:
