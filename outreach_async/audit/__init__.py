@@ -104,6 +104,9 @@ anyio.run(main)
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html` (one page;
 extra `html`). `schema()` is the JSON schema. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
 
+`audit(client, ids, names={"space_1": "acme"})` shows names of workspaces beside their ids in every report, and as the label `name` of
+gauges. `report.name_of(id)` returns a name. Ids alone identify workspaces, so reports with and without names can be compared.
+
 Streaming
 ---------
 `stream` yields findings while mailboxes are being read. It stores about 50 bytes for a mailbox without findings, and about 200

@@ -65,9 +65,11 @@ def render_prometheus(report: Report) -> str:
         *_campaign_gauges(report.campaigns),
     )
     for gauge in gauges:
-        family = GaugeMetricFamily(f"outreach_audit_{gauge.name}", f"{gauge.description}.", labels=gauge.labels)
+        # Without names, a label for them would only be blank.
+        named = ("name",) if report.names and gauge.labels[:1] == ("workspace",) else ()
+        family = GaugeMetricFamily(f"outreach_audit_{gauge.name}", f"{gauge.description}.", labels=(*gauge.labels, *named))
         for values, figure in gauge.samples.items():
-            family.add_metric([escape_label(value) for value in values], figure)
+            family.add_metric([escape_label(value) for value in (*values, *(report.name_of(values[0]) for _ in named))], figure)
         families.append(family)
     registry: Any = SimpleNamespace(collect=lambda: families)  # `generate_latest` uses no other attribute of a registry
     return generate_latest(registry).decode()

@@ -57,6 +57,7 @@ class Report:
         last_read: Ids of workspaces that this audit could not read completely, with the time of their last complete reading in
             Unix seconds. The data about such a workspace is from that reading. Only `build_baseline` sets this attribute.
         campaigns: The campaigns and their totals; `None` if the audit did not read campaigns.
+        names: Names of workspaces by id. A workspace without a name is not in it.
 
     Example:
         ```python
@@ -81,6 +82,7 @@ class Report:
     history: list[HistoryPoint] = attrs.field(factory=list)
     last_read: dict[str, float] = attrs.field(factory=dict)
     campaigns: CampaignResults | None = None
+    names: dict[str, str] = attrs.field(factory=dict)
 
     def __repr__(self) -> str:
         """Show the numbers only: `asyncio.run` of Python 3.11 and 3.12 builds the `repr` of every result."""
@@ -100,6 +102,17 @@ class Report:
         """
         counts = Counter(finding.severity for finding in self.findings)
         return {severity: counts[severity] for severity in Severity}
+
+    def name_of(self, workspace: str) -> str:
+        """Return the name of a workspace; its id if it has no name.
+
+        Example:
+            ```python
+            report = await audit(client, ["space_1"], names={"space_1": "acme"})
+            print(report.name_of("space_1"), report.name_of("space_2"))  # -> acme space_2
+            ```
+        """
+        return self.names.get(workspace, workspace)
 
     @property
     def incomplete(self) -> bool:
@@ -147,7 +160,8 @@ class Report:
         latest = max(reports, key=lambda report: report.at)
         later = _compare_campaigns(latest, self)
         findings, diff = compare_reports(latest, later)
-        return attrs.evolve(later, findings=findings, diff=diff, history=merge_history(reports, before=self.at))
+        history = merge_history(reports, before=self.at)
+        return attrs.evolve(later, findings=findings, diff=diff, history=history, names={**latest.names, **self.names})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible values. `from_dict` converts these values back to a report.
@@ -248,7 +262,7 @@ class Delta:
         kind: Kind of the subject that the number describes.
         key: The workspace id, the domain, the server's address, or the id of the mailbox, campaign or step; empty for the whole
             audit.
-        name: Display name of the subject: a mailbox's address, a campaign's name, otherwise the key.
+        name: Display name of the subject: a mailbox's address, the name of a campaign or workspace, otherwise the key.
         rule: Id of the rule whose finding contains the number; `None` if the number is not part of a finding.
         figure: Name of the number, such as `score`, `blacklists` or `severity`. Severities range from 1 (info) to 4 (critical).
         before: Earlier value; `None` if the earlier report does not contain the number.
@@ -467,7 +481,8 @@ def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:
     for kind, key, figure in dict.fromkeys([*new, *old]):
         before, after = old.get((kind, key, figure)), new.get((kind, key, figure))
         if before != after:
-            yield Delta(kind=kind, key=key, name=key, figure=figure, before=before, after=after)
+            name = later.name_of(key) if kind == "workspace" else key
+            yield Delta(kind=kind, key=key, name=name, figure=figure, before=before, after=after)
 
 
 def _report_figures(report: Report) -> dict[tuple[SubjectKind, str, str], Number | None]:

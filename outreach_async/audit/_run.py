@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, NoReturn, Self, TypeVar
 
 import anyio
@@ -106,6 +106,7 @@ async def audit(
     display: int = MAX_MAILBOX_DISPLAY,
     deadline: float | None = None,
     clock: Callable[[], float] = time.time,
+    names: Mapping[str, str] | None = None,
 ) -> Report:
     """Read and check every mailbox of the workspaces, and return a report.
 
@@ -127,10 +128,11 @@ async def audit(
         deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
             unreadable.
         clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time.
+        names: Names of workspaces by id, which reports show beside the ids.
 
     Raises:
-        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display` or
-            `deadline` is invalid.
+        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display`, `deadline` or
+            `names` is invalid.
 
     Example:
         ```python
@@ -138,7 +140,16 @@ async def audit(
         print(report.mailboxes, report.unreadable, report.exit_code())  # -> 2 ['space_gone'] 3
         ```
     """
-    return await stream(client, workspaces, policy=policy, campaigns=campaigns, display=display, deadline=deadline, clock=clock)
+    return await stream(
+        client,
+        workspaces,
+        policy=policy,
+        campaigns=campaigns,
+        display=display,
+        deadline=deadline,
+        clock=clock,
+        names=names,
+    )
 
 
 def stream(
@@ -150,6 +161,7 @@ def stream(
     display: int = MAX_MAILBOX_DISPLAY,
     deadline: float | None = None,
     clock: Callable[[], float] = time.time,
+    names: Mapping[str, str] | None = None,
 ) -> AuditRun:
     """Return an audit that works like `audit`, but yields each finding as soon as the finding is final.
 
@@ -166,10 +178,11 @@ def stream(
         deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
             unreadable.
         clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time.
+        names: Names of workspaces by id, which reports show beside the ids.
 
     Raises:
-        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display` or
-            `deadline` is invalid.
+        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display`, `deadline` or
+            `names` is invalid.
 
     Example:
         ```python
@@ -180,7 +193,8 @@ def stream(
     """
     state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), clock())
     display = require_display("display", display, mailboxes=True)
-    return AuditRun(client, state, display, require_seconds("deadline", deadline), campaigns=campaigns)
+    limit = require_seconds("deadline", deadline)
+    return AuditRun(client, state, display, limit, campaigns=campaigns, names=require_names(names, state.workspaces))
 
 
 def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
@@ -195,6 +209,15 @@ def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
+def require_names(names: Mapping[str, str] | None, workspaces: Iterable[str]) -> dict[str, str]:
+    """Check the names of workspaces, and return those of the audited workspaces."""
+    if names is None:
+        return {}
+    if not isinstance(names, Mapping) or not all(isinstance(text, str) for pair in names.items() for text in pair):
+        raise InvalidRequest("names: expected a mapping of ids to names; pass for example {'space_1': 'acme'}")
+    return {workspace: names[workspace] for workspace in workspaces if workspace in names}
+
+
 class AuditRun:
     """An audit that is ready to start. Enter it with `async with` to iterate over the findings, or await it for the report.
 
@@ -206,7 +229,14 @@ class AuditRun:
     """
 
     def __init__(
-        self, client: OutreachClient, state: AuditState, display: int, deadline: float | None, *, campaigns: bool = False
+        self,
+        client: OutreachClient,
+        state: AuditState,
+        display: int,
+        deadline: float | None,
+        *,
+        campaigns: bool = False,
+        names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         # With a deadline, the deadline alone limits how long the audit waits for a service that is down.
         max_outage = None if deadline is None else math.inf
@@ -216,6 +246,7 @@ class AuditRun:
         self._with_campaigns = campaigns
         self._campaigns: CampaignReader | None = None
         self._state = state
+        self._names = names
         self._display = display
         self._deadline = deadline
         self._deadline_at = math.inf
@@ -283,7 +314,7 @@ class AuditRun:
             self.summaries = [result.summary() for result in await self._read_workspaces(findings)]
             final = finish_reading(self._state, self.summaries)
             await findings.put([*chain.from_iterable(final.errors), *final.deferred])
-            findings.end(build_report(self._state, self.summaries, final))
+            findings.end(build_report(self._state, self.summaries, final, self._names))
         # If this task raised the error, the block would be cancelled and the caller would get an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
@@ -466,7 +497,9 @@ def finish_reading(state: AuditState, summaries: Iterable[ReadSummary]) -> Final
     return state.finish({summary.workspace: summary.findings for summary in known}, campaigns)
 
 
-def build_report(state: AuditState, summaries: Sequence[ReadSummary], final: FinalFindings) -> Report:
+def build_report(
+    state: AuditState, summaries: Sequence[ReadSummary], final: FinalFindings, names: Mapping[str, str] = MappingProxyType({})
+) -> Report:
     """Build the report of an audit. This function performs no I/O."""
     scores = GroupScores(state.totals, final)
     checked = sum(summary.mailboxes for summary in summaries)
@@ -486,4 +519,5 @@ def build_report(state: AuditState, summaries: Sequence[ReadSummary], final: Fin
         rows=scores.rows(),
         not_judged=[*UNKNOWABLE, *(UNKNOWABLE_OF_CAMPAIGNS if campaigns else ())],
         campaigns=campaigns,
+        names=dict(names),
     )

@@ -64,7 +64,7 @@ from outreach_async.audit._evaluation import FIGURES, AuditState, FlaggedMailbox
 from outreach_async.audit._findings import Finding, GroupKind, Rule, Severity, Violation, build_finding
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNREADABLE
-from outreach_async.audit._run import AuditRun, ReadSummary, build_report, finish_reading, require_workspace_ids
+from outreach_async.audit._run import AuditRun, ReadSummary, build_report, finish_reading, require_names, require_workspace_ids
 from outreach_async.audit._totals import COLUMN_TYPES, MailboxColumns, digest64
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
@@ -228,7 +228,13 @@ def build_part(state: AuditState, summaries: Iterable[ReadSummary]) -> AuditPart
     )
 
 
-def merge(parts: Iterable[AuditPart], *, workspaces: Iterable[str], policy: Policy | None = None) -> Report:
+def merge(
+    parts: Iterable[AuditPart],
+    *,
+    workspaces: Iterable[str],
+    policy: Policy | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Report:
     """Merge parts into the report that one `audit` of all workspaces would return. Parts may be in any order and may be repeated.
 
     If several parts contain a workspace, the most complete reading is used. A workspace that no part contains is reported
@@ -238,6 +244,7 @@ def merge(parts: Iterable[AuditPart], *, workspaces: Iterable[str], policy: Poli
         parts: The parts.
         workspaces: Ids of all workspaces, in the order of the report.
         policy: The policy of the parts; by default, all rules with their default thresholds.
+        names: Names of workspaces by id, which reports show beside the ids.
 
     Raises:
         InvalidRequest: There are no parts; the parts differ in time, salt or policy; or a part is damaged or contains a workspace
@@ -257,7 +264,7 @@ def merge(parts: Iterable[AuditPart], *, workspaces: Iterable[str], policy: Poli
     # A part without workspaces does not show whether the audit reads campaigns.
     unread = WorkspaceCampaigns() if any(part.campaigns is not None for part in best.values()) else None
     summaries = [_add(state, best[workspace]) if workspace in best else _missing(workspace, unread) for workspace in spaces]
-    return build_report(state, summaries, finish_reading(state, summaries))
+    return build_report(state, summaries, finish_reading(state, summaries), require_names(names, spaces))
 
 
 def _require_equal(parts: Sequence[AuditPart], policy: Policy) -> None:

@@ -237,7 +237,12 @@ class ReadTools:
     def _write_findings(self, report: Report, name: str, page: int) -> str:
         found = [finding for finding in report.findings if finding.rule == name]
         rows = [
-            {"workspace": each.workspace, "subject": subject_name(each), "severity": each.severity.value, "message": each.message}
+            {
+                "workspace": each.workspace,
+                "subject": subject_name(each, report.names),
+                "severity": each.severity.value,
+                "message": each.message,
+            }
             for each in cut_page(found, page)
         ]
         return self._answers.write(MAX_PROSE, rule=name, **_paging(page, len(found)), findings=rows)

@@ -47,14 +47,15 @@ from outreach_async.errors import InvalidRequest
 
 
 def render_csv(report: Report) -> str:
-    r"""Render the findings as CSV (RFC 4180), in the order of the report. The last column is the title of the rule."""
+    r"""Render the findings as CSV (RFC 4180), with the title of the rule and the name of the workspace."""
     # Strings that a spreadsheet would evaluate as a formula get a leading apostrophe. Control characters become escapes such as
     # `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
     page = io.StringIO()
     writer = csv.writer(page)
-    writer.writerow([*(field.name for field in attrs.fields(Finding)), "title"])
+    writer.writerow([*(field.name for field in attrs.fields(Finding)), "title", "workspace_name"])
     for finding in report.findings:
-        writer.writerow(map(_csv_cell, (*finding.to_dict().values(), rule_title(finding.rule))))
+        added = rule_title(finding.rule), report.names.get(finding.workspace)
+        writer.writerow(map(_csv_cell, (*finding.to_dict().values(), *added)))
     return page.getvalue()
 
 

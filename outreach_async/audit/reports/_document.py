@@ -326,10 +326,12 @@ def format_notes(brief: Brief) -> str:
 
 
 def list_gaps(brief: Brief) -> Iterator[tuple[str, str]]:
-    """Yield a workspace id and a description for each gap in the data. The id is empty if the gap concerns several workspaces."""
-    gaps = [(workspace.id, text) for workspace in brief.workspaces if (text := _describe_gap(workspace, brief.since))]
-    gaps += [(workspace, "is no longer covered.") for workspace in brief.dropped]
-    yield from ((replace_unprintable(name), replace_unprintable(text)) for name, text in gaps[:_MAX_GAPS])
+    """Yield a workspace and a description for each gap in the data. No workspace is named if the gap concerns several."""
+    gaps = [
+        (brief.label_of(workspace.id), text) for workspace in brief.workspaces if (text := _describe_gap(workspace, brief.since))
+    ]
+    gaps += [(brief.label_of(workspace), "is no longer covered.") for workspace in brief.dropped]
+    yield from ((name, replace_unprintable(text)) for name, text in gaps[:_MAX_GAPS])
     if len(gaps) > _MAX_GAPS:
         yield "", f"and {format_count(len(gaps) - _MAX_GAPS, 'more workspace')}"
     if brief.changes and brief.changes.not_judged:
@@ -356,7 +358,7 @@ def _active_blocks(brief: Brief) -> Iterator[Block]:
     active = list_active(brief)[:_MAX_ACTIVE]
     for workspace, campaigns in groupby(active, key=attrgetter("workspace")):
         if len(brief.workspaces) > 1:
-            yield Title(3, [Span(replace_unprintable(workspace), CODE)])
+            yield Title(3, [Span(brief.label_of(workspace), CODE)])
         yield Entries([_active_entry(campaign) for campaign in campaigns])
     if hidden := format_hidden(brief, len(active)):
         yield _text(hidden, SOFT)

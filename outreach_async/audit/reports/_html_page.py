@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -28,6 +28,7 @@ from outreach_async.audit.reports._summary import (
     split_urgent,
     subject_name,
     summarize,
+    workspace_label,
     worst_first_key,
 )
 from outreach_async.audit.reports._view import (
@@ -257,24 +258,32 @@ class _Table(Generic[T]):
     rows: Sequence[T]
     total: int
     filters: Sequence[_Filter]
+    label_of: Callable[[str], str]
 
 
-def _build_table(rows: Sequence[T], most: int, **filters: tuple[str, Mapping[str, str] | Callable[[T], str]]) -> _Table[T]:
+def _build_table(
+    rows: Sequence[T],
+    most: int,
+    label_of: Callable[[str], str],
+    **filters: tuple[str, Mapping[str, str] | Callable[[T], str]],
+) -> _Table[T]:
     """Return a table of the first `most` rows."""
     shown = rows[:most]
     return _Table(
         shown,
         len(rows),
         [
-            _Filter(name, label, [(value, value) for value in sorted(set(map(options, shown)))])
+            _Filter(name, label, [(value, label_of(value)) for value in sorted(set(map(options, shown)), key=label_of)])
             if callable(options)
             else _Filter(name, label, list(options.items()))
             for name, (label, options) in filters.items()
         ],
+        label_of,
     )
 
 
 def _table_values(report: Report) -> dict[str, _Table[Any]]:
+    label_of = partial(workspace_label, names=report.names)
     authentication = build_authentication(report)
     domains = [(group, authentication(group.key, group.mailboxes)) for group in report.groups if group.kind == "domain"]
     groups = [group for kind in _KIND_LABELS for group in report.groups if group.kind == kind]
@@ -282,11 +291,12 @@ def _table_values(report: Report) -> dict[str, _Table[Any]]:
     worst = "Worst finding", {**_SEVERITY_LABELS, "none": "Clean"}
     state: dict[str, Any] = {} if report.diff is None else {"state": ("Change", {"new": "New", "unchanged": "Unchanged"})}
     return {
-        "domains": _build_table(domains, _MAX_ROWS, severity=worst),
-        "groups": _build_table(groups, _MAX_ROWS, kind=("Kind", _KIND_LABELS), severity=worst),
+        "domains": _build_table(domains, _MAX_ROWS, label_of, severity=worst),
+        "groups": _build_table(groups, _MAX_ROWS, label_of, kind=("Kind", _KIND_LABELS), severity=worst),
         "mailboxes": _build_table(
             report.rows,
             _MAX_MAILBOXES,
+            label_of,
             severity=("Worst finding", _SEVERITY_LABELS),
             workspace=("Workspace", lambda row: row.workspace),
             type=("Provider", lambda row: row.type),
@@ -294,6 +304,7 @@ def _table_values(report: Report) -> dict[str, _Table[Any]]:
         "campaigns": _build_table(
             report.campaigns.rows if report.campaigns else [],
             _MAX_ROWS,
+            label_of,
             severity=worst,
             status=("Status", lambda row: campaign_view.format_status(row.status)),
             workspace=("Workspace", lambda row: row.workspace),
@@ -301,11 +312,13 @@ def _table_values(report: Report) -> dict[str, _Table[Any]]:
         "comparisons": _build_table(
             report.campaigns.comparisons if report.campaigns else [],
             _MAX_ROWS,
+            label_of,
             verdict=("Verdict", _VERDICT_LABELS),
         ),
         "findings": _build_table(
             findings,
             _MAX_ROWS,
+            label_of,
             severity=("Severity", _SEVERITY_LABELS),
             **state,
             rule=("Rule", lambda finding: finding.rule),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -11,7 +12,6 @@ import attrs
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report
 from outreach_async.audit._rules import CATALOGUE, INCOMPLETE, rule_title
-from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports._wording import format_count, format_span, format_time, replace_unprintable
 from outreach_async.errors import shorten
 
@@ -90,6 +90,11 @@ class Summary:
     changes: ChangeCounts | None
     tasks: list[Task]
     resolved: list[Task]
+    names: dict[str, str]
+
+    def label_of(self, workspace: str) -> str:
+        """Return the name of a workspace with its id, such as `acme (space_1)`; its id if it has no name."""
+        return workspace_label(workspace, self.names)
 
     @property
     def tone(self) -> str:
@@ -116,8 +121,9 @@ def summarize(report: Report) -> Summary:
         score_before=old.get(("audit", "score"), score) if diff else None,
         counts=report.counts,
         changes=diff.counts if diff else None,
-        tasks=_build_tasks(report.findings, report.policy, worse if diff else None),
-        resolved=_build_tasks(diff.resolved if diff else (), report.policy, None),
+        tasks=_build_tasks(report.findings, report, worse if diff else None),
+        resolved=_build_tasks(diff.resolved if diff else (), report, None),
+        names=report.names,
     )
 
 
@@ -215,9 +221,15 @@ def campaign_label(name: str | None, campaign: str) -> str:
     return replace_unprintable(shorten(name or campaign, MAX_NAME_SHOWN))
 
 
-def subject_name(finding: Finding) -> str:
+def workspace_label(workspace: str, names: Mapping[str, str]) -> str:
+    """Return the name of a workspace with its id, such as `acme (space_1)`; its id if it has no name."""
+    name = names.get(workspace)
+    return replace_unprintable(workspace if name is None else f"{name} ({workspace})")
+
+
+def subject_name(finding: Finding, names: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return the name of a finding's subject: the address or id of a mailbox, or the name of a group."""
-    return finding.email or finding.mailbox or _group_name(finding)
+    return finding.email or finding.mailbox or _group_name(finding, names)
 
 
 def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
@@ -225,10 +237,10 @@ def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
     return finding.severity.rank, finding.domain or "", subject_name(finding), finding.rule
 
 
-def _group_name(finding: Finding) -> str:
+def _group_name(finding: Finding, names: Mapping[str, str]) -> str:
     if finding.campaign is not None:
         return campaign_label(finding.campaign_name, finding.campaign)
-    return finding.domain or finding.server_ip or finding.workspace
+    return finding.domain or finding.server_ip or names.get(finding.workspace, finding.workspace)
 
 
 def _group_kind(finding: Finding) -> str:
@@ -238,8 +250,10 @@ def _group_kind(finding: Finding) -> str:
 
 
 def _group_key(finding: Finding) -> Hashable:
-    """Return the key of a finding's group. A campaign is identified by its id, because its name may not be unique."""
-    return _group_name(finding) if finding.campaign is None else (finding.workspace, finding.campaign)
+    """Return the key of a finding's group. Campaigns and workspaces are identified by ids, because names may not be unique."""
+    if finding.campaign is not None:
+        return finding.workspace, finding.campaign
+    return finding.domain or finding.server_ip or finding.workspace
 
 
 def _count_mailboxes(findings: Iterable[Finding]) -> int:
@@ -250,20 +264,20 @@ Worse = Mapping[tuple[str | None, float | None], int]
 """Number of findings that became more severe, by rule and new severity level."""
 
 
-def _build_tasks(findings: Iterable[Finding], used: PolicyUsed, worse: Worse | None) -> list[Task]:
+def _build_tasks(findings: Iterable[Finding], report: Report, worse: Worse | None) -> list[Task]:
     """Group findings into tasks: the most severe first, then those with news, then the largest."""
     groups: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.rule, finding.severity].append(finding)
-    tasks = [_build_task(group, used, worse) for group in groups.values()]
+    tasks = [_build_task(group, report, worse) for group in groups.values()]
     return sorted(tasks, key=lambda task: (task.severity.rank, not (task.new or task.worse), -task.findings, task.rule))
 
 
-def _build_task(findings: Sequence[Finding], used: PolicyUsed, worse: Worse | None) -> Task:
+def _build_task(findings: Sequence[Finding], report: Report, worse: Worse | None) -> Task:
     first = min(findings, key=worst_first_key)
     rule = CATALOGUE.get(first.rule)  # a report of another version may contain unknown rules
     if rule:
-        rule = attrs.evolve(rule, thresholds={**rule.thresholds, **used.thresholds.get(rule.id, {})})
+        rule = attrs.evolve(rule, thresholds={**rule.thresholds, **report.policy.thresholds.get(rule.id, {})})
     # The states of a report that is not compared are those of an earlier comparison.
     new = [finding for finding in findings if finding.state == "new" and worse is not None]
     remedy = rule.remedy if rule and len({finding.remedy for finding in findings}) > 1 else first.remedy
@@ -273,19 +287,19 @@ def _build_task(findings: Sequence[Finding], used: PolicyUsed, worse: Worse | No
         severity=first.severity,
         findings=len(findings),
         mailboxes=_count_mailboxes(findings),
-        groups=_count_groups(findings),
+        groups=_count_groups(findings, report.names),
         group_kind=_group_kind(first),
-        example=replace_unprintable(f"{subject_name(first)}: {first.message}"),
+        example=replace_unprintable(f"{subject_name(first, report.names)}: {first.message}"),
         remedy=replace_unprintable(remedy),
         condition=rule.condition if rule else "",
         source=rule.source if rule else "",
         new=len(new),
-        new_groups=_count_groups(new),
+        new_groups=_count_groups(new, report.names),
         worse=worse.get((first.rule, SEVERITY_LEVELS[first.severity]), 0) if worse else 0,
     )
 
 
-def _count_groups(findings: Sequence[Finding]) -> list[tuple[str, int]]:
-    names = {_group_key(finding): replace_unprintable(_group_name(finding)) for finding in findings}
-    groups = [(names[key], count) for key, count in Counter(map(_group_key, findings)).items()]
+def _count_groups(findings: Sequence[Finding], names: Mapping[str, str]) -> list[tuple[str, int]]:
+    shown = {_group_key(finding): replace_unprintable(_group_name(finding, names)) for finding in findings}
+    groups = [(shown[key], count) for key, count in Counter(map(_group_key, findings)).items()]
     return sorted(groups, key=lambda group: (-group[1], group[0]))

@@ -12,7 +12,7 @@ from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit._scoring import MAX_SCORE, Score, mailbox_score
-from outreach_async.audit.reports._summary import is_about_mailboxes, is_about_reading, subject_name
+from outreach_async.audit.reports._summary import is_about_mailboxes, is_about_reading, subject_name, workspace_label
 from outreach_async.audit.reports._wording import figure_name, format_count, format_figure, format_time, replace_unprintable
 from outreach_async.models import Number
 
@@ -175,7 +175,7 @@ class Overview:
 def build_overview(report: Report) -> Overview:
     """Prepare the details of a report for display."""
     unread = [finding for finding in report.findings if is_about_reading(finding)]
-    names = [replace_unprintable(finding.workspace) for finding in unread]
+    names = [workspace_label(finding.workspace, report.names) for finding in unread]
     errors = [replace_unprintable(finding.message) for finding in unread[:MAX_DETAILED]]
     views = build_domain_views(report)
     worst, others = views[:MAX_DETAILED], views[MAX_DETAILED:]
@@ -187,7 +187,7 @@ def build_overview(report: Report) -> Overview:
     return Overview(
         unread=list(zip(names, errors, strict=False)),
         unread_names=names[MAX_DETAILED:],
-        scope=_describe_scope(report.diff) if report.diff else "",
+        scope=_describe_scope(report.diff, report.names) if report.diff else "",
         figure_changes=list(map(_build_figure_change, sorted(deltas, key=_importance_key))),
         trends=build_trends(report),
         worst_domains=worst,
@@ -197,15 +197,15 @@ def build_overview(report: Report) -> Overview:
     )
 
 
-def _describe_scope(diff: Diff) -> str:
+def _describe_scope(diff: Diff, names: Mapping[str, str]) -> str:
     parts = {"only this audit covers": diff.added_workspaces, "only the earlier audit covers": diff.removed_workspaces}
-    described = "; ".join(f"{words} {_name_some(names)}" for words, names in parts.items() if names)
+    described = "; ".join(f"{words} {_name_some(spaces, names)}" for words, spaces in parts.items() if spaces)
     return f"The audits cover different workspaces: {described}." if described else ""
 
 
-def _name_some(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMES
-    return f"{', '.join(map(replace_unprintable, names[:_MAX_NAMES]))}{f' and {more:,} more' if more > 0 else ''}"
+def _name_some(workspaces: Sequence[str], names: Mapping[str, str]) -> str:
+    more, shown = len(workspaces) - _MAX_NAMES, [workspace_label(each, names) for each in workspaces[:_MAX_NAMES]]
+    return f"{', '.join(shown)}{f' and {more:,} more' if more > 0 else ''}"
 
 
 def _build_figure_change(delta: Delta) -> FigureChange:

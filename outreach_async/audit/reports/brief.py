@@ -169,6 +169,7 @@ class Brief(Summary):
         resolved: Earlier findings that no longer apply, by rule and severity. Notes are left out.
         campaigns: The campaigns, grouped by workspace. Within a workspace, campaigns that sent the most e-mails since the earlier
             report come first. `None` if the audit did not read campaigns.
+        names: Names of workspaces by id. A workspace without a name is not in it.
 
     Example:
         ```python
