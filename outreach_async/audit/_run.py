@@ -213,7 +213,8 @@ def require_names(names: Mapping[str, str] | None, workspaces: Iterable[str]) ->
     """Check the names of workspaces, and return those of the audited workspaces."""
     if names is None:
         return {}
-    if not isinstance(names, Mapping) or not all(isinstance(text, str) for pair in names.items() for text in pair):
+    given: Any = names
+    if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
         raise InvalidRequest("names: expected a mapping of ids to names; pass for example {'space_1': 'acme'}")
     return {workspace: names[workspace] for workspace in workspaces if workspace in names}
 

@@ -28,10 +28,10 @@ def test_there_is_one_line_per_finding_in_report_order() -> None:
     assert [(row["rule"], row["email"]) for row in rows(report)] == [(each.rule, each.email or "") for each in report.findings]
 
 
-def test_the_columns_are_the_fields_of_a_finding_and_the_title_of_its_rule() -> None:
+def test_the_columns_are_the_fields_of_a_finding_its_title_and_the_name() -> None:
     fields = [field.name for field in attrs.fields(Finding)]
 
-    assert write(make_report(), "csv") == ",".join([*fields, "title"]) + "\r\n"
+    assert write(make_report(), "csv") == ",".join([*fields, "title", "workspace_name"]) + "\r\n"
     assert [row["title"] for row in rows(make_report([finding("OA110")]))] == ["On blacklists"]
 
 
