@@ -36,7 +36,9 @@ async def recognise_targets(file: File, overrides: Mapping[str, str], targets: T
     if not found or any(len(several) > 1 for several in places.values()):
         return {}
     columns = [next(iter(places[code]), None) for code in TARGET_FIELDS]
-    for pair in _list_values(file, columns):
+    for number, pair in enumerate(_list_values(file, columns)):
+        if number == _MAX_VALUES:
+            return {}
         try:
             await targets.apply(targets.find, Target(*pair))
         except InvalidRequest:
@@ -49,9 +51,6 @@ def _list_values(file: File, columns: Sequence[int | None]) -> Iterator[tuple[st
     for _, cells, fault in file.records():
         pair = tuple("" if at is None or at >= len(cells) else cells[at] for at in columns)
         if fault is None and pair not in seen:
-            if len(seen) == _MAX_VALUES:
-                yield ("", "?")  # no name: so many different values are no campaigns
-                return
             seen.add(pair)
             yield pair
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outreach_async import NewContact
+from outreach_async import NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async.bulk._rows import ParsedRow, RecentEmails, RowParser, SpooledRow
+from outreach_async.bulk._targets import Targets
 
 REQUESTS = ContactRequests.from_options(
     "key_owner",
@@ -96,6 +97,28 @@ def test_a_row_that_is_nested_too_deeply_is_parsed() -> None:
     for _ in range(200_000):
         nested = [nested]
     assert both({"email": "a@b.example", "city": nested}) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"email": "a@b.example", "campaign": "camp_1", "zip": "1"},
+        {"custom_2": "x", "workspace": "space_2", "email": "a@b.example", "campaign": None},
+        (NewContact("a@b.example", city="x"), Target("space_2", "camp_1")),
+        ({"email": "a@b.example", "city": "x"}, Target(campaign="camp_1")),
+    ],
+)
+def test_a_valid_row_with_a_target_is_not_parsed(row: object) -> None:
+    parser = RowParser(REQUESTS, targets=Targets(Target("space_x")))
+    parsed = parser.parse(7, row)
+    assert isinstance(parsed, ParsedRow)
+    assert parser.try_encode([row]) == ([parser.contact_bytes(parsed)], [parsed.target])
+    assert parser.identifying_bytes(parsed) == parser.add_target(parser.contact_bytes(parsed), parsed.target)
+
+
+def test_a_pair_of_a_mapping_with_a_target_is_parsed() -> None:
+    row = {"email": "a@b.example", "campaign": "camp_1"}, Target(campaign="camp_2")
+    assert RowParser(REQUESTS).try_encode([row]) is None
 
 
 def test_rows_of_several_kinds_are_parsed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 from support.scenarios import SPACE
 
 from outreach_async import Target
+from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.ledger import _entries as entries
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun, SeenKeys
+from outreach_async.bulk.ledger._folding import _sent_rows, encode_row
+from outreach_async.errors import JournalError
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50), st.integers(1, 3))
@@ -36,6 +40,12 @@ def test_an_entry_keeps_its_id_and_state(id_: str | None, tmp_path: Path) -> Non
         assert [*found] == [7]
         assert entries.decode_id(found[7][3]) == id_
         assert opened.read_report()[0] == (1, 0, 0)
+
+
+def test_a_row_whose_target_is_missing_is_damage() -> None:
+    pages: Any = iter([[(0, encode_row(1, 2, 7), {})], []])
+    with pytest.raises(JournalError, match="a target is missing"):
+        list(_sent_rows(lambda _query: next(pages), PossiblySent(), {0: 1}))
 
 
 def test_a_sparse_file_is_rebuilt(tmp_path: Path) -> None:

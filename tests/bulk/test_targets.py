@@ -23,6 +23,7 @@ from support.transport import added, status
 from outreach_async import (
     BulkStopped,
     BulkSuspended,
+    Campaign,
     ContactOutcome,
     InvalidRequest,
     Journal,
@@ -279,6 +280,22 @@ async def test_names_of_workspaces_may_come_from_a_mapping(fake: FakeService) ->
     with pytest.raises(InvalidRequest, match="the names of campaigns are unknown here, got 'Spring'; use an id"):
         targets.find(Target(OTHER, "Spring"))
     assert fake.contacts(OTHER) == []
+
+
+async def test_a_campaign_on_two_pages_is_one_and_a_workspace_is_listed_once(fake: FakeService) -> None:
+    client = OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE)
+    campaigns = await client.campaigns.list().collect()
+    listed = list[str]()
+
+    async def twice(workspace: str) -> AsyncIterator[Campaign]:
+        listed.append(workspace)
+        for campaign in (*campaigns, *campaigns):
+            yield campaign
+
+    targets = Targets(Target(SPACE), twice)
+    for _ in range(2):
+        await targets.list_campaigns(SPACE)
+    assert (targets.find(Target(campaign="Spring")), listed) == (SPRING, [SPACE])
 
 
 def test_values_that_are_remembered_are_bounded(anyio_backend: object) -> None:

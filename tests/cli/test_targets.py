@@ -14,9 +14,13 @@ import pytest
 from pyarrow import parquet
 from support.cli import Shell, connection_options, save_contacts, serve_in_thread, start_command, wait_for_end
 
+from outreach_async import Target
+from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal import Journal
 from outreach_async.fake import FakeService
 from outreach_async.fake._fault_plan import Exchange
+from outreach_async.importer import Row, map_columns
+from outreach_async.importer._target_columns import with_ids
 from outreach_async.transport._wire import Request
 
 PEOPLE = (
@@ -142,6 +146,13 @@ def test_an_unknown_name_is_a_finding_and_its_rows_are_rejected(
     rejects.write_text(rejects.read_text().replace("Sprnig", "Autumn").replace("camp_9", "Spring"))
     assert shell("import", str(rejects), *server_options).code == 0
     assert enrolled(service) == {"ann@x.example": {"camp_1"}, "bo@x.example": {"camp_2"}, "cy@x.example": {"camp_1"}}
+
+
+def test_a_row_that_was_not_checked_keeps_its_names() -> None:
+    columns = map_columns(["email", "Campaign"], {"Campaign": "campaign"})
+    row = Row(2, ("a@x.example", "Spring"), {"email": "a@x.example", "campaign": "Spring"})
+    unlisted: Any = Targets(Target("space_1"), lambda _workspace: pytest.fail("listed"))
+    assert [*with_ids([row], columns, unlisted)] == [row]
 
 
 def test_json_output_names_the_target_of_a_failed_row(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:

@@ -35,6 +35,19 @@ Row = tuple[str, str]
 Trouble = Literal["ok", "lost before", "lost after", "delayed", "refused", "500 after", "rejected"]
 TROUBLE: Final[Sequence[Trouble]] = ("lost before", "lost after", "delayed", "refused", "500 after", "rejected")
 CITY: Final = "city"
+CAMPAIGNS: Final = {"camp_1": "Spring", "camp_2": "Autumn"}
+
+
+def campaign_of(email: str) -> str | None:
+    """Return the campaign of a contact, which its rows name; `None` for the run's own."""
+    return [None, *CAMPAIGNS][sum(order_key(email).encode()) % 3]
+
+
+def to_row(email: str, city: str) -> dict[str, str]:
+    """Return a row that names its campaign, if it has one, by id or name."""
+    campaign = campaign_of(email)
+    named = {} if campaign is None else {"campaign": CAMPAIGNS[campaign] if city < "M" else campaign}
+    return {"email": email, CITY: city, **named}
 
 
 @attrs.frozen
@@ -61,6 +74,8 @@ class World:
 
     def __init__(self, clock: Any) -> None:
         self.fake = new_fake(clock=clock)
+        for id_, name in CAMPAIGNS.items():
+            self.fake.add_campaign(SPACE, id=id_, name=name)
         self.sent: list[Row] = []
         self.delayed: list[Request] = []
         self.answered: set[str] = set()
@@ -88,6 +103,10 @@ class NightTransport:
         self._chance = random.Random(f"night {night.seed}")  # noqa: S311 - repeatable, not secret
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
+        if request.method == "GET":  # the list of campaigns
+            self._process.at("list", None)
+            progress.sent = True
+            return self._world.fake.handle(request)
         world, body = self._world, json.loads(request.body)
         self._process.at("send", body["email"])
         progress.sent = True
@@ -207,7 +226,7 @@ class Nights:
             retry=RetryPolicy(attempts=2, jitter=lambda: 0.5),
         )
         run = client.contacts.create_many(
-            process.rows([{"email": email, CITY: city} for email, city in night.rows]),
+            process.rows([to_row(email, city) for email, city in night.rows]),
             concurrency=night.concurrency,
             order=night.order,
             stop_after_rejects=None,
@@ -264,4 +283,9 @@ class Nights:
         """Return what is wrong after a calm night: every contact must have the values of its last row."""
         last = {order_key(email): (email, city) for email, city in night.rows}
         cities = [(email, city, self.world.city(email)) for email, city in last.values()]
-        return [*self.broken, *(f"{email} has {found!r} instead of {city!r}" for email, city, found in cities if found != city)]
+        wrong = [f"{email} has {found!r} instead of {city!r}" for email, city, found in cities if found != city]
+        for email, _ in last.values():
+            campaign, found = campaign_of(email), self.world.contact(email).get("campaigns")
+            if found != ([] if campaign is None else [campaign]):
+                wrong.append(f"{email} is in the campaigns {found} instead of {campaign}")
+        return [*self.broken, *wrong]
