@@ -47,7 +47,7 @@ from outreach_async.bulk import ArrowStream, Numbers, Order, Repeats
 from outreach_async.client import OutreachClient
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
 from outreach_async.pagination import Collected, HasId, PageCursor, Pager, next_items
-from outreach_async.resources import Seconds, UndecodableAction
+from outreach_async.resources import ContactRow, Seconds, UndecodableAction
 from outreach_async.transport._secret import hide
 from outreach_async.transport._wire import Response, Transport
 
@@ -376,7 +376,7 @@ class SyncContacts(_SyncResource):
 
     def create_many(
         self,
-        rows: Iterable[NewContact | Mapping[str, Any]] | ArrowStream,
+        rows: Iterable[ContactRow] | ArrowStream,
         *,
         duplicates: DuplicatePolicy = "skip",
         strict_validation: bool = True,

@@ -119,8 +119,8 @@ class RowParser:
             return unsent_outcome(index, {}, Outcome.REJECTED, InvalidRequest(content), target=known)
         if row.repeats is not None:
             return unsent_outcome(index, content, Outcome.NOT_APPLIED, None, row.repeats, known)
-        row = content if target is None else {**content, **target._asdict()}
-        return self._parse_contact(index, row)
+        row = _restore_extra(content)
+        return self._parse_contact(index, row if target is None else {**row, **target._asdict()})
 
     def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         if isinstance(row, UnsendableRow):
@@ -212,6 +212,18 @@ class RowParser:
         if target is default:
             return contact.email, payload
         return "\n".join((contact.email, *map(str, target))), encode_spooled(msgspec.Raw(payload), target)
+
+
+_KNOWN_CODES: Final = frozenset({"email", *STANDARD_FIELDS})
+
+
+def _restore_extra(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a contact as a row, from its fields in a request, which are not nested."""
+    if content.keys() <= _KNOWN_CODES:
+        return content
+    known = {code: value for code, value in content.items() if code in _KNOWN_CODES or CUSTOM_CODE.fullmatch(code)}
+    extra = {code: value for code, value in content.items() if code not in known}
+    return {**known, "extra": extra} if extra else known
 
 
 def decode_spooled(payload: bytes | str) -> tuple[Any, Target | None]:

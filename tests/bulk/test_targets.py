@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from support.examples import scaled
 from support.scenarios import KEY, SPACE
 from support.time import ALLOW_LOOP_FIXTURE, virtual_time
-from support.transport import added, status
+from support.transport import Script, added, status
 
 from outreach_async import (
     BulkStopped,
@@ -336,6 +336,16 @@ async def test_a_journal_names_the_target_of_each_row_and_refuses_others(spool: 
     rows[0] = {"email": "a@a.example", "campaign": "camp_2"}
     with pytest.raises(InvalidRequest, match="the input changed"):
         await run(fake, rows, journal=journal, resume=True, spool=spool)
+
+
+async def test_a_spooled_row_keeps_its_extra_fields_beside_its_target(fake: FakeService, tmp_path: Path) -> None:
+    contact = NewContact("ann@a.example", custom={"custom_1": "x"}, extra={"campaign": "y"})
+    transport, journal = Script(added()), Journal(tmp_path / "run.db", inline=True)
+    (found,) = await run(transport, [(contact, AUTUMN)], journal=journal, spool=True)
+    body = json.loads(transport.requests[0].body)
+    assert (found.status, found.target, body["upload_options"]["campaign"]) == (Outcome.ADDED, AUTUMN, "camp_2")
+    assert (body["custom_1"], body["campaign"]) == ("x", "y")
+    assert not fake.contacts(SPACE)
 
 
 async def test_a_resumed_run_keeps_the_targets_of_its_rows(fake: FakeService, tmp_path: Path) -> None:
