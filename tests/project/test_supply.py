@@ -14,8 +14,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from support.tables import check_rows
 from tools.supply import (
+    GROUPS,
     HOOKS,
     LOCKED,
+    LOCKED_RELEASE,
     LOCKED_USER,
     ROOT,
     find_differences,
@@ -26,35 +28,45 @@ from tools.supply import (
 
 from outreach_async._files.optional import SUPPORTED_VERSIONS
 
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CONFIGURATION: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT: dict[str, Any] = CONFIGURATION["project"]
 LOCK = LOCKED.read_text(encoding="utf-8")
 LOCK_OF_USER = LOCKED_USER.read_text(encoding="utf-8")
-BACKEND = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
-EXTRAS = [one for every in PROJECT["optional-dependencies"].values() for one in every]
-REQUIREMENTS = sorted({*BACKEND, *PROJECT["dependencies"], *EXTRAS})
+LOCK_OF_RELEASE = LOCKED_RELEASE.read_text(encoding="utf-8")
+BACKEND = CONFIGURATION["build-system"]["requires"]
+EXTRAS = [one for every in PROJECT["optional-dependencies"].values() for one in every if not one.startswith("outreach_async[")]
+TOOLS = {group: [one for one in every if isinstance(one, str)] for group, every in CONFIGURATION["dependency-groups"].items()}
+REQUIREMENTS = sorted({*BACKEND, *PROJECT["dependencies"], *EXTRAS, *(one for group in GROUPS for one in TOOLS[group])})
+RELEASE = sorted({*BACKEND, *TOOLS["release"]})
+LOCKS = {"all": (LOCK, REQUIREMENTS), "release": (LOCK_OF_RELEASE, RELEASE)}
 
 
-def test_every_requirement_is_locked_at_an_allowed_version() -> None:
-    locked = locked_versions(LOCK)
+@pytest.mark.parametrize(("lock", "requirements"), LOCKS.values(), ids=LOCKS)
+def test_every_requirement_is_locked_at_an_allowed_version(lock: str, requirements: list[str]) -> None:
+    locked = locked_versions(lock)
 
     def check(requirement: str) -> None:
         required = Requirement(requirement)
         assert required.specifier.contains(locked[canonicalize_name(required.name)])
 
-    check_rows(((one,) for one in REQUIREMENTS if not one.startswith("outreach_async[")), check)
+    check_rows(((one,) for one in requirements), check)
 
 
-both_locks = pytest.mark.parametrize("lock", [LOCK, LOCK_OF_USER], ids=["all", "user"])
+def test_every_tool_of_the_project_is_locked() -> None:
+    assert set(TOOLS) == {*GROUPS, "release"}
 
 
-@both_locks
+each_lock = pytest.mark.parametrize("lock", [LOCK, LOCK_OF_USER, LOCK_OF_RELEASE], ids=["all", "user", "release"])
+
+
+@each_lock
 def test_every_locked_version_has_hashes(lock: str) -> None:
     entries = [line for line in lock.replace("\\\n", "").splitlines() if line.strip()]
     assert len(entries) == len(locked_versions(lock))
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries)
 
 
-@both_locks
+@each_lock
 def test_the_lock_file_contains_no_index_urls(lock: str) -> None:
     assert not re.search(r"://|@ |^ *-", re.sub(r"^ *--hash=.*$", "", lock, flags=re.MULTILINE), re.MULTILINE)
 
@@ -62,6 +74,12 @@ def test_the_lock_file_contains_no_index_urls(lock: str) -> None:
 def test_a_project_of_a_user_installs_the_versions_of_the_other_tests() -> None:
     versions, everywhere = locked_versions(LOCK_OF_USER), locked_versions(LOCK)
     assert {name: everywhere.get(name) for name in versions} == {**versions, "pytest-asyncio": None}
+
+
+def test_a_release_is_built_with_the_tools_that_the_tests_build_with() -> None:
+    versions, everywhere = locked_versions(LOCK_OF_RELEASE), locked_versions(LOCK)
+    assert {"build", "hatchling"} <= versions.keys()
+    assert {name: everywhere.get(name, version) for name, version in versions.items()} == versions
 
 
 def test_the_pre_commit_hooks_use_the_locked_versions() -> None:

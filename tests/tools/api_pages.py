@@ -5,9 +5,9 @@ Also build two texts for coding assistants (https://llmstxt.org): `llms.txt`, an
 
 Run: python tests/tools/api_pages.py FOLDER
 
-Requires the extra `docs`. Open FOLDER/index.html in a browser; no server is needed. A chapter shows what callers use: methods
-that have an example, and attributes with their types and descriptions. Of the code that attrs generates, it shows only the
-constructor.
+Requires the extra `all` and the group `docs`. Open FOLDER/index.html in a browser; no server is needed. A chapter shows what
+callers use: methods that have an example, and attributes with their types and descriptions. Of the code that attrs generates,
+it shows only the constructor.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ newest  Run the same tests with the newest version of every library.
 audit   Print the known vulnerabilities of the versions in .ci/locked.txt. Exits with 3 if a version was checked by no service.
 wheel   Check that wheel and sdist are the same, byte for byte, if built in different folders, at different times and with
         different umasks, and that the wheel built from the sdist is the same, too.
-lock    Update .ci/locked.txt to the newest version of every library, with hashes, and .ci/locked-user.txt and the versions of the
-        pre-commit hooks to match.
+lock    Update .ci/locked.txt to the newest version of every library, with hashes, and .ci/locked-user.txt, .ci/locked-release.txt
+        and the versions of the pre-commit hooks to match.
 
 Requires only Python and the package index. Environments are created in a temporary directory. Exits with 1 if a check fails.
 """
@@ -35,7 +35,11 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LOCKED: Final = ROOT / ".ci" / "locked.txt"
 LOCKED_USER: Final = ROOT / ".ci" / "locked-user.txt"
 """What the project in tests/user_project installs."""
+LOCKED_RELEASE: Final = ROOT / ".ci" / "locked-release.txt"
+"""What builds and checks a release: few packages, because they could change what is published."""
 HOOKS: Final = ROOT / ".pre-commit-config.yaml"
+GROUPS: Final = ("dev", "docs", "bench")
+"""The dependency groups whose versions are in .ci/locked.txt, beside all extras."""
 INSTALLER: Final = "uv==0.13.9"
 AUDITOR: Final = "pip-audit==2.10.1"
 OF_USER: Final = ("pytest", "pytest-asyncio", "pytest-xdist", "trio")
@@ -54,14 +58,11 @@ DEPENDENT: Final = (
 )
 """The tests that depend on other libraries."""
 
-_OURS: Final = ("all", "bench", "dev", "docs")
-"""Extras that only combine other extras, or that only this project uses. Their lowest versions do not matter to users."""
-
 
 def floors(project: Mapping[str, Any]) -> dict[str, str]:
     """Return the lowest version that the package and its users' extras allow, by name."""
     extras = project["optional-dependencies"]
-    listed = [*project["dependencies"], *(one for extra, every in extras.items() if extra not in _OURS for one in every)]
+    listed = [*project["dependencies"], *(one for extra, every in extras.items() if extra != "all" for one in every)]
     lowest = {}
     for requirement in listed:
         found = re.fullmatch(r"([\w-]+)>=([\w.]+)(?:,<\d+)?", requirement)
@@ -128,7 +129,7 @@ def run_tests_against(directory: Path, lowest: Mapping[str, str] | None, *, whol
     place = directory / "tested"
     run(sys.executable, "-m", "venv", place)
     install = ("uv", "pip", "install", "--quiet", "--upgrade", "--python", place / "bin" / "python")
-    run(tools / install[0], *install[1:], "--constraints", constraints, f"{wheel}[dev]")
+    run(tools / install[0], *install[1:], "--constraints", constraints, "--group", "dev", f"{wheel}[all]")
     listed = subprocess.run(
         [tools / "uv", "pip", "freeze", "--python", place / "bin" / "python"], capture_output=True, text=True, check=True
     )
@@ -229,10 +230,12 @@ def write_lock(directory: Path) -> None:
     # If only a package is pinned and not its extras, pip looks for the newest version with the extra, and has no hash of it.
     bare = ("--no-strip-extras", "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links")
     compiler = (tools / "uv", "pip", "compile", *options, *bare)
-    run(*compiler, "--all-extras", "--output-file", LOCKED, "pyproject.toml")
+    groups = [option for group in GROUPS for option in ("--group", group)]
+    run(*compiler, "--all-extras", *groups, "--output-file", LOCKED, "pyproject.toml")
     needed = directory / "needed.in"
     needed.write_text("".join(f"{name}\n" for name in OF_USER), encoding="utf-8")
     run(*compiler, "--extra", "cli", "--constraint", LOCKED, "--output-file", LOCKED_USER, "pyproject.toml", needed)
+    run(*compiler, "--constraint", LOCKED, "--output-file", LOCKED_RELEASE, "--group", "release")
     HOOKS.write_text(
         update_hooks(HOOKS.read_text(encoding="utf-8"), locked_versions(LOCKED.read_text(encoding="utf-8"))), encoding="utf-8"
     )
