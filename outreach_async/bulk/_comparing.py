@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from hashlib import blake2b
 from itertools import islice
@@ -40,7 +40,8 @@ class Comparer:
         self.marked: list[tuple[ParsedRow, bytes]] = []
         """The rows to be sent that are not marked yet, each with its encoding for the journal."""
         self.targets: dict[Target, int] = {parser.targets.default: 0}
-        """The targets that the input names, each with its number in the run's journal."""
+        """The targets of the run, each with its number in the run's journal."""
+        self._named: set[Target] = set()
         self.find = entries.find
         self._parser = parser
         self._oldest = options.oldest
@@ -67,9 +68,15 @@ class Comparer:
         if isinstance(row, ContactOutcome):
             if isinstance(email := _email_of(original), str):
                 self.seen.add([self._key(order_key(email), row.target)])  # the row is wrong, but it is not gone
+                self._named.add(row.target)
             return row
         self.seen.add([key := self._key(row.key, row.target)])
         return key, self._digest(self._parser.contact_bytes(row)), row.target, row
+
+    @property
+    def compared_targets(self) -> Collection[Target]:
+        """The targets of the input's rows, from which contacts may be gone; of an input without rows, the run's own."""
+        return self._named or {self._parser.targets.default}
 
     def _key(self, order: str, target: Target) -> int:
         if (start := self._key_starts.get(target)) is None:
@@ -94,6 +101,7 @@ class Comparer:
                 continue
             key, digest, target, row = item
             number = self.targets.setdefault(target, len(self.targets))
+            self._named.add(target)
             standing = Standing.NEW if (entry := found.get(key)) is None else judge(key, digest, entry, self._oldest)
             if standing in self._unchanged:
                 if entry is not None and key not in self._sent:
@@ -135,7 +143,7 @@ def count_changes(rows: Iterable[Any], options: LedgerOptions, targets: Targets)
             comparer.marked.clear()
             first += len(batch)
         with closing(comparer.seen) as seen:
-            comparer.counts.gone = entries.count_gone(seen, comparer.targets)
+            comparer.counts.gone = entries.count_gone(seen, comparer.compared_targets)
     return comparer.counts
 
 

@@ -185,7 +185,9 @@ class LedgerRecorder(JournalRecorder):
         comparer = self.feed.comparer
         counts = {name: count for name, count in attrs.asdict(comparer.counts).items() if count}
         # Only a run that has read its whole input shows which contacts are gone from it.
-        comparer.counts.gone = self._run.fold(numbers, counts, comparer.seen if state == "finished" else None, comparer.targets)
+        comparer.counts.gone = self._run.fold(
+            numbers, counts, comparer.seen if state == "finished" else None, comparer.compared_targets
+        )
 
     def _release(self) -> None:
         self.feed.comparer.seen.close()

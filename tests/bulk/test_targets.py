@@ -378,6 +378,12 @@ async def test_a_ledger_knows_each_contact_of_each_campaign(fake: FakeService, t
     assert report.targets == {Target(SPACE): 1, SPRING: 1, AUTUMN: 2, FAR: 1}
     await run(fake, rows[1:3], **options)
     assert options["ledger"].report().gone == 1  # the contact of Autumn; those of campaigns without a row are not compared
+    await run(fake, rows[:1], **options)
+    assert options["ledger"].report().gone == 1
+    await run(fake, [{"email": " ", "campaign": "Autumn"}], **options)
+    assert options["ledger"].report().gone == 2
+    await run(fake, [], **options)
+    assert options["ledger"].report().gone == 3  # the run's own contact
 
 
 async def test_a_frame_may_have_a_column_of_campaigns(fake: FakeService) -> None:

@@ -130,6 +130,8 @@ class FoldedRun:
     targets: Mapping[int, Target]
     seen: SeenKeys | None
     """The keys of the run's input; `None` unless all of it was read."""
+    compared: Collection[int] = ()
+    """The targets of the input's rows, from which contacts may be gone."""
 
 
 def is_ledger_file(path: Path) -> bool:
@@ -270,7 +272,7 @@ def fold(entries: Path, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) ->
         rows, doubtful = iter(sent), set[int]()
         while chunk := list(islice(rows, _CHUNK)):
             _apply(db, chunk, minutes(run.at), doubtful)
-        gone = None if run.seen is None else _mark_gone(db, run.seen, run.targets, generation)
+        gone = None if run.seen is None else _mark_gone(db, run.seen, run.compared, generation)
         counts = {**run.counts} if gone is None else {**run.counts, "gone": gone}
         db.execute("INSERT INTO run VALUES (?, ?, ?)", (generation, int(run.at), json.dumps(counts)))
         db.execute("UPDATE meta SET value = ? WHERE name = 'generation'", (generation,))

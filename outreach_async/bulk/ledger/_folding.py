@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from secrets import token_bytes
@@ -55,7 +55,7 @@ class LedgerRun:
     writer: JournalWriter
 
     def fold(
-        self, possibly_sent: PossiblySent, counts: Mapping[str, int], seen: SeenKeys | None, targets: Iterable[Target]
+        self, possibly_sent: PossiblySent, counts: Mapping[str, int], seen: SeenKeys | None, targets: Collection[Target]
     ) -> int | None:
         """Fold the run, which has recorded how it ended. Return the number of entries that are gone."""
         # `targets` are those of the input, and `seen` are its keys if all of it was read.
@@ -144,7 +144,7 @@ class _Fold:
     journal: Journal | ObjectJournal
     possibly_sent: PossiblySent
 
-    def publish(self, counts: Mapping[str, int], seen: SeenKeys | None, targets: Iterable[Target]) -> int | None:
+    def publish(self, counts: Mapping[str, int], seen: SeenKeys | None, targets: Collection[Target]) -> int | None:
         """Write and publish the next generation. Return the number of entries that are gone."""
         with open_snapshot(self.journal) as run_query:
             metadata = run_query(read_metadata)
@@ -155,7 +155,8 @@ class _Fold:
                 numbers.setdefault(target, max(numbers.values(), default=0) + 1)
             translated = {at: numbers[target] for at, target in recorded.items()}
             named = {numbers[target]: target for target in (*recorded.values(), *targets)}
-            run = FoldedRun(identity["options"]["at"], {**sent, **counts}, named, seen)
+            compared = [numbers[target] for target in targets]
+            run = FoldedRun(identity["options"]["at"], {**sent, **counts}, named, seen, compared)
             try:
                 sent_rows = _sent_rows(run_query, self.possibly_sent, translated)
                 gone = entries.fold(self.opened.path, self.store.draft, run, sent_rows)
