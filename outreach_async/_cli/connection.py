@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from outreach_async._cli.options import FAKE, Options
+from outreach_async._engine.logs import configure_logging
 from outreach_async._service.validation import require_id
 from outreach_async.client import OutreachClient
 from outreach_async.transport._wire import Transport
@@ -33,6 +34,8 @@ def open_sync_client(options: Options) -> SyncClient:
 def _client_arguments(options: Options, workspace: str | None, max_in_flight: int) -> dict[str, Any]:
     if not options.timeout > 0:
         raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass, for example, 30.")
+    if options.verbose:
+        configure_logging("debug")
     transport, owner_key = _create_embedded() if options.base_url == FAKE else (_create_transport(options, max_in_flight), None)
     return {
         "transport": transport,

@@ -54,7 +54,7 @@ def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_open_input
 
 
-_STDOUT: Final = "/dev/stdout"
+STDOUT: Final = Path("/dev/stdout")
 _JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")  # of the files of a journal, after its path
 _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
 """Pairs of options that may name the same file, because the command reads the file first and then replaces the whole file."""
@@ -75,7 +75,7 @@ class OutputPath(_Location):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path, with `-` replaced by the path of standard output."""
-        return super().convert(_STDOUT if value == STDIN else value, param, ctx)
+        return super().convert(str(STDOUT) if value == STDIN else value, param, ctx)
 
 
 JournalLocation: TypeAlias = Path | str

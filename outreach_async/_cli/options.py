@@ -39,7 +39,10 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value if it is an id of the expected kind."""
         name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else self.kind
-        return require_id(name, value, self.kind, self._find_remedy(str(value), ctx.command.params if ctx else ()))
+        ids = split_ids(str(value)) if self.kind == "workspace" else [value]  # `"$SPACES"` may contain several
+        for id_ in ids or [value]:
+            require_id(name, id_, self.kind, self._find_remedy(str(id_), ctx.command.params if ctx else ()))
+        return str(value)
 
     def _find_remedy(self, value: str, parameters: Iterable[click.Parameter]) -> str:
         given = next((kind for kind, prefix in ID_PREFIXES.items() if value.startswith(prefix)), "")
@@ -75,7 +78,7 @@ _SHARED_OPTIONS: Final = {
         metavar="ID",
         multiple=True,
         type=IdType("workspace"),
-        help="Id of the workspace; repeatable with 'audit', 'brief' and 'mcp'. [OUTREACH_WORKSPACE]",
+        help="Id of the workspace; repeatable, or separated by commas, with 'audit', 'brief' and 'mcp'. [OUTREACH_WORKSPACE]",
     ),
     "owner_key": click.option(
         "--owner-key",
@@ -92,12 +95,17 @@ _SHARED_OPTIONS: Final = {
     "headers": click.option(
         "--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."
     ),
+    "quiet": click.option(
+        "--quiet", "-q", is_flag=True, help="Print no report, list or progress, but warnings, errors and what --json prints."
+    ),
+    "verbose": click.option("--verbose", "-v", is_flag=True, help="Log every request to stderr, as OUTREACH_LOG=debug does."),
 }
 """Maps each attribute of `Options` to the decorator that declares its option."""
 
 CONNECTION: Final = ("base_url", "backend", "timeout", "rate", "headers")  # of a command that sends requests
 READING: Final = (*CONNECTION, "workspaces", "as_json")  # of a command that reads a workspace
 WRITING: Final = (*READING, "owner_key")  # of a command that creates contacts
+_VERBOSITY: Final = ("quiet", "verbose")  # of every command
 
 
 @attrs.frozen(kw_only=True)
@@ -114,6 +122,8 @@ class Options:
     timeout: float
     rate: float | None
     headers: Mapping[str, str] = attrs.field(repr=False)
+    quiet: bool
+    verbose: bool
 
     @classmethod
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
@@ -126,25 +136,30 @@ class Options:
         environment = {} if base_url == FAKE else environment
         return cls(
             base_url=base_url,
-            workspaces=values.get("workspaces") or (_read_workspaces(environment) if "workspaces" in values else ()),
+            workspaces=tuple(split_ids(" ".join(values.get("workspaces") or ())))
+            or (_read_workspaces(environment) if "workspaces" in values else ()),
             owner_key=values.get("owner_key") or environment.get("OUTREACH_OWNER_KEY") or None,
             as_json=bool(values.get("as_json")),
             backend=values.get("backend") or "httpx",
             timeout=30.0 if values.get("timeout") is None else values["timeout"],
             rate=rate,
             headers=dict(map(_parse_header, values.get("headers", ()))),
+            quiet=bool(values.get("quiet")),
+            verbose=bool(values.get("verbose")),
         )
 
     @property
     def workspace(self) -> str | None:
         """The id of the workspace to work in; `None` if not given."""
         if len(self.workspaces) > 1:
-            raise click.UsageError("--workspace: expected one workspace, got several; pass --workspace once.")
+            got = f"{len(self.workspaces)} ({', '.join(self.workspaces)}) from --workspace or OUTREACH_WORKSPACE"
+            raise click.UsageError(f"--workspace: expected one workspace, got {got}; pass --workspace once.")
         return next(iter(self.workspaces), None)
 
 
 def shared_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the shared options of a command, which receives them as `options`. Those after the command's name win."""
+    names = (*names, *_VERBOSITY)
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -186,8 +201,13 @@ def _prefer_later(before: Any, after: Any) -> Any:
     return before if after is None or after is False or after == () else after
 
 
+def split_ids(text: str) -> list[str]:
+    """Return ids that are separated by spaces, line breaks or commas, as in a shell variable."""
+    return text.replace(",", " ").split()
+
+
 def _read_workspaces(environment: Mapping[str, str]) -> tuple[str, ...]:
-    ids = environment.get("OUTREACH_WORKSPACE", "").split()
+    ids = split_ids(environment.get("OUTREACH_WORKSPACE", ""))
     return tuple(require_id("OUTREACH_WORKSPACE", id_, "workspace", "set it to the id of a workspace") for id_ in ids)
 
 

@@ -31,19 +31,24 @@ class Screen:
 
     as_json: bool
     console: Console | None
+    quiet: bool = False
 
     @classmethod
-    def of(cls, *, as_json: bool) -> Self:
-        """Return the screen for the current stdout."""
-        terminal = sys.stdout.isatty() and not as_json
-        return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None)
+    def of(cls, *, as_json: bool, quiet: bool = False) -> Self:
+        """Return the screen for the current stdout. A quiet screen shows only warnings and what `--json` prints."""
+        terminal = sys.stdout.isatty() and not as_json and not quiet
+        return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None, quiet)
+
+    @property
+    def is_silent(self) -> bool:
+        return self.as_json or self.quiet
 
     def print_line(self, text: str = "", style: str = "", *, wrap: bool = True) -> None:
-        """Print a human-readable line; with `as_json`, print nothing."""
+        """Print a human-readable line; with `--json` or `--quiet`, print nothing."""
         if self.console:
             line = to_printable(text)
             self.console.print(Text(wrap_line(line, self.console.width) if wrap else line, style=style), soft_wrap=True)
-        elif not self.as_json:
+        elif not self.is_silent:
             print(to_printable(text))  # noqa: T201 - a command prints
 
     def warn(self, text: str) -> None:
@@ -51,7 +56,7 @@ class Screen:
         print(wrap_error(f"outreach-async: {to_printable(text)}"), file=sys.stderr)  # noqa: T201 - a command prints
 
     def print_lines(self, text: str) -> None:
-        """Print a human-readable string of several lines; with `as_json`, print nothing."""
+        """Print a human-readable string of several lines; with `--json` or `--quiet`, print nothing."""
         for line in text.splitlines():
             self.print_line(line)
 
@@ -61,7 +66,7 @@ class Screen:
             self.console.print(Text(to_printable(text), style="dim"))
 
     def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Print a table; with `as_json`, print nothing."""
+        """Print a table; with `--json` or `--quiet`, print nothing."""
         if self.console:
             table = _build_table(columns, listed := list(rows))
             if (
@@ -74,7 +79,7 @@ class Screen:
                 for column, cell in zip(columns, row, strict=True):
                     self.print_line(f"{column:{width}}  {format_cell(cell, column)}".rstrip())
                 self.print_line()
-        elif not self.as_json:
+        elif not self.is_silent:
             for row in (columns, *rows):  # without thousands separators, so that programs can read numbers
                 print(*map(to_printable, row), sep="\t")  # noqa: T201 - a command prints
 
@@ -118,9 +123,9 @@ _SLOW_RATE: Final = 10  # slower rates are shown with one decimal place
 
 
 @contextmanager
-def show_progress(title: str, total: int | None, unit: str = "rows") -> Iterator[ShowProgress]:
+def show_progress(screen: Screen, title: str, total: int | None, unit: str = "rows") -> Iterator[ShowProgress]:
     """Show a progress bar on stderr if stderr is a terminal, and yield a function that updates the bar."""
-    if not sys.stderr.isatty():
+    if screen.quiet or not sys.stderr.isatty():
         yield lambda _done, _text: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}", markup=False))

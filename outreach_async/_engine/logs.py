@@ -35,10 +35,10 @@ LOGGER.addHandler(logging.NullHandler())  # without a handler, Python prints war
 _MAX_ID_LENGTH: Final = 256
 
 
-def configure_logging() -> None:
-    """Enable logging to stderr if the environment sets `OUTREACH_LOG` to a level such as `debug` or `info`."""
+def configure_logging(level_name: str | None = None) -> None:
+    """Enable logging to stderr at a level such as `debug` or `info`; by default, at the level of `OUTREACH_LOG`."""
     # An unknown level is ignored. If the program has already added a handler to the logger, nothing changes.
-    level = logging.getLevelNamesMapping().get(os.environ.get("OUTREACH_LOG", "").upper())
+    level = logging.getLevelNamesMapping().get((level_name or os.environ.get("OUTREACH_LOG", "")).upper())
     if level is None or any(not isinstance(handler, logging.NullHandler) for handler in LOGGER.handlers):
         return
     handler = logging.StreamHandler()

@@ -34,6 +34,8 @@ def require_id(field: str, value: object, what: str, remedy: str) -> str:
         got = "a blank string"
     elif not value.startswith(prefix) or value == prefix:
         got = _describe_string(value)
+    elif len(ids := re.split(r"[\s,]+", value.strip())) > 1 and all(id_.startswith(prefix) for id_ in ids):
+        raise InvalidRequest(f"{field}: expected one id, got {len(ids)} in one string; {remedy}")
     else:
         require_encodable(field, value)
         return value

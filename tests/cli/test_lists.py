@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Callable
 from io import StringIO
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from support.cli import Served, Shell, on_terminal
+from support.cli import Ended, Served, Shell, on_terminal, start_command, wait_for_end
 
 from outreach_async._cli.commands import lists
-from outreach_async._cli.commands.lists import ListColumns
+from outreach_async._cli.listing import ListColumns
 from outreach_async._cli.messages import format_moment, format_period, format_seconds, wrap_line
 from outreach_async._cli.output import Screen
 
@@ -64,6 +68,12 @@ def test_fields_have_columns_to_choose_too(shell: Shell) -> None:
         (("--columns", "zzz"), "--columns: unknown column 'zzz'; the columns are id, status, name, "),
         (("--columns", ""), "--columns: unknown column ''; the columns are id, "),
         (("--columns", "id", "--json"), "--columns: conflicts with --json, which prints every value; remove one of the options."),
+        (("--columns", "id", "--format", "json"), "--columns: conflicts with the format json, which prints every value; remove"),
+        (("--format", "csv", "--json"), "--format csv: conflicts with --json; remove one of them, or add --output FILE."),
+        (
+            ("--output", "list.xlsx"),
+            "--output list.xlsx: expected a name ending in one of .csv, .jsonl, .ndjson, .json, .tsv, .txt;",
+        ),
     ],
 )
 def test_unusable_columns_are_refused(served: Served, options: tuple[str, ...], message: str) -> None:
@@ -166,3 +176,72 @@ def test_a_duration_is_shown_in_its_two_largest_units(seconds: float, text: str)
 
 def test_seconds_get_larger_units_from_a_minute_on() -> None:
     assert [format_seconds(seconds) for seconds in (12.34, 4321)] == ["12.3 s", "4,321.0 s (1 hour 12 minutes)"]
+
+
+LISTS = [("campaigns",), ("mailboxes",), ("fields",), ("steps", "camp_spring")]
+
+
+@pytest.mark.parametrize(("command", "form"), list(zip([*LISTS, *LISTS], cycle(["csv", "jsonl", "json", "txt", "jsonl"]))))
+def test_a_file_has_what_stdout_would_have(shell: Shell, tmp_path: Path, command: tuple[str, ...], form: str) -> None:
+    path = tmp_path / f"list.{form.upper()}"
+    whole = (*command, *FAKE, "--output", str(path))
+    printed = shell(*command, *FAKE, "--format", "table" if form == "txt" else form).out
+    assert shell(*whole).out.endswith(f" written to {path}\n")
+    assert path.read_text(encoding="utf-8") == printed
+    assert shell(*whole, "--quiet") == Ended(0, "", "")  # it replaces its own output
+    path.write_text("notes\n", encoding="utf-8")
+    refused = shell(*whole)
+    assert (refused.code, "does not look like an output of this option" in refused.err) == (2, True)
+    assert shell(*whole, "--force").code == 0
+    assert path.read_text(encoding="utf-8") == printed
+
+
+@pytest.mark.parametrize("other", ['{"email": "a@b.example", "note": ""}\n', "[1]\n", "\n"])
+def test_a_file_of_other_json_lines_is_not_replaced(shell: Shell, tmp_path: Path, other: str) -> None:
+    path = tmp_path / "contacts.jsonl"
+    path.write_text(other, encoding="utf-8")
+    assert shell("mailboxes", *FAKE, "--output", str(path)).code == 2
+    assert path.read_text(encoding="utf-8") == other
+
+
+def test_json_lines_have_the_items_of_the_service_or_the_chosen_columns(shell: Shell) -> None:
+    _, value = shell.json("steps", "camp_spring", *FAKE)
+    lines = shell("steps", "camp_spring", *FAKE, "--format", "jsonl").out.splitlines()
+    assert list(map(json.loads, lines)) == value["data"]
+    lines = shell("mailboxes", *FAKE, "--format", "jsonl", "--columns", "email,spf").out.splitlines()
+    assert {tuple(json.loads(line)) for line in lines} == {("email", "spf")}
+
+
+def test_a_csv_list_keeps_line_breaks_and_starts_no_formula(served: Served) -> None:
+    served.service.add_campaign("space_1", id="camp_odd", name="=1+1", steps=["Hello\nAnn"])
+    out = served("campaigns", *served.options, "--format", "csv").out
+    assert "'=1+1" in [row["name"] for row in csv.DictReader(StringIO(out))]
+
+
+def test_a_file_and_a_json_result_can_be_had_at_once(shell: Shell, tmp_path: Path) -> None:
+    code, value = shell.json("mailboxes", *FAKE, "--output", str(tmp_path / "boxes.csv"), "--columns", "email")
+    lines = (tmp_path / "boxes.csv").read_text(encoding="utf-8").splitlines()
+    assert (code, lines) == (0, ["email", *(item["email"] for item in value["data"])])
+
+
+@pytest.mark.parametrize("several", ["space_1,space_2", " space_1 \n space_2\n", "space_1, space_2"])
+def test_a_variable_with_several_workspaces_is_split_and_named(
+    served: Served, monkeypatch: pytest.MonkeyPatch, several: str
+) -> None:
+    monkeypatch.setenv("OUTREACH_WORKSPACE", several)
+    base_url = served.options[:2]
+    for options in base_url, (*base_url, "--workspace", several):
+        ended = served("mailboxes", *options)
+        assert (ended.code, ended.out) == (2, "")
+        assert "got 2 (space_1, space_2) from --workspace or OUTREACH_WORKSPACE; pass --workspace once" in ended.err
+        _, report = served.json("audit", *options)
+        assert report["workspaces"] == ["space_1", "space_2"]
+
+
+def test_verbose_commands_log_every_request_to_stderr() -> None:
+    with start_command("campaigns", *FAKE, "--verbose", "--quiet") as process:
+        ended = wait_for_end(process)
+    assert (ended.code, ended.out) == (0, "")
+    assert [line.partition(" DEBUG ")[2] for line in ended.err.splitlines()] == [
+        "outreach_async: list_campaigns: 200 on attempt 1"
+    ]

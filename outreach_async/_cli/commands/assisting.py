@@ -59,7 +59,7 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
     workspaces = list(dict.fromkeys([*(options.workspaces or allow_writes or workspaces_of(options)), *allow_writes]))
     _read_report(since)  # report an invalid file at the start, not during a conversation
     # stdout is reserved for the protocol. If logging were not configured, the SDK would log with rich, which wraps lines.
-    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+    logging.basicConfig(level=logging.ERROR if options.quiet else logging.WARNING, format="%(name)s: %(message)s")
 
     async def serve_assistant() -> None:
         async with open_client(options, workspace=workspaces[0]) as client:

@@ -140,7 +140,7 @@ def audit(
     outreach-async audit --compare audit.json \\
       --output audit.json --output audit.html
     """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
-    screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
+    screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs), quiet=options.quiet)
     if as_schema:
         return _print_result(screen, json.dumps(schema(), indent=2), schema())
     chosen = _load_policy(policy)
@@ -304,7 +304,7 @@ async def _audit(options: Options, screen: Screen, **about: Any) -> auditing.Rep
     workspaces = workspaces_of(options)
     async with open_client(options, workspace=workspaces[0]) as client:
         run = auditing.stream(client, workspaces, clock=clock_of(options), **about)
-        with show_progress("Auditing", len(workspaces), "workspaces") as show_bar:
+        with show_progress(screen, "Auditing", len(workspaces), "workspaces") as show_bar:
             # Reading errors become findings, so the iteration raises no error that the group could wrap.
             async with anyio.create_task_group() as group, run as findings:
                 group.start_soon(follow_progress, lambda: findings.progress, show_bar, screen.warn)
@@ -370,7 +370,7 @@ def brief(
     The command reads mailboxes and campaigns, with one request for each campaign. The exit codes are the same as those of the
     command 'audit'.
     """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
-    screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs))
+    screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs), quiet=options.quiet)
     if as_schema:
         return _print_result(screen, json.dumps(brief_schema(), indent=2), brief_schema())
     chosen = _load_policy(policy)

@@ -75,7 +75,7 @@ def demo(options: Options) -> int:
 
 
 async def _run_demo(options: Options, path: Path, next_path: Path) -> int:
-    screen = Screen.of(as_json=options.as_json)
+    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
     ledger = path.with_name("contacts.ledger")
     job = ImportJob(file=open_file(path), campaign=CAMPAIGN, duplicates="overwrite", ledger=ledger)
     # The demo never contacts a real service, regardless of the environment.

@@ -49,7 +49,7 @@ class FailedRows:
             self.failures.append({number.unit: number.value, **named, "status": outcome.status.value, "message": message})
         text = ": ".join(filter(None, (str(number), email, outcome.status.value, message)))
         if self._max_listed is None:
-            (self._screen.warn if self._screen.as_json else self._screen.print_line)(text)
+            (self._screen.warn if self._screen.is_silent else self._screen.print_line)(text)
         elif len(self._lines) < self._max_listed:
             self._lines.append(text)
         else:

@@ -179,7 +179,7 @@ async def _prepare(
         checks = CheckPolicy.of(["off"])
         return columns, await run_preflight(job.file, columns, checks, repeats=job.repeats, targets=targets), targets
     print_columns(screen, columns)
-    with show_progress("Checking", None) as show:
+    with show_progress(screen, "Checking", None) as show:
         preflight = await run_preflight(
             job.file,
             columns,
@@ -197,7 +197,7 @@ async def _prepare(
 
 async def check_file(options: Options, job: ImportJob) -> int:
     """Check the whole file without creating anything, and return the exit code."""
-    screen, started_at = Screen.of(as_json=options.as_json), monotonic()
+    screen, started_at = Screen.of(as_json=options.as_json, quiet=options.quiet), monotonic()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(open_client(options)) if options.base_url else None
         with FailedRows(screen, max_listed_rows(screen)) as failed, _open_rejects(job.rejects, job.file) as write_reject:
@@ -255,7 +255,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         async with handle_interrupts(screen) as interrupts, _create_run(client, job, rows, total, mapping) as outcomes:
             write_reject = on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
-            with failed, show_progress("Importing", total) as show:
+            with failed, show_progress(screen, "Importing", total) as show:
                 interrupts.group.start_soon(follow_progress, lambda: outcomes.progress, show, screen.warn)
                 async for outcome in outcomes:
                     failed.add(outcome)

@@ -2,73 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final
 
-import attrs
 import click
 
 from outreach_async._cli.connection import open_client
-from outreach_async._cli.messages import count_noun, format_moment, format_period
+from outreach_async._cli.listing import ListColumns, Listing, ListOutput, list_options, read_cell
+from outreach_async._cli.messages import format_moment
 from outreach_async._cli.options import CONNECTION, READING, IdType, Options, shared_options
-from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, OK, run_async
 from outreach_async._service.codec import to_wire
 from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected
-
-ReadCell = Callable[[Any, str], Any]
-"""A function that takes an item and the name of a column, and returns the value to print."""
-
-_FORMATTED: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
-    "created_utc": ("created", format_moment),
-    "created_at_utc": ("created_at", format_moment),
-    "days_left_date_utc": ("days_left_date", format_moment),
-    "wait": ("wait_time", lambda milliseconds: format_period(milliseconds / 1000)),
-}
-"""Maps each formatted column to its source column and its formatting function."""
-
-
-def _read_cell(item: Any, name: str) -> Any:
-    if name in _FORMATTED:
-        source, form = _FORMATTED[name]
-        return form(getattr(item, source))
-    return getattr(item, name)
-
-
-@attrs.frozen
-class ListColumns:
-    """The columns of a list."""
-
-    all: tuple[str, ...]
-    brief: tuple[str, ...]
-    read: ReadCell = _read_cell
-
-    def choose(self, text: str | None, *, is_terminal: bool) -> tuple[str, ...]:
-        """Return the columns to print."""
-        if text is None:
-            return self.brief if is_terminal else self.all
-        if text == "all":
-            return self.all
-        names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
-        for name in names:
-            if name not in self.all:
-                near = get_close_matches(name, self.all, n=1)
-                meant = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(self.all)}."
-                raise click.UsageError(f"--columns: unknown column {name!r}; {meant}")
-        return names
-
-    def print(self, screen: Screen, items: Sequence[Any], names: Sequence[str]) -> None:
-        """Print a table of the given columns and, on a terminal, the names of the other columns."""
-        screen.print_table(names, [[self.read(item, name) for name in names] for item in items])
-        if hidden := [name for name in self.all if name not in names]:
-            option = f"--columns {','.join(hidden[:2])}"
-            screen.print_footer(
-                f"{count_noun(len(hidden), 'more column')}: {', '.join(hidden)}; {option} or --columns all shows them"
-            )
-
 
 _CAMPAIGNS: Final = ListColumns(
     (
@@ -102,7 +48,7 @@ _TEMPLATE_COLUMNS: Final = (
 def _read_step_cell(row: tuple[Step, Template | None], name: str) -> Any:
     step, template = row
     if name in _STEP_COLUMNS:
-        return _read_cell(step, name)
+        return read_cell(step, name)
     # The prefix distinguishes a template's id and status from those of its step.
     return getattr(template, name.removeprefix("template_"), None)
 
@@ -113,89 +59,75 @@ _STEPS: Final = ListColumns(
     _read_step_cell,
 )
 
-_columns_option: Final = click.option(
-    "--columns", metavar="NAMES|all", help="Columns to print, separated by commas.  [default: a few on a terminal, all otherwise]"
-)
-
 
 @click.command()
-@_columns_option
+@list_options
 @shared_options(*READING)
-def campaigns(options: Options, columns: str | None) -> int:
+def campaigns(options: Options, output: ListOutput) -> int:
     """List the campaigns of a workspace."""
-    return run_async(partial(_run_list, options, "campaigns", _CAMPAIGNS, columns))
+    return run_async(partial(_run_list, options, "campaigns", _CAMPAIGNS, output))
 
 
 @click.command()
-@_columns_option
+@list_options
 @shared_options(*READING)
-def mailboxes(options: Options, columns: str | None) -> int:
+def mailboxes(options: Options, output: ListOutput) -> int:
     """List the mailboxes of a workspace."""
-    return run_async(partial(_run_list, options, "mailboxes", _MAILBOXES, columns))
+    return run_async(partial(_run_list, options, "mailboxes", _MAILBOXES, output))
 
 
 @click.command()
 @click.argument("campaign", type=IdType("campaign"))
-@_columns_option
+@list_options
 @shared_options(*CONNECTION, "as_json")
-def steps(options: Options, campaign: str, columns: str | None) -> int:
+def steps(options: Options, campaign: str, output: ListOutput) -> int:
     """List the steps of a campaign with their statistics.
 
     CAMPAIGN is the id of a campaign, as printed by the command 'campaigns'.
     """
-    return run_async(partial(_run_steps, options, campaign, columns))
+    return run_async(partial(_run_steps, options, campaign, output))
 
 
 @click.command()
-@_columns_option
+@list_options
 @shared_options(*READING)
-def fields(options: Options, columns: str | None) -> int:
+def fields(options: Options, output: ListOutput) -> int:
     """List the contact fields of a workspace."""
-    return run_async(partial(_run_fields, options, columns))
+    return run_async(partial(_run_fields, options, output))
 
 
-def _open_screen(options: Options, columns: ListColumns, chosen: str | None) -> tuple[Screen, tuple[str, ...]]:
-    screen = Screen.of(as_json=options.as_json)
-    if chosen is not None and options.as_json:
-        raise click.UsageError("--columns: conflicts with --json, which prints every value; remove one of the options.")
-    return screen, columns.choose(chosen, is_terminal=screen.console is not None)
-
-
-async def _run_list(options: Options, what: str, columns: ListColumns, chosen: str | None) -> int:
-    screen, names = _open_screen(options, columns, chosen)
+async def _run_list(options: Options, what: str, columns: ListColumns, output: ListOutput) -> int:
+    listing = Listing.of(options, columns, output)
     async with open_client(options) as client:
         items: Collected[Any] = await getattr(client, what).list(undecodable="keep").collect()
-    columns.print(screen, items, names)
     for unread in items.undecodable:
-        screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
+        listing.screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
     if items.missing:
-        screen.warn(f"the service reports {items.missing:,} more {what} than it listed")
-    screen.print_footer(count_noun(len(items), {"campaigns": "campaign", "mailboxes": "mailbox"}[what]))
+        listing.screen.warn(f"the service reports {items.missing:,} more {what} than it listed")
     counts = {"count": len(items), "total_found": items.total_found, "repeats": items.repeats, "missing": items.missing}
-    screen.print_result({"data": to_wire(list(items)), **counts, "undecodable": len(items.undecodable)})
+    result = {"data": to_wire(list(items)), **counts, "undecodable": len(items.undecodable)}
+    noun = {"campaigns": "campaign", "mailboxes": "mailbox"}[what]
+    listing.print(items, result, noun)
     return INCOMPLETE if items.missing or items.undecodable else OK
 
 
-async def _run_steps(options: Options, campaign: str, chosen: str | None) -> int:
-    screen, names = _open_screen(options, _STEPS, chosen)
+async def _run_steps(options: Options, campaign: str, output: ListOutput) -> int:
+    listing = Listing.of(options, _STEPS, output)
     async with open_client(options) as client:
         result = await client.campaigns.steps(campaign)
     # One row for each template, and one row for each step without templates.
     rows: list[tuple[Step, Template | None]] = []
     for step in result.data:
         rows += [(step, template) for template in step.templates] or [(step, None)]
-    _STEPS.print(screen, rows, names)
     ends = format_moment(result.days_left_date) or result.days_left_date
-    screen.print_footer(f"{count_noun(len(result.data), 'step')}; time left: {result.days_left_display} (end: {ends})")
-    screen.print_result({**to_wire(result), "count": len(result.data)})
+    about = f"time left: {result.days_left_display} (end: {ends})"
+    listing.print(rows, {**to_wire(result), "count": len(result.data)}, "step", about)
     return OK
 
 
-async def _run_fields(options: Options, chosen: str | None) -> int:
-    screen, names = _open_screen(options, _FIELDS, chosen)
+async def _run_fields(options: Options, output: ListOutput) -> int:
+    listing = Listing.of(options, _FIELDS, output)
     async with open_client(options) as client:
         workspace_fields = await client.workspaces.fields()
-    _FIELDS.print(screen, workspace_fields, names)
-    screen.print_footer(count_noun(len(workspace_fields), "field"))
-    screen.print_result({"data": to_wire(workspace_fields), "count": len(workspace_fields)})
+    listing.print(workspace_fields, {"data": to_wire(workspace_fields), "count": len(workspace_fields)}, "field")
     return OK

@@ -74,7 +74,7 @@ def report(
     Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
     resumed.
     """
-    screen = Screen.of(as_json=options.as_json)
+    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
     outputs = _Outputs(uncertain, rejects, results, force)
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL

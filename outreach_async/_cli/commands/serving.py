@@ -9,16 +9,20 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import attrs
 import click
 
 from outreach_async._cli._demo_world import NOW, SEED, create_demo_world
 from outreach_async._cli.app import create_completer
 from outreach_async._cli.files import PATH, explain_os_errors, explain_read_errors
+from outreach_async._cli.messages import to_printable
 from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.process import OK, run_async
 from outreach_async.fake import Behaviour, FakeService, WorldError
+from outreach_async.fake._fault_plan import Exchange, Service
 from outreach_async.fake.behaviour import PRESETS, BehaviourFileError, load_behaviour
 from outreach_async.fake.server import serve_forever
+from outreach_async.transport._wire import Request
 
 
 def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
@@ -48,6 +52,19 @@ def format_exports(values: Mapping[str, str | None]) -> str:
     if values["campaign"]:
         lines.append(f"# try: outreach-async steps {values['campaign']}")
     return "".join(f"{line}\n" for line in lines)
+
+
+@attrs.frozen
+class LoggingService:
+    """A service that prints each request to stderr."""
+
+    service: Service
+
+    def exchange(self, request: Request, /) -> Exchange:
+        exchange = self.service.exchange(request)
+        status = "no response" if exchange.response is None else exchange.response.status
+        sys.stderr.write(f"{request.method} {to_printable(request.target)}: {status}\n")
+        return exchange
 
 
 @click.command()
@@ -92,11 +109,13 @@ def serve(
 
     choices = _load_behaviour(behaviour)
     service = create_demo_world(seed, choices) if world is None else load_world(world, seed, choices)
-    served = ControlPlane(service, control_hosts) if control_hosts or is_loopback(host) else service
+    served: Service = ControlPlane(service, control_hosts) if control_hosts or is_loopback(host) else service
+    served = LoggingService(served) if options.verbose else served
 
     def print_address(base_url: str) -> None:
         values = {"base_url": base_url, **find_entry_ids(service)}
-        sys.stdout.write(f"{json.dumps(values)}\n" if options.as_json else format_exports(values))
+        exports = "" if options.quiet else format_exports(values)
+        sys.stdout.write(f"{json.dumps(values)}\n" if options.as_json else exports)
         sys.stdout.flush()
 
     async def serve_until_interrupted() -> None:

@@ -63,10 +63,10 @@ def import_in_parts(
         repeats=settings["repeats"],
         **file_options,
     )
-    screen = Screen.of(as_json=options.as_json)
+    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
     screen.print_line(f"{count_noun(made.rows, 'row')} in {count_noun(len(made.parts), 'part')}")
     with _open_cluster(scheduler) as cluster:
-        report = _run(cluster, made, connection, options.rate, settings)
+        report = _run(screen, cluster, made, connection, rate=options.rate, settings=settings)
     print_report(screen, report, made.rows, journal)
     for row in report.failures[: max_listed_rows(screen)]:
         screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")
@@ -78,11 +78,13 @@ def import_in_parts(
     return exit_code_of_rows(report.outcomes, report.repeats)
 
 
-def _run(cluster: Any, made: ImportPlan, connection: Connection, rate: float | None, settings: Mapping[str, Any]) -> SpreadReport:
+def _run(
+    screen: Screen, cluster: Any, made: ImportPlan, connection: Connection, *, rate: float | None, settings: Mapping[str, Any]
+) -> SpreadReport:
     from outreach_async.spread.dask import create_many  # imported on demand: the extra may be missing
 
     run = create_many(cluster, made, connection, journal=settings["journal"], rate=rate, earlier=settings["earlier"])
-    with show_progress("Importing", made.rows) as show, run:
+    with show_progress(screen, "Importing", made.rows) as show, run:
         for _ in run:
             progress = run.progress
             show(progress.finished_rows, f"{progress.finished_parts:,} of {progress.parts:,} parts")
