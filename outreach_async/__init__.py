@@ -26,6 +26,7 @@ anyio.run(main)
 
 Further reading, for example with `python -m pydoc outreach_async.bulk` or `help(outreach_async.bulk)`:
 
+    outreach_async.guides          the concepts, operating a client, the command line, and performance
     outreach_async.OutreachClient  the client: its options, and `campaigns`, `mailboxes`, `contacts` and `workspaces`
     outreach_async.sync            a synchronous client, for scripts
     outreach_async.bulk            creating any number of contacts: outcomes, journals, resuming, pauses

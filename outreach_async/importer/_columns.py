@@ -105,11 +105,6 @@ class Columns:
         """
         return self.codes.index(code) if code in self.codes else None
 
-    def with_reason(self, columns: Collection[str], reason: str) -> Columns:
-        """Return the same mapping, with another reason for some columns."""
-        reasons = [reason if header.strip() in columns else old for header, old in zip(self.headers, self.reasons, strict=True)]
-        return attrs.evolve(self, reasons=tuple(reasons)) if columns else self
-
     def decisions(self) -> list[tuple[str, str, str]]:
         """Return the name, the code (or `ignore`) and the reason for each column.
 

@@ -30,6 +30,8 @@ SMALL_MODULES = {
     "_service/__init__.py": "a package",
     "conformance/__main__.py": "runs the suite",
     "conformance/test_conformance.py": "pytest looks for this name",
+    "guides/__init__.py": "a package",
+    "guides/performance.py": "a guide",
     "shared_rate.py": "public names and a guide",
     "testing/__init__.py": "public names and a guide",
 }

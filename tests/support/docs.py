@@ -47,6 +47,11 @@ PACKAGES: Final = (
 GUIDES: Final = (
     *PACKAGES,
     "outreach_async.audit.parts",
+    "outreach_async.guides",
+    "outreach_async.guides.command_line",
+    "outreach_async.guides.concepts",
+    "outreach_async.guides.operating",
+    "outreach_async.guides.performance",
     "outreach_async.pytest_plugin",
     "outreach_async.shared_rate",
     "outreach_async.transport",

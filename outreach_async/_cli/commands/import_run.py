@@ -171,7 +171,11 @@ async def _prepare(
     recognised = await recognise_targets(job.file, job.overrides, targets)
     overrides = {**job.overrides, **recognised}
     columns = await columns_for(client, job.file.headers, overrides, ignore_unknown=job.ignore_unknown, samples=samples)
-    columns = columns.with_reason(recognised, REASON)
+    if recognised:
+        reasons = [
+            REASON if name.strip() in recognised else old for name, old in zip(columns.headers, columns.reasons, strict=True)
+        ]
+        columns = attrs.evolve(columns, reasons=tuple(reasons))
     if job.save_mapping is not None:
         with files.explain_write_errors("--save-mapping", job.save_mapping):
             atomic_write(job.save_mapping, mapping_text(columns, job.file.name))

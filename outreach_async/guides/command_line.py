@@ -1,0 +1,82 @@
+"""The command line: options that all commands share, imports, outputs, audits and exit codes.
+
+Install the extra `cli`. Every command has `-h`. Values come from options, then from the environment:
+
+    export OUTREACH_BASE_URL=https://api.example OUTREACH_OWNER_KEY=key_... OUTREACH_WORKSPACE=space_...
+    outreach-async import contacts.csv --campaign camp_... --journal contacts.db --resume --rejects rejects.csv
+    outreach-async report contacts.db --uncertain --input contacts.csv
+    outreach-async audit --workspace space_1 --workspace space_2 --campaigns --output audit.json --output audit.html
+    outreach-async contacts create --email ann@company.example --set first_name=Ann
+    outreach-async serve             # prints export lines to paste; one JSON object with --json
+
+A program can run a command, and read its result as JSON:
+
+```python
+import json
+import subprocess
+import sys
+
+command = [sys.executable, "-m", "outreach_async", "mailboxes", "--base-url", "fake:", "--json"]
+done = subprocess.run(command, capture_output=True, text=True, check=True)
+print(len(json.loads(done.stdout)["data"]), "mailboxes")  # -> 214 mailboxes
+```
+
+All commands
+------------
+`--base-url fake:` runs a command on the embedded service. `--json` prints the result as JSON. `--rate 50` limits a command to 50
+requests per second. `completion -h` shows how to set up completion for bash, zsh and fish. `campaigns`, `mailboxes`, `steps` and
+`fields` print lists: a few columns on a terminal (all with `--columns all`), and all columns in a pipe. `--format csv|jsonl|json`
+and `--output boxes.csv` write them for other programs. `--quiet` prints no report or progress, and `--verbose` logs every request.
+
+Imports
+-------
+`import` reads CSV, JSON Lines, Parquet and workbooks from a file, a pipe or `-`, and gzip of the first two. It detects the
+delimiter; pass `--encoding` for any encoding other than UTF-8, and `--header-row N` if a title precedes the header. It recognises
+exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce, and common column names in nine languages ("Vorname", "Job
+Title"), and prints where each column goes. For an unknown or ambiguous column, the error shows the option to add;
+`--ignore-unknown` skips unknown columns, but not ambiguous ones. `outreach_async.importer` explains the columns.
+
+The whole file is checked before the first contact is created; `--dry-run` stops after these checks. Findings are warnings,
+because the service decides; `--check error` rejects rows with invalid values. Values that a spreadsheet has damaged, such as
+phone numbers, are reported row by row.
+
+With `--ledger`, the same command sends what changed, every night: see `outreach_async.bulk.ledger`. With `--journal`, a file is
+sent once: after a crash, Ctrl-C or exit code 75, the same command with `--resume` continues. If the journal was damaged or lost,
+add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefix`; for an import in parts (`--dask`, see
+`outreach_async.spread`), `report` accepts the folder, and adds up its journals.
+
+Outputs
+-------
+A command never overwrites its input, its journal or another output, and replaces a file of another kind only with `--force`. `-`
+is standard output. If the input file changes or is replaced during an import, the command ends with an error that states the
+change and what was sent.
+
+Audits and briefs
+-----------------
+Reports come as text, JSON, CSV, Markdown and one self-contained HTML page. A policy (a TOML file, `--policy`) turns rules off and
+changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` explains one and names its source. `--campaigns`
+also checks campaigns, steps and placeholders, and reports which A/B variant gets more replies, or that it is too early to tell.
+This costs about one more request per campaign. `brief` shows open tasks and the changes since the last brief on one page.
+
+Serving the fake
+----------------
+`outreach-async serve --world world.json --seed 3 --behaviour strict` serves the fake to clients in any language. Under `/_fake/`,
+clients reset the fake, load and dump its data as a world file, inject faults, change its behaviour and move its clock;
+`outreach_async.fake.control` shows every operation as a curl command. `/_fake/openapi.json` describes the service (OpenAPI 3.1).
+Beyond loopback, add the name that clients use: `--host 0.0.0.0 --control-host fake`.
+
+Live services
+-------------
+`pytest --pyargs outreach_async.conformance --outreach-live https://... --outreach-workspace space_...` compares a live service
+with its API documentation, and measures its behaviour where the documentation is silent; see `outreach_async.conformance`.
+
+Exit codes
+----------
+    0    success
+    1    findings at or above `--fail-on`, or a request refused by the service
+    2    wrong usage
+    3    incomplete: rows rejected, unknown or not applied, or pages not read; takes precedence over 1
+    75   suspended, resume later
+    77   not allowed: the service answered 401 or 403
+    130  interrupted
+"""

@@ -1,0 +1,108 @@
+"""Operate a client: time limits, retries, rates, errors, failures of bulk runs, logs, events and metrics.
+
+```python
+import anyio
+from outreach_async import OutreachClient, RateLimited
+from outreach_async.fake import FakeService, FakeTransport, faults
+
+fake = FakeService()
+workspace = fake.add_workspace()
+fake.faults.add(faults.status(429, retry_after=60))  # the service refuses for a minute
+
+
+async def main() -> None:
+    events = []
+    async with OutreachClient(transport=FakeTransport(fake), workspace=workspace, hooks=[events.append]) as client:
+        try:
+            await client.workspaces.fields(deadline=1.0)
+        except RateLimited as error:
+            print(type(error).__name__, error.maybe_applied, len(events) > 0)  # -> RateLimited False True
+
+
+anyio.run(main)
+```
+
+Time limits and retries
+-----------------------
+`timeout` (30 s) limits each attempt. `deadline` (120 s) limits the whole call, including its retries, its waits and the wait for
+one of `max_in_flight` (64) slots. Transient failures are retried with jitter, up to four attempts in total (`RetryPolicy`),
+within a retry budget. `Retry-After` pauses every task of the client. A read that is refused with 429, or with 503 and
+`Retry-After`, is retried until its deadline.
+
+Rates
+-----
+`OutreachClient(rate=50)` or `OUTREACH_RATE=50` limits all requests of a client and its copies, including retries: at most
+`rate * t + max(1, rate / 10)` in any `t` seconds. With or without a configured rate, a client learns the service's limit from
+refusals. Its calls, bulk runs and audits share the learned limit, and one queue in order of arrival. A client and its
+`with_options` copies share connections, slots, rate and budget.
+
+`rate=SharedRate()` divides one learned rate fairly among the clients of a process, and
+`rate=RedisRate("redis://host:6379", key="outreach:rate")` among processes and hosts (extra `redis`). Such a client works inside
+`async with`; see `outreach_async.shared_rate`.
+
+Errors
+------
+Every error is an `OutreachError`. `maybe_sent` states whether the request may have left the machine, and `maybe_applied` whether
+the service may have applied it. Of all status codes, only a 4xx other than 408, 425 and 499 proves that it was not applied.
+Errors, tracebacks and logs never show a key.
+
+When something fails during a bulk run
+--------------------------------------
+A run does not raise for a row: the row's outcome says what happened. Besides, if ..., the run ...:
+
+    a response is lost          sends the row again; `possible` lists every possible status
+    a 3xx, a 5xx, 408, 425      treats the request as possibly applied, as `possible` shows; every other 4xx proves that it was
+      or 499                    not applied
+    429, `Retry-After`, quota   learns the rate limit; nothing is sent before the service allows it
+    the service fails or is     pauses and probes, at no cost to the rows; raises `BulkSuspended` after `max_outage` seconds (by
+      down                      default 900, or a few attempts if the service was never reached), or if asked to wait for more
+                                than 15 minutes
+    one row fails while others  ends the row as `unknown` after a few attempts; if no other row succeeds, the service counts as
+      succeed                   down
+    an unknown key, or an       raises `BulkStopped`; fix the cause and resume. If the rows came with several targets, only the
+      unknown workspace or      rows of the unknown one fail. The first 50 rows all rejected also stop the run
+      campaign of the run
+    the process dies            on resume, sends the rows again that may have been sent, with every possible status in `possible`;
+                                the status of all other rows is certain
+    the journal is resumed      raises `InvalidRequest`, even if the run was finished; with the same rows, a finished run is
+      with other rows, options  reported again without a request
+      or at another address
+    the journal is damaged      raises `JournalError`; `earlier="unknown"`, also for a lost journal, continues with every row
+                                marked as possibly sent, and keeps the damaged file under another name
+    an e-mail appears twice     sends its rows in order, one at a time; see also `repeats=`
+
+An audit waits for a service that is down or throttles requests, as a run does. `audit(..., deadline=600)` limits the whole audit
+to ten minutes, waits that long even for a service that it has not reached yet, and reports the workspaces that were not read.
+
+Logs, events and metrics
+------------------------
+`OUTREACH_LOG=info` logs retries and the states of bulk runs to stderr; `debug` also logs every attempt. Records of the logger
+`outreach_async` have their values as fields, and contain no body, header or key.
+
+`OutreachClient(..., hooks=[print])` calls a function with each event: calls, attempts, retries, rows and bulk states. An
+exception in a hook does not affect the call; see `outreach_async.hooks`. `hooks=[OtelHook()]` from `outreach_async.otel` emits
+OpenTelemetry spans and metrics, and `TracingTransport(transport)` also sends `traceparent`. `audit --prometheus outreach.prom`
+writes gauges for workspaces and domains to a file that node_exporter reads.
+
+Interpretations
+---------------
+The API documentation leaves much open. The client works with every interpretation, and the fake implements the most plausible
+one; `Behaviour` selects others, and `outreach_async.fake.behaviour` lists those without a setting.
+
+    pages start at 0 or 1;     starts at 1, and reads page 0 last if the end shows that pages start at 0; with `page=0`,
+      pages past the end       continues if page 1 is a copy of page 0. The fake: from 1; an empty page
+    a `display` over the       refuses more than 2,000 mailboxes; never treats a short page as the last. The fake: 400
+      maximum
+    the order of lists during  removes duplicates and reports their number. The fake: oldest first
+      inserts
+    error statuses and bodies  any status from 300 is a `StatusError`, with the message found in the body; 400 or 422 for a
+                               contact is a `ContactRejected`; an error with status 200 is an `UnexpectedResponse`
+    authentication of reads;   none, pass `headers=` if needed; obeys 429 and `Retry-After`
+      rate limits
+    undocumented statuses,     kept as strings
+      types, letters; fields   kept in `.extra`
+    a skipped duplicate and    makes no claim whether it joins the campaign. The fake: it does not
+      its campaign
+    when two e-mails are       never has two in flight that might be equal. The fake: trimmed, ignoring case
+      equal
+"""
