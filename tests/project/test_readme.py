@@ -64,10 +64,10 @@ def test_a_recipe_runs_unchanged(recipe: str, environment: dict[str, str], tmp_p
 def test_the_command_of_every_morning_runs_unchanged_day_after_day(environment: dict[str, str], tmp_path: Path) -> None:
     (line,) = re.findall(r"^outreach-async (brief .*)$", "\n".join(blocks("bash")), re.MULTILINE)
     command = f"{sys.executable} -m outreach_async {line}"
-    for found in ("There is no earlier brief", " 0 new findings, 0 resolved, "):
+    for found in ("There is no earlier brief", " 0 new, 0 resolved, "):
         done = subprocess.run(command, shell=True, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S602 - the project's own line
         assert (done.returncode, done.stderr) == (1, "")
-        assert found in done.stdout
+        assert found in " ".join(done.stdout.split())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["brief.html", "brief.md", "last.json"]
 
 
@@ -101,7 +101,7 @@ def test_links_to_the_repository_are_absolute_and_point_to_existing_files() -> N
 
 def test_the_guides_that_it_names_exist() -> None:
     names = set(re.findall(r"`(outreach_async(?:\.\w+)+)`", TEXT.partition("## Guides")[2].partition("\n## ")[0]))
-    assert len(names) > 15
+    assert len(names) >= 15
     assert all(importlib.import_module(name).__doc__ for name in names)
 
 
