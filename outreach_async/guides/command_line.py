@@ -26,7 +26,8 @@ All commands
 `--base-url fake:` runs a command on the embedded service. `--json` prints the result as JSON. `--rate 50` limits a command to 50
 requests per second. `completion -h` shows how to set up completion for bash, zsh and fish. `campaigns`, `mailboxes`, `steps` and
 `fields` print lists: a few columns on a terminal (all with `--columns all`), and all columns in a pipe. `--format csv|jsonl|json`
-and `--output boxes.csv` write them for other programs. `--quiet` prints no report or progress, and `--verbose` logs every request.
+and `--output boxes.csv` write them for other programs. `--quiet` prints no report or progress, and `--verbose` logs every
+request.
 
 Imports
 -------
