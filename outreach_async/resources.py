@@ -381,7 +381,7 @@ class Contacts(_Resource):
             # -> 2 added True
             ```
         """
-        from outreach_async.bulk._bulk_run import BulkOptions, create_run
+        from outreach_async.bulk._run.bulk_run import BulkOptions, create_run
 
         request_options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         requests = self._contact_requests(hide(owner_key), workspace, **request_options)

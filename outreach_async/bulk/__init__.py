@@ -151,11 +151,11 @@ window when you receive its outcome. A slow consumer slows the run down, and a m
 `order="input"` returns outcomes in the order of the rows: each outcome is returned after those of all earlier rows.
 """
 
-from outreach_async.bulk._bulk_run import BulkRun, Outcomes
 from outreach_async.bulk._frames import ArrowStream, Numbers
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, Order
 from outreach_async.bulk._progress import BulkProgress
 from outreach_async.bulk._rows import Repeats
+from outreach_async.bulk._run.bulk_run import BulkRun, Outcomes
 from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.ledger import Ledger
 

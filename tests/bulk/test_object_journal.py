@@ -29,7 +29,7 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, wind
 from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, RetryPolicy
 from outreach_async._engine.limiter import RateLimiter
 from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
-from outreach_async.bulk._recording import JournalledThrottle
+from outreach_async.bulk._run.recording import JournalledThrottle
 from outreach_async.bulk.journal import journal_at, journals_in
 from outreach_async.bulk.journal._object_log import ObjectLog, encode_object
 from outreach_async.errors import InvalidRequest, JournalError

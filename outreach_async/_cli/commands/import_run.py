@@ -39,9 +39,9 @@ from outreach_async._files.atomic import atomic_write
 from outreach_async._service.contacts import Target
 from outreach_async._vocabulary import DuplicatePolicy, Outcome
 from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, ObjectJournal, Outcomes, Repeats
-from outreach_async.bulk._comparing import count_changes
 from outreach_async.bulk._outcomes import LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
+from outreach_async.bulk._run.comparing import count_changes
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal import Identity, JournalReport, journal_at
 from outreach_async.bulk.journal._identity import Earlier

@@ -15,8 +15,8 @@ from outreach_async._service.contacts import NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, order_key
+from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._targets import Targets
-from outreach_async.bulk._windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk.journal._identity import MarkedWindow
 from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries
 from outreach_async.bulk.ledger._entries import Entry, Generation, SeenKeys, Standing, decode_id, judge

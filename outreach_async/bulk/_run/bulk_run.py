@@ -19,10 +19,10 @@ from outreach_async._service.operations import ContactRequests
 from outreach_async._service.validation import masked_repr, require_choice, require_number, require_seconds, type_name
 from outreach_async.bulk._frames import ArrowStream, Numbers
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order, RejectStreak
-from outreach_async.bulk._pipeline import Pipeline, Plan
 from outreach_async.bulk._progress import BulkProgress
-from outreach_async.bulk._recording import JournalledThrottle
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser, Source
+from outreach_async.bulk._run.pipeline import Pipeline, Plan
+from outreach_async.bulk._run.recording import JournalledThrottle
 from outreach_async.bulk._targets import ListCampaigns, Targets
 from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, journal_at, open_journal
 from outreach_async.bulk.journal._identity import Earlier

@@ -9,10 +9,10 @@ import anyio
 import attrs
 
 from outreach_async._engine.run_throttle import RunThrottle
-from outreach_async.bulk._comparing import LedgerFeed
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeBuffer, OutcomeCounts, Revision, revise
 from outreach_async.bulk._rows import DirectFeed, PossiblySent, RowParser, Source
-from outreach_async.bulk._windows import WindowedFeed
+from outreach_async.bulk._run.comparing import LedgerFeed
+from outreach_async.bulk._run.windows import WindowedFeed
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import JournalState
 from outreach_async.bulk.ledger import OpenLedger

@@ -17,13 +17,13 @@ from anyio.abc import TaskGroup
 from outreach_async._engine.call import Call, CallOptions, Slots
 from outreach_async._engine.engine import Engine
 from outreach_async.bulk import _outcomes as outcomes
-from outreach_async.bulk._comparing import LedgerFeed
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
-from outreach_async.bulk._recording import JournalledThrottle, JournalRecorder, LedgerRecorder, NullRecorder
 from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, RowParser, Source, approximate_size
+from outreach_async.bulk._run.comparing import LedgerFeed
+from outreach_async.bulk._run.recording import JournalledThrottle, JournalRecorder, LedgerRecorder, NullRecorder
+from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._targets import fails_only_its_rows
-from outreach_async.bulk._windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import JournalState
 from outreach_async.bulk.ledger import OpenLedger
