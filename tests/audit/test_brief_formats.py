@@ -178,7 +178,7 @@ def test_the_page_shows_tasks_news_gaps_and_what_is_resolved() -> None:
 
     assert "What to do, most urgent first" in words
     assert brief.changes is not None
-    assert f"{brief.changes.new:,} new findings" in words
+    assert f"{brief.changes.new:,} new, {brief.changes.resolved:,} resolved" in words
     assert all(task.title in words for task in (*brief.tasks, *brief.resolved[:8]))
     assert "Missing or out of date" not in words
     assert "is no longer covered." in Page(write_brief(attrs.evolve(brief, dropped=["space_9"]), "html")).text
@@ -297,6 +297,7 @@ def test_the_page_has_a_table_of_campaigns() -> None:
     assert "Spring space_1 15 1 0 0 ends 2026-03-11" in shown.text
     assert "Early space_1 · figures so far 80 8 2 100 ends 2026-03-11" in shown.text
     assert "30 e-mails sent" in shown.text
+    assert "Mailbox audit" not in shown.text
 
 
 def test_an_unknown_format_is_an_error_with_the_known_ones() -> None:

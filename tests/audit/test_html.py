@@ -98,63 +98,8 @@ def test_the_content_policy_allows_only_the_pages_own_style_and_script() -> None
         assert f"{kind}-src 'sha256-{digest}'" in policy
 
 
-def test_without_scripts_everything_is_shown_and_controls_are_hidden() -> None:
-    found = fleet(300, sick=0.5, compared=True)
-    shown = page(found)
-
-    assert all("hidden" in attributes for tag, attributes in shown.elements if tag in {"form", "button"})
-    assert len(shown.all("tr")) == 4 + len(found.groups) + len(found.rows) + len(found.findings)
-
-
-def test_the_page_says_what_is_wrong_why_what_to_do_and_what_changed() -> None:
-    text = page(fleet(300, sick=0.5, compared=True)).text
-    order = [
-        *("Stop sending from", "What to do, most urgent first", "For example", "Rule and source"),
-        *(
-            "What changed",
-            "Resolved",
-            "Changed figures",
-            "At a glance",
-            "Workspaces, providers",
-            "Mailboxes with findings",
-        ),
-        *("All findings", "What this audit cannot check"),
-    ]
-    places = [text.rindex(each) if each.startswith(("What changed", "Resolved")) else text.index(each) for each in order]
-
-    assert places == sorted(places)
-    assert "d0.example : score 40 → 100 (better)" in page(_moved(40, 100)).text
-    assert "d0.example : score 100 → 40 (worse)" in page(_moved(100, 40)).text
-
-
-def test_tiles_count_mailboxes_by_their_worst_finding() -> None:
-    found = report(reading([*mailboxes(2, domain="a.example", blacklists=3, spf=False), *mailboxes(3, domain="b.example")]))
-
-    text = page(found).text
-
-    assert "2 to stop now 0 to fix 0 to review 0 with notes only 3 without findings" in text
-    assert "2,000 of the 5,000 e-mails of the last 30 days (40.0 %) came from mailboxes that must be stopped or fixed." in text
-
-
 def test_implausible_volume_is_not_shown() -> None:
     assert "e-mails of the last 30 days" not in page(make_report([finding(sent_30days=9999)])).text
-
-
-def test_minor_findings_are_collapsed_behind_serious_ones() -> None:
-    both = page(make_report([finding("OA101"), finding("OA150"), finding("OA160")])).text
-    later = page(make_report([finding("OA150")])).text
-
-    assert "2 warnings and notes, less urgent" in both
-    assert "less urgent" not in later
-    assert "less urgent" not in page(make_report([finding("OA101")])).text
-
-
-def test_an_empty_report_has_neither_charts_nor_tables() -> None:
-    shown = page(make_report(mailboxes=0, denied=True, unreadable=["space_1"]))
-
-    assert "Nothing could be read: the service denied access to every workspace." in shown.text
-    assert not shown.all("table")
-    assert "At a glance" not in shown.text
 
 
 def test_the_policy_is_named_where_it_differs() -> None:
@@ -209,22 +154,6 @@ def test_each_score_range_has_its_colour() -> None:
         assert f'class="score {kind}"' in text
 
 
-def test_a_page_without_a_score_has_an_empty_gauge() -> None:
-    scores = attrs.evolve(make_report().scores, overall=None)
-
-    assert 'aria-label="No score"' in write(make_report(scores=scores), "html")
-
-
-@pytest.mark.thorough
-def test_a_chart_has_a_text_alternative() -> None:
-    spoken = [svg["aria-label"] or "" for svg in page(fleet(300, sick=0.5)).all("svg")]
-
-    assert "Score 40 of 100" in spoken
-    assert any(label.startswith("Mailboxes by score. 0-19: ") for label in spoken)
-    assert any(label.startswith("Findings by rule. ") for label in spoken)
-    assert all(svg["role"] == "img" for svg in page(fleet(300, sick=0.5)).all("svg"))
-
-
 def test_a_page_of_2000_mailboxes_stays_small_and_is_written_quickly() -> None:
     found = fleet(2000, sick=0.2, compared=True)
     began = process_time()
@@ -235,35 +164,11 @@ def test_a_page_of_2000_mailboxes_stays_small_and_is_written_quickly() -> None:
     assert process_time() - began < 5
 
 
-@pytest.mark.thorough
-def test_only_the_worst_2000_findings_are_shown_and_the_page_says_so() -> None:
-    found = make_report(
-        [finding(severity=Severity.INFO, mailbox=f"mailbox_{n}") for n in range(9_999)] + [finding("OA104", email="worst@x")]
-    )
-    shown = page(found)
-
-    assert len(shown.all("tr")) == 1 + 2_000
-    assert "The first 2,000 of 10,000; the JSON report contains all of them, and the CSV report all findings." in shown.text
-    assert "worst@x" in shown.text
-
-
 def test_a_finding_of_an_unknown_rule_is_shown() -> None:
     old = attrs.evolve(finding(), rule="OA999")
 
     for form in ("html", "terminal", "markdown"):
         assert "OA999" in write(make_report([old]), form)
-
-
-def test_a_report_lists_authentication_per_domain() -> None:
-    boxes = [
-        *mailboxes(3, domain="a.example", spf=False),
-        *mailboxes(1, domain="b.example", dkim=False),
-        *mailboxes(3, domain="b.example")[1:],
-    ]
-    rows = re.findall(r"<tr data-severity.*?</tr>", write(report(reading(boxes)), "html").partition("All findings")[0], re.DOTALL)
-
-    shown = [re.findall(r'badge \w+">(yes|no|some)</span>(?:<span class="under">(.*?)<)?', row) for row in rows[:2]]
-    assert shown == [[("no", ""), ("yes", ""), ("yes", "")], [("yes", ""), ("some", "2 of 3"), ("yes", "")]]
 
 
 def test_authentication_that_the_policy_does_not_check_is_unknown() -> None:
@@ -276,23 +181,10 @@ def test_authentication_that_the_policy_does_not_check_is_unknown() -> None:
     ]
 
 
-def test_the_ring_has_the_colour_of_the_verdict() -> None:
-    boxes = [*mailboxes(1, blacklists=3), *(box for n in range(25) for box in mailboxes(4, domain=f"d{n}.example"))]
-
-    assert '<circle class="ring arc critical"' in write(report(reading(boxes)), "html")
-    assert '<circle class="ring arc good"' in write(report(reading(boxes[1:])), "html")
-
-
 def test_a_dns_record_of_a_remedy_is_code() -> None:
     text = write(make_report([finding("OA103")]), "html")
 
     assert "<code>v=DMARC1; p=none; rua=mailto:dmarc@one.example</code>" in text
-
-
-def test_every_score_with_a_critical_finding_looks_critical() -> None:
-    spaces = [group("workspace", "space_1", score=95.0, severity=Severity.CRITICAL)]
-
-    assert '<b class="score critical">95</b>' in write(make_report([finding("OA110")], groups=spaces), "html")
 
 
 @pytest.mark.covers
@@ -335,3 +227,134 @@ def test_a_line_never_breaks_between_a_figure_and_its_unit() -> None:
 def test_other_formats_have_plain_spaces() -> None:
     audited = make_report([finding(message="15.2 % bounced in 30 days")])
     assert all("\xa0" not in write(audited, form) for form in ("terminal", "markdown", "csv", "json"))
+
+
+def test_everything_is_shown_without_scripts_but_the_button_that_copies() -> None:
+    shown = page(fleet(300, sick=0.5, compared=True))
+
+    assert [attributes for tag, attributes in shown.elements if tag == "button"] == [
+        {"type": "button", "class": "copy", "hidden": None}
+    ]
+    assert not shown.all("form")
+
+
+def test_the_page_says_what_to_stop_first_then_tasks_workspaces_and_details() -> None:
+    found = fleet(300, sick=0.5, compared=True)
+    text = page(found).text
+    order = [
+        *("Stop sending from", "Stop now", "Tasks, most urgent first", "Earlier audits", "Workspaces, worst first"),
+        *("What to do, most urgent first", "What changed", "Resolved", "Changed figures", "Mailboxes with findings"),
+        *("Providers and servers", "What this audit cannot check"),
+    ]
+
+    assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
+    assert "d0.example : score 40 → 100 (better)" in page(_moved(40, 100)).text
+    assert "d0.example : score 100 → 40 (worse)" in page(_moved(100, 40)).text
+
+
+def test_every_address_to_stop_is_listed_once() -> None:
+    boxes = mailboxes(20, domain="a.example", blacklists=3, spf=False, dkim=False, dmarc=False)
+    shown = write(report(reading(boxes)), "html")
+
+    (stopped,) = re.findall(r'<div class="addresses">.*?</div>', shown, re.DOTALL)
+    addresses = re.findall(r"<li><bdi>(.*?)</bdi></li>", stopped)
+    assert sorted(addresses) == sorted(box.email for box in boxes)
+    assert "Stop now: 20" in shown
+    assert "8 more" in stopped
+    assert "Stop now" not in write(report(reading(mailboxes(1, spf=False))), "html")
+
+
+def test_the_page_counts_mailboxes_by_their_worst_finding() -> None:
+    found = report(reading([*mailboxes(2, domain="a.example", blacklists=3, spf=False), *mailboxes(3, domain="b.example")]))
+    text = page(found).text
+
+    assert "2 to stop 0 to fix 0 to review 0 with notes 3 without findings" in text
+    assert "2,000 of the 5,000 e-mails of the last 30 days (40.0 %) came from mailboxes that must be stopped or fixed." in text
+
+
+def test_notes_are_only_counted_in_the_table_of_tasks() -> None:
+    both = page(make_report([finding("OA101"), finding("OA150"), finding("OA160")])).text
+    notes = page(make_report([finding("OA160"), finding("OA133")])).text
+
+    assert "and 1 task that is a note" in both
+    assert "and 2 tasks that are notes" not in notes
+    assert "Tasks, most urgent first" not in notes
+
+
+def test_a_task_lists_its_worst_findings_and_counts_the_others() -> None:
+    known = [finding(mailbox=f"mailbox_{at}", email=f"m{at:03}@one.example", message="was seen") for at in range(130)]
+    text = page(make_report([*known[:-1], attrs.evolve(known[-1], state="new", confidence="low")])).text
+
+    assert text.count(": was seen") == 100
+    assert "and 30 more findings" in text
+    assert "m000@one.example" in text
+    assert "m129@one.example" not in text
+    few = page(make_report([attrs.evolve(known[0], state="new", confidence="low")])).text
+    assert "m000@one.example : was seen (sample too small to be certain) New" in few
+
+
+def test_an_empty_report_has_neither_trends_nor_tables() -> None:
+    shown = page(make_report(mailboxes=0, denied=True, unreadable=["space_1"]))
+
+    assert "Nothing could be read: the service denied access to every workspace." in shown.text
+    assert "No trend yet" in shown.text
+    assert not shown.all("table")
+    assert not shown.all("svg")
+
+
+@pytest.mark.parametrize(
+    ("score", "severity", "tone"), [(97.0, "critical", "critical"), (97.0, "info", "good"), (70.0, "error", "warning")]
+)
+def test_the_score_has_the_colour_of_the_verdict(score: float, severity: str, tone: str) -> None:
+    found = make_report([finding(severity=Severity(severity))])
+    scored = attrs.evolve(found, scores=attrs.evolve(found.scores, overall=score))
+
+    assert f'<p class="score {tone}"><span class="small soft">Score of 100</span><b>{score:g}</b>' in write(scored, "html")
+    unknown = attrs.evolve(found, scores=attrs.evolve(found.scores, overall=None))
+    assert '<p class="score info"><span class="small soft">Score of 100</span><b>-</b>' in write(unknown, "html")
+
+
+def test_a_report_lists_authentication_per_domain() -> None:
+    boxes = [
+        *mailboxes(3, domain="a.example", spf=False),
+        *mailboxes(1, domain="b.example", dkim=False),
+        *mailboxes(3, domain="b.example")[1:],
+    ]
+    (table,) = re.findall(r"<h2>Domains</h2>.*?</table>", write(report(reading(boxes)), "html"), re.DOTALL)
+    rows = re.findall(r"<tr>.*?</tr>", table.partition("<tbody>")[2], re.DOTALL)
+
+    shown = [re.findall(r'badge \w+">(yes|no|some)</span>(?:<span class="under">(.*?)<)?', row) for row in rows]
+    assert shown == [[("no", ""), ("yes", ""), ("yes", "")], [("yes", ""), ("some", "2 of 3"), ("yes", "")]]
+
+
+def test_long_tables_end_in_a_count() -> None:
+    found = make_report([finding()], rows=[row(id=f"mailbox_{at}") for at in range(600)])
+    shown = page(found)
+
+    assert "The first 500 of 600; the JSON report has all." in shown.text
+    assert sum(tag == "tr" for tag, _ in shown.elements) == 2 + 1 + 500
+
+
+def test_a_workspace_has_a_card_with_its_name_score_change_and_tasks() -> None:
+    sick = mailboxes(2, domain="a.example", spf=False)
+    later = report(reading(sick), reading(mailboxes(2, domain="b.example"), workspace="space_2"))
+    earlier = report(reading([attrs.evolve(box, spf=True) for box in sick]), reading([], workspace="space_2"))
+    text = page(attrs.evolve(later, names={"space_1": "acme"}).since(earlier)).text
+
+    assert re.search(r"acme [\d.]+ space_1 -[\d.]+ \(worse\) Sent, 30 days 2,000 1 error", text)
+    assert "1 workspace without tasks space_2 100 Sent, 30 days 2,000 No tasks" in text
+
+
+def test_a_workspace_that_was_not_read_is_first_and_says_so() -> None:
+    found = report(reading(mailboxes(1, spf=False)), reading([], workspace="space_2", error=StatusError("refused")))
+    text = page(found).text
+
+    assert "Workspaces, worst first space_2 - " in text
+    assert "Not read completely" in text
+
+
+def test_a_report_of_one_workspace_is_titled_with_its_name_and_has_no_cards() -> None:
+    text = page(attrs.evolve(report(reading(mailboxes(1, spf=False))), names={"space_1": "acme"})).text
+
+    assert "Mailbox audit of acme (space_1)" in text
+    assert "Workspaces, worst first" not in text

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.audit_reports import AT, finding, make_report, with_history
+from support.pages import Page
 
 from outreach_async.audit import Diff, HistoryPoint, Severity
 from outreach_async.audit.reports import write
@@ -42,19 +41,15 @@ def test_text_and_markdown_show_the_history_as_sparklines(form: str) -> None:
     assert line.replace("|", " ").split() == ["Score", "▁·▃█", "40", "100"]
 
 
-def test_the_page_shows_the_history_as_lines() -> None:
+def test_the_page_shows_the_history_as_lines_with_dates_and_a_scale() -> None:
     text = write(with_history(40.0, None, 60.0), "html")
 
-    assert re.search(r'<path d="M2\.0 32\.0L106\.0 22\.7L158\.0 4\.0"/>', text)
+    assert '<path class="line good" d="M46.0 46.8L292.7 34.2L416.0 9.0h.1"/>' in text
     assert 'aria-label="Score: 40, then -, then 60, then 100"' in text
     assert "4 audits since 2026-02-27 08:00\N{NO-BREAK SPACE}UTC." in text
-
-
-def test_a_line_without_a_latest_value_has_no_end_point() -> None:
-    report = with_history(40.0, 50.0)
-    empty = attrs.evolve(report, scores=attrs.evolve(report.scores, overall=None))
-
-    assert write(report, "html").count("<circle cx=") == write(empty, "html").count("<circle cx=") + 1
+    shown = Page(text).text
+    assert "Score 100 0 50 100 27 Feb 2 Mar" in shown
+    assert write(with_history(None), "html").count('class="line good" d="M416.0 9.0h.1"') == 1
 
 
 @pytest.mark.parametrize("form", ["terminal", "markdown", "html"])

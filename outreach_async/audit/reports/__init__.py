@@ -27,7 +27,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path, PurePath
 from types import MappingProxyType
@@ -40,6 +40,7 @@ from outreach_async.audit._findings import Finding
 from outreach_async.audit._prometheus import render_prometheus
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
+from outreach_async.audit.reports._days import DailyFigures
 from outreach_async.audit.reports._html_page import render_brief_html, render_html
 from outreach_async.audit.reports._text import render_brief_markdown, render_brief_text, render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief
@@ -91,7 +92,18 @@ def render_brief_json(brief: Brief) -> str:
     return f"{json.dumps(brief.to_dict(), indent=1, allow_nan=False)}\n"
 
 
-__all__ = ["BRIEF_WRITERS", "SUFFIXES", "WRITERS", "Writer", "brief_schema", "format_of", "schema", "write", "write_brief"]
+__all__ = [
+    "BRIEF_WRITERS",
+    "SUFFIXES",
+    "WRITERS",
+    "DailyFigures",
+    "Writer",
+    "brief_schema",
+    "format_of",
+    "schema",
+    "write",
+    "write_brief",
+]
 
 Writer = Callable[[Report], str]
 T = TypeVar("T")
@@ -165,17 +177,18 @@ def _starts_with(pattern: re.Pattern[bytes], path: Path) -> bool:
         return pattern.match(file.read(_HEAD_SIZE)) is not None
 
 
-def write(report: Report, form: str) -> str:
+def write(report: Report, form: str, *, days: Iterable[DailyFigures] = ()) -> str:
     """Render a report as a string.
 
     Args:
         report: The report of an audit.
         form: Name of the format, a key of `WRITERS`.
+        days: Figures of each day, which the format `html` shows as trends.
 
     Raises:
         InvalidRequest: The format is unknown, or the extra it needs is not installed.
     """
-    return _find_writer(WRITERS, form)(report)
+    return render_html(report, days=days) if form == "html" else _find_writer(WRITERS, form)(report)
 
 
 def write_brief(brief: Brief, form: str) -> str:

@@ -1,45 +1,45 @@
 """Render a report or a brief as one self-contained HTML page (extra `html`).
 
-The folder `templates` contains the markup, style and script of both pages.
+The folder `templates` contains the markup, style and script of the pages. The script only copies the list of what to stop.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
-from outreach_async.audit._findings import Severity
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit.reports import _campaign_view as campaign_view
+from outreach_async.audit.reports._days import DailyFigures
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, format_notes, list_gaps
+from outreach_async.audit.reports._page_view import (
+    MAX_STOPPED,
+    describe_change,
+    describe_volume,
+    index_days,
+    view_campaign_days,
+    view_cards,
+    view_health,
+    view_task,
+    view_tasks,
+    view_trends,
+)
 from outreach_async.audit.reports._summary import (
     Summary,
     campaign_label,
     format_changes,
     format_counts,
-    split_urgent,
-    subject_name,
     summarize,
     workspace_label,
-    worst_first_key,
 )
-from outreach_async.audit.reports._view import (
-    SCORE_BANDS,
-    MailboxHealth,
-    build_authentication,
-    build_domain_views,
-    build_health,
-    build_overview,
-    score_tone,
-)
+from outreach_async.audit.reports._view import build_authentication, build_overview, score_tone
 from outreach_async.audit.reports._wording import (
     format_count,
     format_date,
@@ -54,48 +54,46 @@ from outreach_async.errors import InvalidRequest
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_MAX_GROUPS: Final = 6
 _MAX_FIGURE_CHANGES: Final = 12
 _MAX_CHANGED_TASKS: Final = 8
-_MAX_BARS: Final = 8
 _MAX_CAMPAIGNS: Final = 200
-_MAX_MAILBOXES: Final = 1000
-_MAX_ROWS: Final = 2000
-"""Maximum number of rows of each table of a report, except the table of mailboxes."""
+_MAX_VISIBLE_CAMPAIGNS: Final = 15
+_MAX_CAMPAIGN_CHARTS: Final = 60
+_MAX_ROWS: Final = 500
+"""Maximum number of rows of each table that opens on demand."""
 
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|s|(?:second|minute|hour|day|week|month|year)s?|UTC)(?!\w))")
 """The space between a number and its unit, where a line must not break."""
 
-_TILE_LABELS: Final = dict(zip(Severity, ("to stop now", "to fix", "to review", "with notes only"), strict=True))
 _SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": "Warning", "info": "Note"}
-_KIND_LABELS: Final = {"workspace": "Workspace", "type": "Provider", "server_ip": "Server"}
-_VERDICT_LABELS: Final = {
-    "better": "A variant is better",
-    "too_early": "Too early to tell",
-    "too_few_days": "Too few days",
-    "unequal_sends": "Unequal e-mails sent",
-    "not_compared": "Not compared",
-}
-_BAND_TONES: Final = ("critical", "critical", "critical", "warning", "warning", "good")
-"""Tone (CSS class of the colour) of each range in `SCORE_BANDS`, consistent with `score_tone`."""
+_KIND_LABELS: Final = {"type": "Provider", "server_ip": "Server"}
 
 
-def render_html(report: Report) -> str:
-    """Render a report as one self-contained HTML page that makes no requests."""
-    # The page is readable without JavaScript. JavaScript adds sorting, filters and paging. The page lists at most 2,000 findings
-    # and 1,000 mailboxes.
-    summary, health = summarize(report), build_health(report)
-    tiles = [(health.boxes[severity], label, severity.value) for severity, label in _TILE_LABELS.items()]
+def render_html(report: Report, *, days: Iterable[DailyFigures] = (), pages: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Render a report as one self-contained HTML page that makes no requests.
+
+    `days` are daily figures, for the trends. `pages` are the file names of the pages of single workspaces, to link to.
+    """
+    summary, known = summarize(report), index_days(days, report.workspaces)
+    cards = view_cards(report, known.workspaces, pages)
+    authentication = build_authentication(report)
+    groups = {kind: [group for group in report.groups if group.kind == kind] for kind in ("domain", *_KIND_LABELS)}
     return _render(
         "page.html",
         AUDIT_TITLE,
         summary,
         report=report,
         view=build_overview(report),
-        health=health,
-        tiles=[*tiles, (health.clean, "without findings", "good")],
-        **_chart_values(report, summary, health),
-        **_table_values(report),
+        label_of=partial(workspace_label, names=report.names),
+        subject=workspace_label(report.workspaces[0], report.names) if len(report.workspaces) == 1 else "",
+        health=view_health(report),
+        volume=describe_volume(report),
+        tasks=view_tasks(report, summary),
+        trends=view_trends(report, known.whole),
+        cards=cards,
+        campaign_days=view_campaign_days(report, known.campaigns, _MAX_CAMPAIGN_CHARTS),
+        domains=[(group, authentication(group.key, group.mailboxes)) for group in groups.pop("domain")],
+        groups=[group for known_groups in groups.values() for group in known_groups],
         facts=list(_policy_facts(report)),
     )
 
@@ -103,13 +101,12 @@ def render_html(report: Report) -> str:
 def render_brief_html(brief: Brief) -> str:
     """Render a brief as one self-contained HTML page, in the style of the HTML report of an audit."""
     campaigns = campaign_view.list_active(brief)[:_MAX_CAMPAIGNS]
-    changes = brief.changes
-    found = [(changes.new, "new findings", "error"), (changes.resolved, "resolved", "good")] if changes else []
     return _render(
         "brief.html",
         BRIEF_TITLE,
         brief,
-        tiles=[*found, *((count, noun, "info") for count, noun in campaign_view.sum_campaigns(brief))],
+        subject=brief.label_of(brief.workspaces[0].id) if len(brief.workspaces) == 1 else "",
+        tasks=[view_task(task, brief) for task in brief.tasks],
         campaigns=campaigns,
         hidden=campaign_view.format_hidden(brief, len(campaigns)),
         sums=campaign_view.format_sums(brief),
@@ -120,7 +117,6 @@ def render_brief_html(brief: Brief) -> str:
 
 def _render(template: str, title: str, summary: Summary, **values: Any) -> str:
     """Render a page with the values that both pages show."""
-    urgent, later = split_urgent(summary.tasks)
     return (
         load_templates()
         .get_template(template)
@@ -130,11 +126,11 @@ def _render(template: str, title: str, summary: Summary, **values: Any) -> str:
             at=format_time(summary.at),
             counts=format_counts(summary.counts),
             changes=format_changes(summary),
-            urgent=urgent,
-            later=later,
-            # The tables link to the worst task of a rule.
-            anchors={task.rule: task for task in reversed(summary.tasks)},
-            max_groups=_MAX_GROUPS,
+            score_change=describe_change(summary.score_before, summary.score),
+            score_tone=score_tone(summary.score, next((each for each, count in summary.counts.items() if count), None)),
+            max_stopped=MAX_STOPPED,
+            max_rows=_MAX_ROWS,
+            max_campaigns=_MAX_VISIBLE_CAMPAIGNS,
             max_changed_tasks=_MAX_CHANGED_TASKS,
             max_figure_changes=_MAX_FIGURE_CHANGES,
             **values,
@@ -184,21 +180,15 @@ def _csp_hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 def _format_percentage(share: float | None) -> str:
     return "-" if share is None else f"{share:.1f} %"
 
 
 _FILTERS: Final[dict[str, Callable[..., Any]]] = {
-    "amount": campaign_view.format_amount,
     "campaign_label": lambda campaign: campaign_label(campaign.name, campaign.id),
     "campaign_status": lambda row: campaign_view.format_status(row.status),
     "code_spans": split_code,
     "counted": format_count,
-    "cut": _cut,
     "date": format_date,
     "end": campaign_view.describe_end,
     "figure": format_figure,
@@ -210,121 +200,10 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "share_text": campaign_view.format_share,
     "status_change": campaign_view.describe_status,
     "step_label": campaign_view.step_label,
-    "subject_name": subject_name,
     "totals": campaign_view.format_totals,
     "variant_verdict": campaign_view.format_variant_verdict,
     "variants": campaign_view.format_variants,
 }
-
-
-@attrs.frozen
-class _Bar:
-    """A bar of a bar chart: its label, its length, the number at its end, and the CSS class of its colour."""
-
-    label: str
-    length: float
-    figure: str
-    tone: str
-
-
-def _chart_values(report: Report, summary: Summary, health: MailboxHealth) -> dict[str, Any]:
-    scored = [domain for domain in build_domain_views(report) if domain.score is not None][:_MAX_BARS]
-    labels = (f"{low}" if low == high else f"{low}-{high}" for low, high in SCORE_BANDS)
-    return {
-        "domain_bars": [_Bar(domain.name, domain.score or 0.0, domain.points, domain.tone) for domain in scored],
-        "bands": list(zip(labels, health.bands, _BAND_TONES, strict=True)),
-        "rule_bars": [
-            _Bar(task.title, task.findings, f"{task.findings:,}", task.severity.value) for task in summary.tasks[:_MAX_BARS]
-        ],
-    }
-
-
-T = TypeVar("T")
-
-
-@attrs.frozen
-class _Filter:
-    """A drop-down list that filters rows by a `data-` attribute. Each option has a value and a label."""
-
-    name: str
-    label: str
-    options: Sequence[tuple[str, str]]
-
-
-@attrs.frozen
-class _Table(Generic[T]):
-    """A table on the page: its rows, the total number of rows including omitted rows, and its filters."""
-
-    rows: Sequence[T]
-    total: int
-    filters: Sequence[_Filter]
-    label_of: Callable[[str], str]
-
-
-def _build_table(
-    rows: Sequence[T],
-    most: int,
-    label_of: Callable[[str], str],
-    **filters: tuple[str, Mapping[str, str] | Callable[[T], str]],
-) -> _Table[T]:
-    """Return a table of the first `most` rows."""
-    shown = rows[:most]
-    return _Table(
-        shown,
-        len(rows),
-        [
-            _Filter(name, label, [(value, label_of(value)) for value in sorted(set(map(options, shown)), key=label_of)])
-            if callable(options)
-            else _Filter(name, label, list(options.items()))
-            for name, (label, options) in filters.items()
-        ],
-        label_of,
-    )
-
-
-def _table_values(report: Report) -> dict[str, _Table[Any]]:
-    label_of = partial(workspace_label, names=report.names)
-    authentication = build_authentication(report)
-    domains = [(group, authentication(group.key, group.mailboxes)) for group in report.groups if group.kind == "domain"]
-    groups = [group for kind in _KIND_LABELS for group in report.groups if group.kind == kind]
-    findings = sorted(report.findings, key=worst_first_key)
-    worst = "Worst finding", {**_SEVERITY_LABELS, "none": "Clean"}
-    state: dict[str, Any] = {} if report.diff is None else {"state": ("Change", {"new": "New", "unchanged": "Unchanged"})}
-    return {
-        "domains": _build_table(domains, _MAX_ROWS, label_of, severity=worst),
-        "groups": _build_table(groups, _MAX_ROWS, label_of, kind=("Kind", _KIND_LABELS), severity=worst),
-        "mailboxes": _build_table(
-            report.rows,
-            _MAX_MAILBOXES,
-            label_of,
-            severity=("Worst finding", _SEVERITY_LABELS),
-            workspace=("Workspace", lambda row: row.workspace),
-            type=("Provider", lambda row: row.type),
-        ),
-        "campaigns": _build_table(
-            report.campaigns.rows if report.campaigns else [],
-            _MAX_ROWS,
-            label_of,
-            severity=worst,
-            status=("Status", lambda row: campaign_view.format_status(row.status)),
-            workspace=("Workspace", lambda row: row.workspace),
-        ),
-        "comparisons": _build_table(
-            report.campaigns.comparisons if report.campaigns else [],
-            _MAX_ROWS,
-            label_of,
-            verdict=("Verdict", _VERDICT_LABELS),
-        ),
-        "findings": _build_table(
-            findings,
-            _MAX_ROWS,
-            label_of,
-            severity=("Severity", _SEVERITY_LABELS),
-            **state,
-            rule=("Rule", lambda finding: finding.rule),
-            workspace=("Workspace", lambda finding: finding.workspace),
-        ),
-    }
 
 
 def _policy_facts(report: Report) -> Iterator[tuple[str, str]]:

@@ -88,6 +88,7 @@ class Summary:
     score_before: float | None
     counts: dict[Severity, int]
     changes: ChangeCounts | None
+    stop: list[str]
     tasks: list[Task]
     resolved: list[Task]
     names: dict[str, str]
@@ -121,10 +122,18 @@ def summarize(report: Report) -> Summary:
         score_before=old.get(("audit", "score"), score) if diff else None,
         counts=report.counts,
         changes=diff.counts if diff else None,
+        stop=_list_critical(report),
         tasks=_build_tasks(report.findings, report, worse if diff else None),
         resolved=_build_tasks(diff.resolved if diff else (), report, None),
         names=report.names,
     )
+
+
+def _list_critical(report: Report) -> list[str]:
+    """Return the subjects of critical findings, such as the addresses of mailboxes, by domain."""
+    critical = [finding for finding in report.findings if finding.severity is Severity.CRITICAL and not is_about_reading(finding)]
+    shown = (replace_unprintable(subject_name(finding, report.names)) for finding in sorted(critical, key=worst_first_key))
+    return list(dict.fromkeys(shown))
 
 
 def split_urgent(tasks: Sequence[Task]) -> tuple[Sequence[Task], Sequence[Task]]:

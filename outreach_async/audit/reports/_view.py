@@ -11,7 +11,7 @@ import attrs
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report
 from outreach_async.audit._rules import rule_title
-from outreach_async.audit._scoring import MAX_SCORE, Score, mailbox_score
+from outreach_async.audit._scoring import Score
 from outreach_async.audit.reports._summary import is_about_mailboxes, is_about_reading, subject_name, workspace_label
 from outreach_async.audit.reports._wording import figure_name, format_count, format_figure, format_time, replace_unprintable
 from outreach_async.models import Number
@@ -330,42 +330,3 @@ def build_trends(report: Report) -> Trends | None:
             Trend("Mailboxes", [point.mailboxes for point in points]),
         ],
     )
-
-
-SCORE_BANDS: Final = ((0, 19), (20, 39), (40, 59), (60, 79), (80, 99), (MAX_SCORE, MAX_SCORE))
-"""Score ranges in which mailboxes are counted. Both bounds are inclusive."""
-
-
-@attrs.frozen(kw_only=True)
-class MailboxHealth:
-    """Summary of the checked mailboxes."""
-
-    boxes: Mapping[Severity, int]
-    clean: int
-    bands: Sequence[int]
-    summary: str | None
-
-
-def build_health(report: Report) -> MailboxHealth:
-    """Summarize the checked mailboxes. Findings about the domains and servers themselves are not included."""
-    by_mailbox: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for finding in report.findings:
-        if finding.mailbox is not None and finding.sent_30days is not None:
-            by_mailbox[finding.workspace, finding.mailbox].append(finding)
-    boxes: Counter[Severity] = Counter()
-    bands = [0] * len(SCORE_BANDS)
-    unsafe: list[Number] = []
-    for findings in by_mailbox.values():
-        severity = min(findings, key=lambda finding: finding.severity.rank).severity
-        score = mailbox_score(findings)
-        boxes[severity] += 1
-        bands[next(index for index, (_, highest) in enumerate(SCORE_BANDS) if score <= highest)] += 1
-        if severity.reaches(Severity.ERROR):
-            unsafe.append(findings[0].sent_30days or 0)
-    clean = max(0, report.mailboxes - len(by_mailbox))
-    bands[-1] += clean
-    total, part, summary = sum(score.sent_30days for score in report.scores.workspaces.values()), sum(unsafe), None
-    if 0 < part <= total:
-        share = f"{part:,.0f} of the {total:,.0f} e-mails of the last 30 days ({100 * part / total:.1f} %)"
-        summary = f"{share} came from mailboxes that must be stopped or fixed."
-    return MailboxHealth(boxes=boxes, clean=clean, bands=bands, summary=summary)

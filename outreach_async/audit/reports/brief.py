@@ -162,6 +162,7 @@ class Brief(Summary):
         score_before: Score in the earlier report; `None` if the earlier report has no score.
         counts: Number of findings by severity.
         changes: How the findings of the earlier report and of this one add up; `None` in the first brief.
+        stop: Subjects of critical findings, such as the addresses of mailboxes that must stop sending.
         workspaces: The workspaces, in the order of the audit.
         dropped: Ids of workspaces that only the earlier report covers.
         tasks: The open tasks, the most severe first. Notes are included only if some are new. Within a severity, tasks with

@@ -1,0 +1,130 @@
+"""The figures of days on the HTML page: charts, workspaces and campaigns."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.audit import mailboxes, reading, report
+from support.campaigns import row as campaign_row
+from support.pages import Page
+
+from outreach_async.audit import CampaignResults, Report
+from outreach_async.audit.campaigns import CampaignTotals
+from outreach_async.audit.reports import write
+from outreach_async.audit.reports._charts import FLOOR, LEFT, RIGHT, TOP, draw_days
+from outreach_async.audit.reports._days import DailyFigures, add_days, last_days, total
+
+LAST = date(2026, 3, 1)
+
+
+def day(back: int = 0, workspace: str = "space_1", **about: Any) -> DailyFigures:
+    values = {"sent": 100, "replied": 3, "bounced": 1}
+    return DailyFigures(day=LAST - timedelta(days=back), workspace=workspace, **(values | about))
+
+
+def audited(**campaigns: Any) -> Report:
+    found = report(*(reading(mailboxes(1, domain=f"d{at}.example", spf=False), workspace=f"space_{at}") for at in (1, 2)))
+    return attrs.evolve(found, **campaigns)
+
+
+def shown(days: list[DailyFigures], found: Report | None = None) -> str:
+    return write(found or audited(), "html", days=days)
+
+
+def test_the_trends_are_sums_over_the_workspaces_with_dates_and_a_scale() -> None:
+    days = [day(back, space) for back in range(10) for space in ("space_1", "space_2")]
+    text = Page(shown(days)).text
+
+    assert "Sent, replied and bounced per day, 20 Feb to 1 Mar" in text
+    assert "Sent per day 200 on 1 Mar; 2,000 in 10 days 0 100 200 20 Feb 23 Feb 26 Feb 1 Mar" in text
+    assert "Replied per day 6 on 1 Mar; 60 (3.0 % of sent) in 10 days" in text
+    assert "1 Mar 200 6 2 - 28 Feb" in text
+
+
+def test_only_the_last_thirty_days_are_drawn() -> None:
+    assert "per day, 31 Jan to 1 Mar" in shown([day(back) for back in range(90)])
+
+
+def test_an_unknown_day_is_a_gap_and_an_estimate_is_pale() -> None:
+    plain = shown([day(back) for back in range(5)])
+    gaps = shown([day(back, sent=None if back == 1 else 100, estimated=back == 3) for back in (0, 1, 3, 4)])
+
+    assert 'class="gap"' not in plain + shown([day()])
+    assert "Pale bars are estimates" not in plain
+    assert "1 Mar: 100, 100, -, -, 100" in gaps
+    assert "Pale bars are estimates" in gaps
+    assert gaps.count('class="info pale"') == 2
+
+
+def test_a_sum_that_lacks_a_workspace_is_an_estimate() -> None:
+    (sums,) = add_days([day(), day(workspace="space_2", sent=None)]).values()
+
+    assert (sums.sent, sums.replied, sums.estimated) == (100, 6, True)
+    assert not add_days([day(), day(workspace="space_2")])[LAST].estimated
+
+
+def test_a_workspace_shows_its_last_seven_days_and_its_trend() -> None:
+    text = Page(
+        shown([*(day(back) for back in range(20)), *(day(back, "space_2", sent=7, replied=0) for back in range(20))])
+    ).text
+
+    assert "Sent, 7 days 700 Replied 3.0 % Bounced 1.0 %" in text
+    assert "Sent, 7 days 49 Replied 0.0 % Bounced 14.3 %" in text
+
+
+def test_without_days_a_workspace_shows_the_totals_of_its_campaigns() -> None:
+    totals = {"space_1": CampaignTotals(campaigns=1, sent=1000, replies_num=20, bounces_num=10)}
+    campaigns = CampaignResults(checked=1, totals=totals, rows=[], comparisons=[])
+    text = Page(shown([], audited(campaigns=campaigns))).text
+
+    assert "Sent in campaigns 1,000 Replied 2.0 % Bounced 1.0 %" in text
+    assert "Sent, 30 days 1,000" in text
+
+
+def test_a_campaign_has_its_days_on_demand() -> None:
+    rows = [campaign_row(id=f"camp_{at}", name=f"Number {at}", workspace="space_1") for at in range(18)]
+    campaigns = CampaignResults(checked=18, totals={}, rows=rows, comparisons=[])
+    found = audited(campaigns=campaigns)
+    text = Page(shown([day(back, campaign="camp_3", sent=20 + back) for back in range(3)], found)).text
+
+    assert "Campaigns per day 1 Number 3 space_1 Sent per day 20 on 1 Mar; 63 in 3 days" in text
+    assert "More campaigns 3" in text
+    assert "Campaigns per day" not in shown([day()], found)
+
+
+def test_figures_of_other_workspaces_are_left_out() -> None:
+    text = shown([day(), day(workspace="space_9", sent=77_777), day(workspace="space_9", campaign="camp_9")])
+
+    assert "77,777" not in text
+    assert "space_9" not in text
+
+
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), 10**400])
+def test_an_impossible_figure_is_unknown(value: float) -> None:
+    series = add_days([day(sent=value), day(1)])
+
+    assert total(series, "sent") == 100
+    assert draw_days(series, "sent", "Sent", "", "info").spoken == "Sent, 28 Feb to 1 Mar: 100, -"
+
+
+@given(st.dictionaries(st.integers(0, 60), st.none() | st.integers(0, 10**15) | st.floats(0, 1e15), min_size=1))
+def test_bars_stay_within_the_chart(values: dict[int, float | None]) -> None:
+    chart = draw_days(add_days(day(back, sent=value) for back, value in values.items()), "sent", "Sent", "", "info")
+
+    for x, height, width in re.findall(rf"M([\d.]+) {FLOOR}v-([\d.]+)h([\d.]+)", chart.bars):
+        assert LEFT <= float(x) <= float(x) + float(width) <= RIGHT + 0.2
+        assert 1 <= float(height) <= FLOOR - TOP
+    assert all(TOP <= y <= FLOOR for y, _ in chart.ticks)
+    assert len(chart.dates) <= 4
+    assert chart.bars.count("z") == sum(bool(value) for value in values.values())
+
+
+def test_the_last_days_end_at_the_last_known_day() -> None:
+    assert list(last_days(add_days([day(9), day(2), day(8)]), 7)) == [LAST - timedelta(days=8), LAST - timedelta(days=2)]
+    assert last_days({}, 7) == {}
