@@ -23,7 +23,7 @@ def find_notes(tag: str, version: str, changelog: str) -> str:
     """Return the notes of a version without its title; raise `ValueError` if the tag cannot be released."""
     if tag != f"v{version}":
         raise ValueError(f"tag: expected v{version}, as in pyproject.toml, got {tag}; change one of them")
-    sections = {name: (date, text) for name, date, text in _SECTION.findall(changelog)}
+    sections = {str(name): (str(date), str(text)) for name, date, text in _SECTION.findall(changelog)}
     if version not in sections:
         raise ValueError(f"CHANGELOG.md: expected a section '## [{version}] - YYYY-MM-DD', got none; add it")
     date, text = sections[version]
