@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import anyio
@@ -119,7 +118,6 @@ ShowProgress: TypeAlias = Callable[[int, str], None]
 
 _CLASS: Final = re.compile(r"(?<=: )[A-Z]\w*(?:Error|Timeout|Exception): ")  # names that users would not understand
 _REFRESH_INTERVAL: Final = 0.2
-_SLOW_RATE: Final = 10  # slower rates are shown with one decimal place
 
 
 @contextmanager
@@ -130,9 +128,8 @@ def show_progress(screen: Screen, title: str, total: int | None, unit: str = "ro
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}", markup=False))
     with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
-        of = "" if total is None else f" of {total:,}"
-        task = bar.add_task(title, total=total, text=f"0{of} {unit}")
-        yield lambda done, text: bar.update(task, completed=done, text=", ".join(filter(None, (f"{done:,}{of} {unit}", text))))
+        task = bar.add_task(title, total=total, text=f"0 {unit}" if total is None else f"0 of {total:,} {unit}")
+        yield lambda done, text: bar.update(task, completed=done, text=text)
         if total is None:  # the number of rows is known only at the end
             bar.update(task, total=bar.tasks[task].completed)
 
@@ -144,43 +141,18 @@ async def follow_progress(
     printed_reason = ""
     while True:
         progress = measure()
-        text = show_current(progress, show)
+        show_current(progress, show)
         if progress.why and progress.why != printed_reason:
-            done, unit = _count_done(progress)
-            of = "" if progress.total is None else f" of {progress.total:,}"
-            warn(f"{done:,}{of} {unit}, {text}")
+            warn(format_progress(progress))
         printed_reason = progress.why
         await anyio.sleep(_REFRESH_INTERVAL)
 
 
-def show_current(progress: BulkProgress | AuditProgress, show: ShowProgress) -> str:
-    """Show the current progress in the progress bar, and return the string beside the bar."""
-    text = format_progress(progress)
-    show(_count_done(progress)[0], text)
-    return text
-
-
-def _count_done(progress: BulkProgress | AuditProgress) -> tuple[int, str]:
-    return (progress.rows, "rows") if isinstance(progress, BulkProgress) else (progress.workspaces, "workspaces")
+def show_current(progress: BulkProgress | AuditProgress, show: ShowProgress) -> None:
+    """Show the current progress in the progress bar."""
+    show(progress.rows if isinstance(progress, BulkProgress) else progress.workspaces, format_progress(progress))
 
 
 def format_progress(progress: BulkProgress | AuditProgress) -> str:
-    """Format the rate, the state with its reason, and the ETA of a bulk run or an audit."""
-    rate = f"{progress.rate:,.{1 if 0 < progress.rate < _SLOW_RATE else 0}f}"
-    if isinstance(progress, BulkProgress):
-        parts = [f"{rate} rows/s"]
-    else:
-        campaigns = f", {progress.campaigns:,} campaigns" if progress.campaigns else ""
-        parts = [f"{progress.mailboxes:,} mailboxes{campaigns}", f"{rate}/s"]
-    if progress.state != "running":
-        wait = round(progress.resumes or 0)
-        state = f"{progress.state} for {_format_duration(wait)}" if wait else progress.state
-        why = _CLASS.sub("", to_printable(progress.why))
-        parts.append(f"{state} ({why})" if why else state)
-    if progress.eta is not None:
-        parts.append(f"ETA {_format_duration(progress.eta)}")
-    return ", ".join(parts)
-
-
-def _format_duration(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
+    """Format a progress for a terminal, without names of exceptions."""
+    return _CLASS.sub("", to_printable(progress))

@@ -8,7 +8,7 @@ from typing import Literal
 import attrs
 
 from outreach_async._engine.run_throttle import RunThrottle
-from outreach_async.bulk._progress import RateEstimator
+from outreach_async.bulk._progress import RateEstimator, describe_state, format_rate
 from outreach_async.models import Mailbox, Page
 
 
@@ -34,6 +34,7 @@ class AuditProgress:
         async with stream(client, ["space_1"]) as findings:
             async for _ in findings:
                 print(findings.progress.mailboxes, findings.progress.state)  # -> 2 running
+                print(findings.progress)  # -> 1 of 1 workspaces, 2 mailboxes, ...
         ```
     """
 
@@ -46,6 +47,12 @@ class AuditProgress:
     resumes: float
     eta: float | None
     why: str = ""
+
+    def __str__(self) -> str:
+        """Return the progress as text: `3 of 9 workspaces, 1,234 mailboxes, 57/s, ETA 0:01:30`."""
+        campaigns = [f"{self.campaigns:,} campaigns"] if self.campaigns else []
+        counts = [f"{self.workspaces:,} of {self.total:,} workspaces", f"{self.mailboxes:,} mailboxes", *campaigns]
+        return ", ".join([*counts, f"{format_rate(self.rate)}/s", *describe_state(self)])
 
 
 class ProgressMeter:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
@@ -16,6 +17,7 @@ from outreach_async.errors import OutreachError
 
 if TYPE_CHECKING:
     from outreach_async._engine.observer import Observer
+    from outreach_async.audit import AuditProgress
     from outreach_async.hooks import BulkState
 
 _TIME_CONSTANT: Final = 30.0
@@ -43,6 +45,7 @@ class BulkProgress:
         async with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
             async for _ in outcomes:
                 print(outcomes.progress.rows, outcomes.progress.total, outcomes.progress.state)  # -> 1 1 running
+                print(outcomes.progress)  # -> 1 of 1 rows, ... rows/s, ETA 0:00:00
         ```
     """
 
@@ -53,6 +56,30 @@ class BulkProgress:
     resumes: float
     eta: float | None
     why: str = ""
+
+    def __str__(self) -> str:
+        """Return the progress as text: `1,200 of 3,000 rows, 400 rows/s, ETA 0:00:05`."""
+        of = "" if self.total is None else f" of {self.total:,}"
+        return ", ".join([f"{self.rows:,}{of} rows", f"{format_rate(self.rate)} rows/s", *describe_state(self)])
+
+
+_SLOW_RATE: Final = 10
+"""Slower rates are shown with one decimal place."""
+
+
+def format_rate(rate: float) -> str:
+    """Format a rate for people."""
+    return f"{rate:,.{1 if 0 < rate < _SLOW_RATE else 0}f}"
+
+
+def describe_state(progress: BulkProgress | AuditProgress) -> Iterator[str]:
+    """Yield the state with its reason, unless it is `running`, and the ETA if it is known."""
+    if progress.state != "running":
+        wait = round(progress.resumes)
+        state = f"{progress.state} for {timedelta(seconds=wait)}" if wait else progress.state
+        yield f"{state} ({progress.why})" if progress.why else state
+    if progress.eta is not None:
+        yield f"ETA {timedelta(seconds=round(progress.eta))}"
 
 
 class RateEstimator:

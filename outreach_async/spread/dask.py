@@ -206,7 +206,9 @@ class DaskProgress:
 
     Example:
         ```python
-        print(DaskProgress(parts=4, finished_parts=1, rows=400, finished_rows=100, resubmitted=0).finished_rows)  # -> 100
+        print(
+            DaskProgress(parts=4, finished_parts=1, rows=400, finished_rows=100, resubmitted=0)
+        )  # -> 100 of 400 rows, 1 of 4 parts
         ```
     """
 
@@ -215,6 +217,12 @@ class DaskProgress:
     rows: int
     finished_rows: int
     resubmitted: int
+
+    def __str__(self) -> str:
+        """Return the progress as text: `100 of 400 rows, 1 of 4 parts`."""
+        again = [f"{self.resubmitted:,} resubmitted"] if self.resubmitted else []
+        rows, parts = f"{self.finished_rows:,} of {self.rows:,} rows", f"{self.finished_parts:,} of {self.parts:,} parts"
+        return ", ".join([rows, parts, *again])
 
 
 class DaskImport:

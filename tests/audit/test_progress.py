@@ -13,7 +13,6 @@ from support.rates import RateLimitedService, create_client
 from support.time import virtual_time
 
 from outreach_async import OutreachClient, Progress, Request, Response
-from outreach_async._cli.output import format_progress
 from outreach_async.audit import AuditProgress, stream
 
 pytestmark = virtual_time
@@ -113,6 +112,8 @@ async def test_a_paused_audit_says_why_and_for_how_long() -> None:
     assert not any(progress.why for _, progress in watched.seen if progress.state != "paused")
 
 
-async def test_the_progress_of_an_audit_is_shown_with_its_mailboxes() -> None:
+async def test_the_progress_of_an_audit_as_text_shows_its_mailboxes() -> None:
     progress = AuditProgress(workspaces=3, total=9, mailboxes=1234, rate=56.7, state="paused", resumes=5.0, eta=90.0, why="[x]")
-    assert format_progress(progress) == "1,234 mailboxes, 57/s, paused for 0:00:05 ([x]), ETA 0:01:30"
+    assert str(progress) == "3 of 9 workspaces, 1,234 mailboxes, 57/s, paused for 0:00:05 ([x]), ETA 0:01:30"
+    running = attrs.evolve(progress, campaigns=7, state="running", why="", resumes=0.0, eta=None)
+    assert str(running) == "3 of 9 workspaces, 1,234 mailboxes, 7 campaigns, 57/s"

@@ -109,16 +109,25 @@ def test_a_rate_forgets_old_rows() -> None:
 @pytest.mark.parametrize(
     ("progress", "text"),
     [
-        ({}, "1,234 rows/s, ETA 0:01:40"),
-        ({"rate": 1.25, "eta": None}, "1.2 rows/s"),
-        ({"state": "throttled"}, "1,234 rows/s, throttled, ETA 0:01:40"),
-        ({"rate": 0.0, "state": "paused", "resumes": 42.0, "eta": None}, "0 rows/s, paused for 0:00:42"),
-        ({"state": "paused", "resumes": 42.0, "why": "[x]\x1b"}, "1,234 rows/s, paused for 0:00:42 ([x]\\x1b), ETA 0:01:40"),
+        ({}, "1 of 2,000 rows, 1,234 rows/s, ETA 0:01:40"),
+        ({"rate": 1.25, "eta": None, "total": None}, "1 rows, 1.2 rows/s"),
+        ({"state": "throttled"}, "1 of 2,000 rows, 1,234 rows/s, throttled, ETA 0:01:40"),
+        ({"rate": 0.0, "state": "paused", "resumes": 42.0, "eta": None}, "1 of 2,000 rows, 0 rows/s, paused for 0:00:42"),
+        (
+            {"state": "paused", "resumes": 42.0, "why": "[x]", "eta": None},
+            "1 of 2,000 rows, 1,234 rows/s, paused for 0:00:42 ([x])",
+        ),
     ],
 )
-def test_progress_shows_the_rate_the_state_and_the_eta(progress: dict[str, Any], text: str) -> None:
-    values: dict[str, Any] = {"rows": 1, "total": 2, "rate": 1234.4, "state": "running", "resumes": 0.0, "eta": 100.0}
-    assert format_progress(BulkProgress(**values | progress)) == text
+def test_a_progress_as_text_shows_the_rows_the_rate_the_state_and_the_eta(progress: dict[str, Any], text: str) -> None:
+    values: dict[str, Any] = {"rows": 1, "total": 2000, "rate": 1234.4, "state": "running", "resumes": 0.0, "eta": 100.0}
+    assert str(BulkProgress(**values | progress)) == text
+
+
+def test_a_terminal_shows_a_progress_without_control_characters_and_exceptions() -> None:
+    why = "create_contact: ConnectError: \x1b refused"
+    paused = BulkProgress(rows=1, total=2, rate=0.0, state="paused", resumes=0.0, eta=None, why=why)
+    assert format_progress(paused) == "1 of 2 rows, 0 rows/s, paused (create_contact: \\x1b refused)"
 
 
 class Steady(Script):

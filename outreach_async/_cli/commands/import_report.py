@@ -120,11 +120,26 @@ def print_ledger(screen: Screen, counts: LedgerCounts | None) -> None:
         screen.print_line(f"ledger: {found or 'no rows'}")
 
 
+def name_outcomes(outcomes: Mapping[Outcome, int]) -> list[tuple[str, int]]:
+    """Return the outcomes that occurred, as people read them: `overwriten` is the service's spelling."""
+    return [
+        ("overwritten" if outcome == Outcome.OVERWRITTEN else outcome.value, count)
+        for outcome, count in outcomes.items()
+        if count
+    ]
+
+
+def print_outcomes(screen: Screen, outcomes: Mapping[Outcome, int]) -> None:
+    """Print a table of the outcomes that occurred."""
+    if occurred := name_outcomes(outcomes):
+        screen.print_table(("outcome", "rows"), occurred)
+
+
 def print_report(
     screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None, source: Path | None = None
 ) -> None:
     """Print the number of rows by outcome, and instructions for resuming a run that is incomplete."""
-    screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in report.outcomes.items()])
+    print_outcomes(screen, report.outcomes)
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"
     screen.print_line(f"{report.rows:,}{of} rows in {format_seconds(report.seconds)}{rate}")

@@ -16,6 +16,7 @@ from outreach_async._cli.commands.import_report import (
     FailedRows,
     find_email,
     max_listed_rows,
+    name_outcomes,
     print_columns,
     print_findings,
     print_ledger,
@@ -24,7 +25,7 @@ from outreach_async._cli.commands.import_report import (
 from outreach_async._cli.commands.results import describe_outcome, describe_outcomes, open_results, write_results
 from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, workspaces_of
 from outreach_async._cli.options import Options
-from outreach_async._cli.output import Screen, follow_progress, format_progress, show_progress
+from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
     DRAIN_TIMEOUT,
     INCOMPLETE,
@@ -191,10 +192,10 @@ async def _prepare(
             repeats=job.repeats,
             unit=unit,
             tell=on_rejected,
-            show=lambda rows: show(rows, ""),
+            show=lambda rows: show(rows, f"{rows:,} rows"),
             targets=targets,
         )
-        show(preflight.rows, "")
+        show(preflight.rows, f"{preflight.rows:,} rows")
     print_findings(screen, preflight)
     return columns, preflight, targets
 
@@ -265,7 +266,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
                     failed.add(outcome)
                     write_reject(outcome)
                     write_result(outcome)
-                show(outcomes.report.rows, format_progress(outcomes.progress))
+                show_current(outcomes.progress, show)
     return _exit_code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses track after a cancelled group
 
 
@@ -424,7 +425,7 @@ class RunEnd:
                 raise change
             self.job.file.source.require_path()
         except InputChanged as error:
-            outcomes = ", ".join(f"{count:,} {outcome.value}" for outcome, count in report.outcomes.items() if count)
+            outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in name_outcomes(report.outcomes))
             sent = f"rows of the file that was opened have outcomes: {outcomes or 'none'}"
             remedy = "import the new file" if change is None else "import a copy that no program changes"
             journal = "" if self.job.journal is None else " with another --journal and --earlier unknown"

@@ -13,6 +13,7 @@ import attrs
 import click
 
 from outreach_async._cli import files
+from outreach_async._cli.commands.import_report import print_outcomes
 from outreach_async._cli.commands.results import (
     OUTCOME_COLUMNS,
     RESULTS_HELP,
@@ -302,7 +303,7 @@ def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalRe
 
 
 def _print_report(screen: Screen, figures: JournalReport, source: Path | None = None) -> None:
-    screen.print_table(("outcome", "rows"), [(outcome.value, count) for outcome, count in figures.outcomes.items()])
+    print_outcomes(screen, figures.outcomes)
     screen.print_line(
         f"{figures.state}: {figures.rows:,} rows in {format_seconds(figures.seconds)}, workspace {figures.workspace}"
     )

@@ -87,7 +87,7 @@ def _run(
     with show_progress(screen, "Importing", made.rows) as show, run:
         for _ in run:
             progress = run.progress
-            show(progress.finished_rows, f"{progress.finished_parts:,} of {progress.parts:,} parts")
+            show(progress.finished_rows, str(progress))
     return run.report
 
 
