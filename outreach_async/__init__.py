@@ -34,6 +34,7 @@ Further reading, for example with `python -m pydoc outreach_async.bulk` or `help
     outreach_async.importer        importing contacts from files: columns, checks, rejects
     outreach_async.fake            an in-memory service for tests: worlds, behaviours, faults, time
     outreach_async.transport       choosing a transport, proxies, middleware, mocks
+    outreach_async.config          one file for the address, the keys and the names of workspaces
     outreach_async.shared_rate     one rate for several clients, processes and hosts
     outreach_async.hooks, .otel    observing a client: events, spans, metrics
     outreach_async.pytest_plugin, .testing, .conformance

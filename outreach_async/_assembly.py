@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -24,6 +24,7 @@ from outreach_async.transport._secret import OWNER_KEY, Secret, hide
 from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
+    from outreach_async._config_file import ConfiguredWorkspace, ConfigValues
     from outreach_async.hooks import Hook
 
 
@@ -77,3 +78,52 @@ def build_engine(transport: Transport, limit: int, rate: object, retry: RetryPol
         observer = Observer(hooks, service_address(transport))
     policy = RetryPolicy() if retry is None else retry
     return Engine(transport, max_in_flight=limit, policy=policy, rate=_resolve_rate(rate), observer=observer)
+
+
+def create_transport(base_url: str, backend: str, limit: int) -> Transport:
+    """Return the transport of a backend. No connection is opened."""
+    if backend == "aiohttp":
+        from outreach_async.transport._aiohttp import AiohttpTransport
+
+        return AiohttpTransport(base_url, max_in_flight=limit)
+    if backend == "httptools":
+        from outreach_async.transport._httptools import HttptoolsTransport
+
+        return HttptoolsTransport(base_url, max_in_flight=limit)
+    from outreach_async.transport._httpx import HttpxTransport
+
+    return HttpxTransport(base_url, family="httpx2" if backend == "httpx2" else "httpx", max_in_flight=limit)
+
+
+def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping[str, Any], *, read_only: bool) -> dict[str, Any]:
+    """Return the arguments of a client: those given, and the values of the environment and a configuration file."""
+    chosen = _choose_workspace(config, workspace)
+    arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
+    if arguments.get("transport") is None and arguments.get("base_url") is None:
+        arguments |= _resolve_address(config, arguments)
+    if config.timeout is not None:
+        arguments.setdefault("timeout", config.timeout)
+    rates = read_rate(os.environ), chosen and chosen.rate, config.rate
+    arguments.setdefault("rate", next((rate for rate in rates if rate is not None), None))
+    key = config.key_of(chosen)
+    if not read_only and arguments.get("owner_key") is None and not os.environ.get("OUTREACH_OWNER_KEY") and key is not None:
+        arguments["owner_key"] = key.read()
+    return arguments
+
+
+def _choose_workspace(config: ConfigValues, workspace: str | None) -> ConfiguredWorkspace | None:
+    if workspace is None:
+        found = config.select(os.environ.get("OUTREACH_WORKSPACE", "")) or config.find(*config.workspace)
+    else:
+        found = config.find(workspace)
+    if len(found) > 1:
+        several = f"{len(found)} ({', '.join(each.name for each in found[:5])}{', ...' if len(found) > 5 else ''})"  # noqa: PLR2004 - fits a line
+        raise InvalidRequest(f"workspace: expected one workspace, got {several}; name one of them, or use clients()")
+    return next(iter(found), None)
+
+
+def _resolve_address(config: ConfigValues, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    url = os.environ.get("OUTREACH_BASE_URL") or config.base_url
+    if not url or config.backend is None:
+        return {"base_url": url}
+    return {"transport": create_transport(url, config.backend, arguments.get("max_in_flight", 64)), "base_url": None}

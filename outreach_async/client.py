@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from outreach_async._vocabulary import ID_PREFIXES, UNSET
 from outreach_async.transport._secret import drop_frames, drop_frames_async
@@ -86,6 +86,42 @@ class OutreachClient:
         space = os.environ.get("OUTREACH_WORKSPACE") if workspace is None else workspace
         settings = build_settings(key, space, fields, limits, route)
         self._bind(build_engine(route, in_flight, rate, retry, hooks), settings, owns=True)
+
+    @classmethod
+    @drop_frames
+    def from_config(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        profile: str | None = None,
+        workspace: str | None = None,
+        read_only: bool = False,
+        **options: Any,
+    ) -> Self:
+        r"""Create a client from a configuration file; see `outreach_async.config`. No request is sent.
+
+        Args:
+            path: Path of the file; by default, that of `OUTREACH_CONFIG`, or the first `outreach.toml` in the working directory
+                and the user's configuration folder.
+            profile: Name of a profile in the file.
+            workspace: Name or id of the workspace; defaults to `OUTREACH_WORKSPACE`, then to the file's.
+            read_only: True to leave the owner key unread. Such a client creates no contacts.
+            options: Other arguments of the client, which replace the values of the environment and the file.
+
+        Raises:
+            InvalidRequest: There is no file, a value in it is missing or invalid, or the owner key cannot be read.
+
+        Example:
+            ```python
+            Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
+            print(OutreachClient.from_config(workspace="acme"))
+            # -> <OutreachClient <HttpxTransport to https://api.example> workspace='space_1'>
+            ```
+        """
+        from outreach_async._assembly import client_arguments
+        from outreach_async._config_file import ConfigValues, require_config
+
+        return cls(**client_arguments(require_config(path, profile, ConfigValues), workspace, options, read_only=read_only))
 
     def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces

@@ -38,6 +38,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
+from outreach_async._assembly import client_arguments
+from outreach_async._config_file import ConfigValues, require_config
 from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.contacts import CreatedContact, NewContact
 from outreach_async._service.retry import RetryPolicy
@@ -118,6 +120,28 @@ class SyncClient:
             hooks=hooks,
         )
         self._bind(client, ClientLoop())
+
+    @classmethod
+    def from_config(
+        cls,
+        path: str | PathLike[str] | None = None,
+        *,
+        profile: str | None = None,
+        workspace: str | None = None,
+        read_only: bool = False,
+        **options: Any,
+    ) -> Self:
+        r"""Create a client from a configuration file, as `OutreachClient.from_config` does.
+
+        Example:
+            ```python
+            Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
+            print(SyncClient.from_config(workspace="acme"))
+            # -> <SyncClient <HttpxTransport to https://api.example> workspace='space_1'>
+            ```
+        """
+        arguments = client_arguments(require_config(path, profile, ConfigValues), workspace, options, read_only=read_only)
+        return cls(**arguments)
 
     def _bind(self, client: OutreachClient, loop: ClientLoop) -> None:
         self._client, self._loop = client, loop

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from outreach_async._assembly import create_transport
 from outreach_async._cli.options import FAKE, Options
+from outreach_async._config_file import ConfiguredWorkspace
 from outreach_async._engine.logs import configure_logging
 from outreach_async._service.validation import require_id
 from outreach_async.client import OutreachClient
@@ -19,31 +23,58 @@ MAX_IN_FLIGHT: Final = 64
 """Default for the maximum number of concurrent requests."""
 
 
-def open_client(options: Options, *, workspace: str | None = None, max_in_flight: int = MAX_IN_FLIGHT) -> OutreachClient:
-    """Create a client from the options of the command line. No request is sent."""
-    return OutreachClient(**_client_arguments(options, workspace, max_in_flight))
+def open_client(
+    options: Options, *, workspace: str | None = None, max_in_flight: int = MAX_IN_FLIGHT, writes: bool = False
+) -> OutreachClient:
+    """Create a client from the options of the command line. Only one that `writes` has a key. No request is sent."""
+    return OutreachClient(**_client_arguments(options, workspace, max_in_flight, writes=writes))
 
 
 def open_sync_client(options: Options) -> SyncClient:
     """Create a synchronous client from the options of the command line. No request is sent."""
     from outreach_async.sync import SyncClient  # imported on demand: few commands need it
 
-    return SyncClient(**_client_arguments(options, None, MAX_IN_FLIGHT))
+    return SyncClient(**_client_arguments(options, None, MAX_IN_FLIGHT, writes=False))
 
 
-def _client_arguments(options: Options, workspace: str | None, max_in_flight: int) -> dict[str, Any]:
+@asynccontextmanager
+async def open_each(options: Options) -> AsyncIterator[dict[str, OutreachClient]]:
+    """Open a client for each workspace, by id. Those without a rate of their own share one."""
+    from outreach_async.config import open_clients  # imported on demand: few commands need it
+
+    embedded = _embedded_workspaces(options)[:1]
+    chosen = options.config.find(*(workspaces_of(options) if options.workspaces or not embedded else embedded))
+    async with open_clients(chosen, options.own_rates, lambda id_: open_client(options, workspace=id_)) as clients:
+        yield clients
+
+
+def find_owner_key(options: Options, workspace: str | None) -> Any:
+    """Return the owner key: that of the command line or the environment, or the one that the configuration file refers to."""
+    if options.owner_key is not None:
+        return options.owner_key
+    reference = options.config.key_of(_find_workspace(options, workspace))
+    return None if reference is None else reference.read()
+
+
+def _find_workspace(options: Options, workspace: str | None) -> ConfiguredWorkspace | None:
+    return options.config.find(workspace)[0] if workspace else None
+
+
+def _client_arguments(options: Options, workspace: str | None, max_in_flight: int, *, writes: bool) -> dict[str, Any]:
     if not options.timeout > 0:
         raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass, for example, 30.")
     if options.verbose:
         configure_logging("debug")
-    transport, owner_key = _create_embedded() if options.base_url == FAKE else (_create_transport(options, max_in_flight), None)
+    embedded = options.base_url == FAKE
+    space = workspace or options.workspace or next(iter(_embedded_workspaces(options)), None)
+    transport, owner_key = _create_embedded() if embedded else (_create_transport(options, max_in_flight), None)
     return {
         "transport": transport,
-        "owner_key": options.owner_key or owner_key,
-        "workspace": workspace or options.workspace or next(iter(_embedded_workspaces(options)), None),
+        "owner_key": options.owner_key or owner_key if embedded or not writes else find_owner_key(options, space),
+        "workspace": space,
         "headers": options.headers,
         "timeout": options.timeout,
-        "rate": options.rate,
+        "rate": options.own_rates.get(space or "", options.rate),
         "max_in_flight": max_in_flight,
     }
 
@@ -52,7 +83,8 @@ def require_credentials(options: Options) -> None:
     """Check that a base URL, an owner key and one workspace are given. For the embedded service, the base URL suffices."""
     if options.base_url != FAKE:
         _require_base_url(options)
-        require_id("--owner-key", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
+        if options.config.key_of(_find_workspace(options, options.workspace)) is None:
+            require_id("--owner-key", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
         require_id("--workspace", options.workspace, "workspace", "pass --workspace or set OUTREACH_WORKSPACE")
 
 
@@ -60,7 +92,8 @@ def workspaces_of(options: Options) -> list[str]:
     """Return the ids of the workspaces to work in. For the embedded service, the default is every workspace of that service."""
     workspaces = options.workspaces or _embedded_workspaces(options)
     if not workspaces:
-        raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
+        which = "NAME, --workspace GROUP or --workspace all" if options.config.workspaces else "ID"
+        raise click.UsageError(f"--workspace: missing; pass --workspace {which}, or set OUTREACH_WORKSPACE.")
     return list(workspaces)
 
 
@@ -87,15 +120,4 @@ def _require_base_url(options: Options) -> str:
 
 
 def _create_transport(options: Options, max_in_flight: int) -> Transport:
-    base_url = _require_base_url(options)
-    if options.backend == "aiohttp":
-        from outreach_async.transport._aiohttp import AiohttpTransport
-
-        return AiohttpTransport(base_url, max_in_flight=max_in_flight)
-    if options.backend == "httptools":
-        from outreach_async.transport._httptools import HttptoolsTransport
-
-        return HttptoolsTransport(base_url, max_in_flight=max_in_flight)
-    from outreach_async.transport._httpx import HttpxTransport
-
-    return HttpxTransport(base_url, family=options.backend, max_in_flight=max_in_flight)
+    return create_transport(_require_base_url(options), options.backend, max_in_flight)

@@ -63,14 +63,21 @@ class ListColumns:
                 raise click.UsageError(f"--columns: unknown column {name!r}; {meant}")
         return names
 
-    def print(self, screen: Screen, items: Sequence[Any], names: Sequence[str]) -> None:
+    def print(self, screen: Screen, items: Sequence[Any], names: Sequence[str], spaces: Sequence[str] = ()) -> None:
         """Print a table of the given columns and, on a terminal, the names of the other columns."""
-        screen.print_table(names, [[self.read(item, name) for name in names] for item in items])
+        screen.print_table(*self.tabulate(items, names, spaces))
         if hidden := [name for name in self.all if name not in names]:
             option = f"--columns {','.join(hidden[:2])}"
             screen.print_footer(
                 f"{count_noun(len(hidden), 'more column')}: {', '.join(hidden)}; {option} or --columns all shows them"
             )
+
+    def tabulate(
+        self, items: Sequence[Any], names: Sequence[str], spaces: Sequence[str] = ()
+    ) -> tuple[tuple[str, ...], list[list[Any]]]:
+        """Return the header and the rows of a table, with a column for the workspaces of the items if they are given."""
+        rows = [[*spaces[place : place + 1], *(self.read(item, name) for name in names)] for place, item in enumerate(items)]
+        return ("workspace", *names) if spaces else tuple(names), rows
 
 
 _SUFFIXES: Final = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".tsv": "table", ".txt": "table"}
@@ -128,12 +135,13 @@ def _choose_format(path: Path | None) -> str:
 
 @attrs.frozen
 class Listing:
-    """A list to print: where, in which format, and with which columns."""
+    """A list to print: where, in which format, with which columns and, if there are several, the workspace of each item."""
 
     screen: Screen
     columns: ListColumns
     names: tuple[str, ...]
     output: ListOutput
+    spaces: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: Options, columns: ListColumns, output: ListOutput) -> Self:
@@ -161,22 +169,22 @@ class Listing:
         elif self.output.format in {"csv", "jsonl"}:
             sys.stdout.write(self._render(rows, result))
         else:
-            self.columns.print(self.screen, rows, self.names)
+            self.columns.print(self.screen, rows, self.names, self.spaces)
             self.screen.print_footer("; ".join(filter(None, (count, about))))
         self.screen.print_result(result)
 
     def _render(self, rows: Sequence[Any], result: dict[str, Any]) -> str:
         if self.output.format == "json":
             return f"{json.dumps(result)}\n"
-        cells = [[self.columns.read(row, name) for name in self.names] for row in rows]
+        names, cells = self.columns.tabulate(rows, self.names, self.spaces)
         if self.output.format == "jsonl":
-            chosen = [dict(zip(self.names, values, strict=True)) for values in cells]
+            chosen = [dict(zip(names, values, strict=True)) for values in cells]
             return "".join(f"{json.dumps(item)}\n" for item in (result["data"] if self.output.columns is None else chosen))
         if self.output.format == "table":
-            return "".join("\t".join(map(to_printable, values)) + "\n" for values in (self.names, *cells))
+            return "".join("\t".join(map(to_printable, values)) + "\n" for values in (names, *cells))
         text = StringIO()
         lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(self.names)
+        lines.writerow(names)
         lines.writerows([escape_formula(to_text(value)) for value in values] for values in cells)
         return text.getvalue()
 
@@ -188,13 +196,14 @@ def to_text(value: Any) -> str:
 
 def _has_format(form: str, columns: ListColumns, path: Path) -> bool:
     """Return whether a file looks like a list with these columns: by its header, or by the keys of its first object."""
+    known = {"workspace", *columns.all}
     with path.open(encoding="utf-8", errors="replace") as file:
         line = file.readline().rstrip("\r\n")
     if form in {"csv", "table"}:
-        return set(line.split("," if form == "csv" else "\t")) <= set(columns.all)
+        return set(line.split("," if form == "csv" else "\t")) <= known
     try:
         value = json.loads(line)
     except ValueError:
         return False
     keys = set(value) if isinstance(value, dict) else set()
-    return {"data", "count"} <= keys if form == "json" else keys >= set(columns.all[:_SIGNS]) or set() < keys <= set(columns.all)
+    return {"data", "count"} <= keys if form == "json" else keys >= set(columns.all[:_SIGNS]) or set() < keys <= known

@@ -1,6 +1,6 @@
 """The command line: options that all commands share, imports, outputs, audits and exit codes.
 
-Install the extra `cli`. Every command has `-h`. Values come from options, then from the environment:
+Install the extra `cli`. Every command has `-h`. Values come from options, then from the environment, then from a file:
 
     export OUTREACH_BASE_URL=https://api.example OUTREACH_OWNER_KEY=key_... OUTREACH_WORKSPACE=space_...
     outreach-async import contacts.csv --campaign camp_... --journal contacts.db --resume --rejects rejects.csv
@@ -8,6 +8,9 @@ Install the extra `cli`. Every command has `-h`. Values come from options, then 
     outreach-async audit --workspace space_1 --workspace space_2 --campaigns --output audit.json --output audit.html
     outreach-async contacts create --email ann@company.example --set first_name=Ann
     outreach-async serve             # prints export lines to paste; one JSON object with --json
+
+Or keep the address, the place of each key and the names of workspaces in a file, which `config init` writes, `config check` tries
+and `config show` explains. Commands then take `--workspace NAME|GROUP|all` and `--profile NAME`: see `outreach_async.config`.
 
 A program can run a command, and read its result as JSON:
 

@@ -36,6 +36,8 @@ ARGUMENTS = {
     "audit": (),
     "brief": (),
     "campaigns": (),
+    "config check": (),
+    "config show": (),
     "contacts create": ("--email", "ann@a.example"),
     "demo": (),
     "fields": (),
@@ -47,6 +49,8 @@ ARGUMENTS = {
 """The arguments with which each command succeeds. `completion` has no shared option; other tests run `serve` and `mcp`."""
 
 PROBES = {
+    "config": ("--config", "missing.toml"),
+    "profile": ("--profile", "none"),
     "base_url": ("--base-url", "http://127.0.0.1:1"),
     "workspaces": ("--workspace", "space_none"),
     "owner_key": ("--owner-key", "key_other"),
@@ -60,7 +64,7 @@ PROBES = {
 }
 """A value of each shared option that changes what a command does."""
 
-UNSEEN = {("demo", "verbose"), ("report", "verbose")}
+UNSEEN = {("demo", "verbose"), ("report", "verbose"), ("config show", "verbose"), ("config show", "headers")}
 """Commands that accept `--verbose`, as every command does, but send no request that it could log."""
 
 
@@ -69,8 +73,8 @@ def shared_by(name: str) -> list[str]:
 
 
 def test_the_walk_knows_every_command_and_shared_option() -> None:
-    assert set(ARGUMENTS) == set(COMMANDS) - {"completion", "mcp", "serve"}
-    assert set(PROBES) == set(SHARED) == set(attrs.fields_dict(Options))
+    assert set(ARGUMENTS) == set(COMMANDS) - {"completion", "config init", "mcp", "serve"}
+    assert set(PROBES) == set(SHARED) == set(attrs.fields_dict(Options)) - {"sources"}
     assert shared_by("completion") == []
     assert shared_by("serve") == ["as_json", "quiet", "verbose"]
 
@@ -115,7 +119,7 @@ def test_every_shared_option_of_a_command_changes_what_it_does(attempt: Callable
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_shared_option_that_the_command_lacks_is_refused_before_its_name(shell: Shell, name: str) -> None:
-    arguments = {**ARGUMENTS, "completion": ("bash",), "mcp": (), "serve": ()}[name]
+    arguments = {**ARGUMENTS, "completion": ("bash",), "config init": (), "mcp": (), "serve": ()}[name]
     for option in SHARED.keys() - shared_by(name):
         value = {"timeout": ("--timeout", "0"), "workspaces": ("--workspace", "space_1")}.get(option, PROBES[option])
         ended = shell(*value, *name.split(), *arguments)

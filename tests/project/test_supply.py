@@ -125,7 +125,7 @@ def test_the_versions_that_transports_accept_are_those_of_the_requirements() -> 
 
 
 def test_every_dependency_of_users_has_a_minimum_version() -> None:
-    assert len(floors(PROJECT)) == len(PROJECT["dependencies"]) + 18
+    assert len(floors(PROJECT)) == len(PROJECT["dependencies"]) + 19
     with pytest.raises(ValueError, match="certifi has no lowest version"):
         floors({"dependencies": ["certifi"], "optional-dependencies": {}})
 

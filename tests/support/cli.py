@@ -23,7 +23,10 @@ from outreach_async.fake.server import serve
 from outreach_async.transport._wire import Request
 
 KEY = "key_s3cr3t"
-ENVIRONMENT = ("OUTREACH_BASE_URL", "OUTREACH_WORKSPACE", "OUTREACH_OWNER_KEY", "OUTREACH_LOG")
+ENVIRONMENT = (
+    *("OUTREACH_BASE_URL", "OUTREACH_WORKSPACE", "OUTREACH_OWNER_KEY", "OUTREACH_LOG", "OUTREACH_RATE"),
+    *("OUTREACH_CONFIG", "OUTREACH_PROFILE"),
+)
 COMMAND = (sys.executable, "-W", "error", "-m", "outreach_async")
 
 

@@ -30,6 +30,7 @@ PACKAGES: Final = (
     "outreach_async.audit",
     "outreach_async.audit.reports.brief",
     "outreach_async.bulk",
+    "outreach_async.config",
     "outreach_async.conformance",
     "outreach_async.fake",
     "outreach_async.fake.faults",

@@ -31,6 +31,7 @@ CHAPTERS: Final = (
     "outreach_async.sync",
     "outreach_async.importer",
     "outreach_async.guides.command_line",
+    "outreach_async.config",
     "outreach_async.bulk",
     "outreach_async.bulk.ledger",
     "outreach_async.audit",

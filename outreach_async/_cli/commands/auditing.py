@@ -132,7 +132,8 @@ def audit(
 ) -> int:
     """Check every mailbox of the workspaces for problems. The report lists each problem with its cause and remedy.
 
-    Pass --workspace several times to audit several workspaces, or set OUTREACH_WORKSPACE to ids separated by spaces.
+    Pass --workspace several times, a group or "all" of the configuration file, or set OUTREACH_WORKSPACE to several, separated by
+    blanks.
 
     For a daily audit, run the following command. On the first run, it warns that there is no earlier report:
 
@@ -303,7 +304,7 @@ async def _audit(options: Options, screen: Screen, **about: Any) -> auditing.Rep
     """Audit the workspaces of the options, show the progress on stderr, and return the report."""
     workspaces = workspaces_of(options)
     async with open_client(options, workspace=workspaces[0]) as client:
-        run = auditing.stream(client, workspaces, clock=clock_of(options), **about)
+        run = auditing.stream(client, workspaces, clock=clock_of(options), names=options.config.names, **about)
         with show_progress(screen, "Auditing", len(workspaces), "workspaces") as show_bar:
             # Reading errors become findings, so the iteration raises no error that the group could wrap.
             async with anyio.create_task_group() as group, run as findings:

@@ -112,7 +112,7 @@ def _find_code(name: str, fields: Sequence[WorkspaceField]) -> str:
 
 async def _create(options: Options, email: str, values: Mapping[str, str], policies: Mapping[str, Any]) -> int:
     screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
-    async with open_client(options) as client:
+    async with open_client(options, writes=True) as client:
         fields = () if all(map(_is_code, values)) else await client.workspaces.fields()
         contact = build_contact(email, values, fields)
         try:

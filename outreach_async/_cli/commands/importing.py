@@ -254,7 +254,7 @@ def _create_job(
 
 async def _import_file(options: Options, job: ImportJob) -> int:
     screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
-    async with open_client(options, max_in_flight=max(job.concurrency, MAX_IN_FLIGHT)) as client:
+    async with open_client(options, max_in_flight=max(job.concurrency, MAX_IN_FLIGHT), writes=True) as client:
         few = max_listed_rows(screen)
         return await run_import(
             client, job, screen, few, lambda report, failures: screen.print_result({**report.to_dict(), "failures": failures})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import attrs
 import click
 
-from outreach_async._cli.connection import open_client
+from outreach_async._cli.connection import open_client, open_each
 from outreach_async._cli.listing import ListColumns, Listing, ListOutput, list_options, read_cell
 from outreach_async._cli.messages import format_moment
 from outreach_async._cli.options import CONNECTION, READING, IdType, Options, shared_options
@@ -64,7 +66,7 @@ _STEPS: Final = ListColumns(
 @list_options
 @shared_options(*READING)
 def campaigns(options: Options, output: ListOutput) -> int:
-    """List the campaigns of a workspace."""
+    """List the campaigns of one or more workspaces."""
     return run_async(partial(_run_list, options, "campaigns", _CAMPAIGNS, output))
 
 
@@ -72,7 +74,7 @@ def campaigns(options: Options, output: ListOutput) -> int:
 @list_options
 @shared_options(*READING)
 def mailboxes(options: Options, output: ListOutput) -> int:
-    """List the mailboxes of a workspace."""
+    """List the mailboxes of one or more workspaces."""
     return run_async(partial(_run_list, options, "mailboxes", _MAILBOXES, output))
 
 
@@ -92,23 +94,44 @@ def steps(options: Options, campaign: str, output: ListOutput) -> int:
 @list_options
 @shared_options(*READING)
 def fields(options: Options, output: ListOutput) -> int:
-    """List the contact fields of a workspace."""
+    """List the contact fields of one or more workspaces."""
     return run_async(partial(_run_fields, options, output))
 
 
 async def _run_list(options: Options, what: str, columns: ListColumns, output: ListOutput) -> int:
     listing = Listing.of(options, columns, output)
-    async with open_client(options) as client:
-        items: Collected[Any] = await getattr(client, what).list(undecodable="keep").collect()
-    for unread in items.undecodable:
-        listing.screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
-    if items.missing:
-        listing.screen.warn(f"the service reports {items.missing:,} more {what} than it listed")
-    counts = {"count": len(items), "total_found": items.total_found, "repeats": items.repeats, "missing": items.missing}
-    result = {"data": to_wire(list(items)), **counts, "undecodable": len(items.undecodable)}
-    noun = {"campaigns": "campaign", "mailboxes": "mailbox"}[what]
-    listing.print(items, result, noun)
-    return INCOMPLETE if items.missing or items.undecodable else OK
+    lists: dict[str, Collected[Any]] = {}
+    async with open_each(options) as clients:
+        for workspace, client in clients.items():
+            lists[workspace] = await getattr(client, what).list(undecodable="keep").collect()
+    for items in lists.values():
+        for unread in items.undecodable:
+            listing.screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
+        if items.missing:
+            listing.screen.warn(f"the service reports {items.missing:,} more {what} than it listed")
+    counts = {
+        "count": sum(map(len, lists.values())),
+        **{name: sum(getattr(items, name) for items in lists.values()) for name in ("total_found", "repeats", "missing")},
+        "undecodable": sum(len(items.undecodable) for items in lists.values()),
+    }
+    _print_lists(listing, options, lists, counts, {"campaigns": "campaign", "mailboxes": "mailbox"}[what])
+    return INCOMPLETE if counts["missing"] or counts["undecodable"] else OK
+
+
+def _print_lists(
+    listing: Listing, options: Options, lists: Mapping[str, Sequence[Any]], counts: Mapping[str, Any], noun: str
+) -> None:
+    """Print the items of all workspaces as one list, with a column for the workspace if there are several."""
+    items = [item for several in lists.values() for item in several]
+    data = to_wire(items)
+    if len(lists) > 1:
+        spaces = [workspace for workspace, several in lists.items() for _ in several]
+        names = options.config.names
+        data = [
+            {"workspace": space, "workspace_name": names.get(space), **item} for space, item in zip(spaces, data, strict=True)
+        ]
+        listing = attrs.evolve(listing, spaces=tuple(map(options.name_of, spaces)))
+    listing.print(items, {"data": data, **counts}, noun)
 
 
 async def _run_steps(options: Options, campaign: str, output: ListOutput) -> int:
@@ -127,7 +150,7 @@ async def _run_steps(options: Options, campaign: str, output: ListOutput) -> int
 
 async def _run_fields(options: Options, output: ListOutput) -> int:
     listing = Listing.of(options, _FIELDS, output)
-    async with open_client(options) as client:
-        workspace_fields = await client.workspaces.fields()
-    listing.print(workspace_fields, {"data": to_wire(workspace_fields), "count": len(workspace_fields)}, "field")
+    async with open_each(options) as clients:
+        lists = {workspace: await client.workspaces.fields() for workspace, client in clients.items()}
+    _print_lists(listing, options, lists, {"count": sum(map(len, lists.values()))}, "field")
     return OK

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from outreach_async._cli.commands.import_report import max_listed_rows, print_report
-from outreach_async._cli.connection import open_sync_client
+from outreach_async._cli.connection import find_owner_key, open_sync_client
 from outreach_async._cli.messages import count_noun
 from outreach_async._cli.options import FAKE, Options
 from outreach_async._cli.output import Screen, show_progress
@@ -22,6 +22,7 @@ from outreach_async.importer import parse_overrides
 from outreach_async.models import WorkspaceField
 from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
 from outreach_async.spread._stored_files import expand_pattern
+from outreach_async.transport._secret import hide, reveal
 
 _LOCAL: Final = "local"
 _CONFLICTS: Final = {
@@ -48,14 +49,15 @@ def import_in_parts(
         raise click.UsageError(
             "--journal: with --dask, expected a URL that all workers can reach; pass s3://bucket/prefix or file:///folder."
         )
+    key = hide(find_owner_key(options, options.workspace))
     if scheduler == _LOCAL:
-        if not options.owner_key:
+        if key is None:
             raise click.UsageError("--owner-key: missing; pass --owner-key KEY, or set OUTREACH_OWNER_KEY.")
-        os.environ["OUTREACH_OWNER_KEY"] = options.owner_key
+        os.environ["OUTREACH_OWNER_KEY"] = str(reveal(key))
     made = plan(
         expand_pattern(str(files)),
         overrides=parse_overrides(settings["maps"]),
-        fields=_read_fields(options) if options.owner_key else (),
+        fields=_read_fields(options) if key is not None else (),
         ignore_unknown=settings["ignore_unknown"],
         duplicates=settings["duplicates"],
         strict_validation=settings["strict"],
@@ -66,7 +68,8 @@ def import_in_parts(
     screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
     screen.print_line(f"{count_noun(made.rows, 'row')} in {count_noun(len(made.parts), 'part')}")
     with _open_cluster(scheduler) as cluster:
-        report = _run(screen, cluster, made, connection, rate=options.rate, settings=settings)
+        rate = options.own_rates.get(connection.workspace, options.rate)
+        report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
     print_report(screen, report, made.rows, journal)
     for row in report.failures[: max_listed_rows(screen)]:
         screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")

@@ -1,0 +1,222 @@
+r"""Keep the address, the keys and the names of workspaces in one file, `outreach.toml`, for the command and for Python.
+
+`outreach-async config init` writes a file to start with. This one names three workspaces, and says where the owner keys are:
+
+    base_url = "https://api.example"
+    rate = 20                                      # requests per second, of all workspaces without a rate of their own
+    owner_key = { env = "OUR_KEY" }
+    workspace = "retail"                           # what commands read without --workspace
+
+    [workspaces]
+    acme = { id = "space_1", groups = ["retail"] }
+    "Bolt & Co" = { id = "space_2", groups = ["retail", "eu"], owner_key = { file = "/run/secrets/bolt" } }
+    zenith = { id = "space_3", owner_key = { command = ["op", "read", "op://vault/zenith/key"] }, rate = 2 }
+
+    [profile.staging]
+    base_url = "https://staging.example"
+    workspaces.acme = { id = "space_9" }
+
+Every command then takes names: `outreach-async audit --workspace retail`, `--workspace acme --workspace zenith`, `--workspace
+all`. Names stand beside the ids in lists and reports, and an import finds names in the column `workspace` of its rows. In
+Python:
+
+```python
+import os
+from pathlib import Path
+
+import anyio
+from outreach_async.audit import audit
+from outreach_async.config import load_config
+
+Path("outreach.toml").write_text(
+    f'base_url = "{os.environ["OUTREACH_BASE_URL"]}"\n'
+    "[workspaces]\n"
+    'acme = { id = "space_1", groups = ["retail"] }\n'
+    'bolt = { id = "space_2", groups = ["retail"] }\n'
+)
+
+
+async def main() -> None:
+    config = load_config()
+    async with config.client("acme", read_only=True) as client:
+        print([campaign.name async for campaign in client.campaigns.list()])  # -> ['Spring']
+        report = await audit(client, [each.id for each in config.find("retail")], names=config.names)
+        print(report.name_of("space_2"))  # -> bolt
+    async with config.clients("retail", read_only=True) as clients:
+        for name, client in clients.items():
+            print(name, len(await client.workspaces.fields()))
+            # -> acme 37
+            # -> bolt 37
+
+
+anyio.run(main)
+```
+
+Which file
+----------
+The file is that of `--config FILE` or `load_config(path)`, else of `OUTREACH_CONFIG`, else `outreach.toml` in the working
+directory, else `outreach-async/outreach.toml` in the user's configuration folder (with the extra `cli`; `~/.config` on Linux).
+Files are not merged. `OUTREACH_CONFIG=/dev/null` is an empty file. `--base-url fake:` ignores the file, because its names and
+keys belong to another service.
+
+A file that others can write is refused, as ssh does, and so is a file of another user than root: it names the address that
+receives owner keys, and programs to run. The folder is not checked. Whoever can write to it can replace the file, but only by
+one of their own, which is refused. Windows has no such permissions.
+
+Which value wins
+----------------
+For each value: the option of the command or the argument in Python, then the environment (`OUTREACH_BASE_URL`,
+`OUTREACH_OWNER_KEY`, `OUTREACH_RATE`, `OUTREACH_WORKSPACE`), then the workspace, the profile and the file. `outreach-async
+config show` prints each value and where it comes from.
+
+A profile (`--profile NAME`, or `load_config(profile=...)`) replaces values of the file. If it has its own `base_url`, it
+inherits only `backend` and `timeout`: keys, rates and workspaces belong to the service at the other address. Its `workspaces`
+replace all others.
+
+Keys
+----
+The file contains no owner key, only where each key is: `env` names an environment variable; `file` a path, relative to the
+folder of the configuration file; `command` a program and its arguments, run without a shell, which prints the key within two
+minutes. A key is read when something is created, never for lists, audits and briefs. What a command prints is never shown, not
+even in errors.
+
+Workspaces
+----------
+A name may contain blanks, but does not look like an id (`space_...`), and is not `all`. Names, groups and ids are unique. Where
+one text selects several workspaces, as in `OUTREACH_WORKSPACE`, blanks separate them, unless the whole text is a name.
+
+A workspace with its own `rate` has a client of its own, with its own connections; all others share one client and one rate. An
+import whose rows name several workspaces uses the key and the rate of `--workspace`, and refuses rows for workspaces with
+another key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Container, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import attrs
+
+from outreach_async._assembly import client_arguments
+from outreach_async._config_file import ConfiguredWorkspace, ConfigValues, KeyReference, require_config
+from outreach_async.client import OutreachClient
+
+__all__ = ["Config", "ConfiguredWorkspace", "KeyReference", "load_config"]
+
+
+@attrs.frozen(kw_only=True)
+class Config(ConfigValues):
+    r"""The values of a configuration file and, if chosen, of one of its profiles.
+
+    Attributes:
+        path: Path of the file.
+        profile: Name of the profile; `None` for none.
+        base_url: Address of the service; `None` if the file has none. The same applies to `backend`, `rate`, `timeout` (seconds)
+            and `owner_key` (where the key is stored).
+        workspace: Names, ids and groups that are selected by default.
+        workspaces: The workspaces, in the order of the file.
+
+    Example:
+        ```python
+        Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
+        config = load_config("outreach.toml")
+        print(config.base_url, config.names)  # -> https://api.example {'space_1': 'acme'}
+        ```
+    """
+
+    def client(self, workspace: str | None = None, *, read_only: bool = False, **options: Any) -> OutreachClient:
+        r"""Create a client for one workspace, with its key and rate. No request is sent.
+
+        Args:
+            workspace: Name or id of the workspace, or a group of one; defaults to `OUTREACH_WORKSPACE`, then to the file's.
+            read_only: True to leave the owner key unread. Such a client creates no contacts.
+            options: Arguments of `OutreachClient`, which replace the values of the environment and the file.
+
+        Raises:
+            InvalidRequest: A value is missing or invalid, the workspace is unknown, or the owner key cannot be read.
+
+        Example:
+            ```python
+            Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
+            print(load_config("outreach.toml").client("acme", read_only=True))
+            # -> <OutreachClient <HttpxTransport to https://api.example> workspace='space_1'>
+            ```
+        """
+        return OutreachClient(**client_arguments(self, workspace, options, read_only=read_only))
+
+    @asynccontextmanager
+    async def clients(
+        self, *workspaces: str, read_only: bool = False, **options: Any
+    ) -> AsyncIterator[dict[str, OutreachClient]]:
+        r"""Open a client for each of several workspaces, and close all of them at the end of the block.
+
+        The clients share connections and one rate, except those of workspaces with a rate of their own.
+
+        Args:
+            workspaces: Names, ids and groups; `"all"` selects every workspace of the file.
+            read_only: True to leave the owner keys unread. Such clients create no contacts.
+            options: Arguments of `OutreachClient`, which replace the values of the environment and the file.
+
+        Raises:
+            InvalidRequest: A value is missing or invalid, a workspace is unknown, or an owner key cannot be read.
+
+        Example:
+            ```python
+            Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
+            async with load_config("outreach.toml").clients("all", read_only=True) as clients:
+                print([*clients])  # -> ['acme']
+            ```
+        """
+        chosen = self.find(*workspaces)
+        arguments = {each.id: client_arguments(self, each.id, options, read_only=read_only) for each in chosen}
+        own_rates = {each.id for each in chosen if each.rate is not None and arguments[each.id]["rate"] == each.rate}
+
+        def find_key(workspace: str) -> object:
+            # Blank rather than `None`, which would be the key of the workspace whose client is shared.
+            return arguments[workspace].get("owner_key") or os.environ.get("OUTREACH_OWNER_KEY") or ""
+
+        async with open_clients(chosen, own_rates, lambda id_: OutreachClient(**arguments[id_]), find_key) as opened:
+            yield {each.name: opened[each.id] for each in chosen}
+
+
+@asynccontextmanager
+async def open_clients(
+    workspaces: Iterable[ConfiguredWorkspace],
+    own_rates: Container[str],
+    create: Callable[[str], OutreachClient],
+    find_key: Callable[[str], Any] = lambda _id: None,
+) -> AsyncIterator[dict[str, OutreachClient]]:
+    """Open a client for each workspace, by id. Those that are not in `own_rates` share one."""
+    async with AsyncExitStack() as stack:
+        clients: dict[str, OutreachClient] = {}
+        shared: OutreachClient | None = None
+        for each in workspaces:
+            if each.id in own_rates:
+                clients[each.id] = await stack.enter_async_context(create(each.id))
+            elif shared is None:
+                clients[each.id] = shared = await stack.enter_async_context(create(each.id))
+            else:
+                clients[each.id] = shared.with_options(workspace=each.id, owner_key=find_key(each.id))
+        yield clients
+
+
+def load_config(path: str | os.PathLike[str] | None = None, profile: str | None = None) -> Config:
+    r"""Read a configuration file. Nothing is sent, and no owner key is read.
+
+    Args:
+        path: Path of the file; by default, that of `OUTREACH_CONFIG`, or the first `outreach.toml` in the working directory and
+            the user's configuration folder.
+        profile: Name of a profile in the file, whose values replace those of the file.
+
+    Raises:
+        InvalidRequest: There is no file, others can write it, or a key or value in it is invalid. The error names the key.
+
+    Example:
+        ```python
+        Path("outreach.toml").write_text('[workspaces]\nacme = { id = "space_1" }\n[profile.slow]\nrate = 1\n')
+        print(load_config().rate, load_config(profile="slow").rate)  # -> None 1
+        ```
+    """
+    return require_config(path, profile, Config)

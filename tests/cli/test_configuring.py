@@ -1,0 +1,324 @@
+"""The configuration file on the command line: precedence, names in lists and errors, and the commands `config`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+from support.cli import KEY, Shell, serve_in_thread, small_service
+
+from outreach_async._cli.app import PROGRAM, outreach
+from outreach_async._cli.options import Options
+from outreach_async._config_file import NO_FILE
+from outreach_async.fake import FakeService
+
+WORKSPACES = 60
+
+
+def agency() -> FakeService:
+    """Return a service with 60 workspaces, each with a mailbox, a campaign and an owner key."""
+    service = FakeService()
+    for number in range(WORKSPACES):
+        space = f"space_{number:02}"
+        service.add_workspace(space)
+        boxes = service.add_mailboxes(space, 1, domain=f"client{number}.example", spf=number % 7 != 0)
+        service.add_campaign(space, id=f"camp_{number:02}", name="Spring", status="live", mailboxes=boxes, steps=["A"])
+        service.add_contacts(space, 1, campaign=f"camp_{number:02}")
+        service.add_owner_key(space, key=f"key_{number:02}")
+    return service
+
+
+@pytest.fixture(scope="module")
+def agency_service() -> FakeService:
+    return agency()
+
+
+@pytest.fixture(scope="module")
+def agency_url(agency_service: FakeService) -> Iterator[str]:
+    with serve_in_thread(agency_service) as url:
+        yield url
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def config(folder: Path, agency_url: str) -> Path:
+    lines = [f'base_url = "{agency_url}"', 'owner_key = { env = "OUR_KEY" }', "[workspaces]"]
+    for number in range(WORKSPACES):
+        own = f', owner_key = {{ command = ["echo", "key_{number:02}"] }}, rate = 50' if number == 5 else ""
+        group = "retail" if number % 2 else "b2b"
+        lines.append(f'client-{number:02} = {{ id = "space_{number:02}", groups = ["{group}"]{own} }}')
+    return write(folder / "outreach.toml", "\n".join(lines))
+
+
+@pytest.mark.parametrize("name", ["base_url", "owner_key", "rate", "workspace", "backend", "timeout"])
+def test_a_flag_beats_the_environment_which_beats_profile_and_file(folder: Path, name: str) -> None:
+    write(
+        folder / "outreach.toml",
+        """
+        base_url = "https://file.example"
+        owner_key = { env = "FILE_KEY" }
+        rate = 1
+        workspace = "file"
+        backend = "httpx2"
+        timeout = 11
+        workspaces = { file = { id = "space_file" }, own = { id = "space_profile" } }
+        [profile.own]
+        rate = 2
+        workspace = "own"
+        backend = "aiohttp"
+        timeout = 12
+        """,
+    )
+    flags = {"base_url": "https://flag.example", "owner_key": "key_flag", "rate": 4.0, "workspaces": ("space_flag",)}
+    flags |= {"backend": "httptools", "timeout": 14.0}
+    variables = {"OUTREACH_BASE_URL": "https://env.example", "OUTREACH_OWNER_KEY": "key_env", "OUTREACH_RATE": "3"}
+    variables |= {"OUTREACH_WORKSPACE": "space_env"}
+    expected: dict[str, list[object]] = {
+        "base_url": ["https://flag.example", "https://env.example", "https://file.example", "https://file.example"],
+        "owner_key": ["key_flag", "key_env", None, None],  # the file only refers to a key
+        "rate": [4, 3, 2, 1],
+        "workspace": ["space_flag", "space_env", "space_profile", "space_file"],
+        "backend": ["httptools", "aiohttp", "aiohttp", "httpx2"],
+        "timeout": [14, 12, 12, 11],
+    }
+    sources = [f"--{name.replace('_', '-')}", f"OUTREACH_{name.upper()}", "profile own in outreach.toml", "outreach.toml"]
+    if name in {"backend", "timeout"}:
+        sources[1] = sources[2]  # they have no variable
+    if name in {"base_url", "owner_key"}:
+        sources[2] = sources[3]  # the profile does not set them
+    absent = {"config": None, "profile": None, **dict.fromkeys(flags)}
+    layers = [({**absent, **flags}, variables), (absent, variables), (absent, {}), (absent, {})]
+    for place, (values, environment) in enumerate(layers):
+        profile = {} if place == 3 else {"OUTREACH_PROFILE": "own"}
+        options = Options.of(values, {**environment, **profile})
+        assert (getattr(options, name), options.sources[name]) == (expected[name][place], sources[place])
+
+
+def test_the_first_file_is_used_and_a_given_one_must_exist(folder: Path) -> None:
+    found = {
+        "flag": write(folder / "flag.toml", "timeout = 1"),
+        "variable": write(folder / "variable.toml", "timeout = 2"),
+        "here": write(folder / "outreach.toml", "timeout = 3"),
+        "user": write(folder / "home" / "outreach-async" / "outreach.toml", "timeout = 4"),
+    }
+    variable = {"OUTREACH_CONFIG": str(found["variable"])}
+    assert Options.of({"config": found["flag"]}, variable).timeout == 1
+    assert Options.of({"config": None}, variable).timeout == 2
+    assert Options.of({"config": None}, {}).timeout == 3
+    found["here"].unlink()
+    assert Options.of({"config": None}, {}).timeout == 4
+    found["user"].unlink()
+    assert Options.of({"config": None}, {}).config is NO_FILE
+
+
+def test_the_embedded_service_ignores_the_file(shell: Shell, folder: Path) -> None:
+    write(folder / "outreach.toml", "broken")
+    assert shell("fields", "--base-url", "fake:").code == 0
+    assert shell("fields").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("campaigns", "--workspace", "retial"),
+            "--workspace: expected a name, an id or a group of workspaces in outreach.toml, got 'retial'; did you mean 'retail'?",
+        ),
+        (("campaigns", "--workspace", "client-5"), "did you mean 'client-59' or 'client-58' or 'client-57'?"),
+        (("campaigns",), "--workspace: missing; pass --workspace NAME, --workspace GROUP or --workspace all, or set OUTREACH_"),
+        (
+            ("contacts", "create", "--email", "a@b.example", "--workspace", "retail"),
+            "expected one workspace, got 30 (client-01, client-03, client-05, client-07, client-09, ...); pass --workspace once",
+        ),
+        (
+            ("fields", "--profile", "stagin"),
+            "expected a profile of the file, got 'stagin'; add a table [profile.stagin]",
+        ),
+        (
+            ("fields", "--config", "none.toml"),
+            "none.toml: the configuration file cannot be read (No such file or directory)",
+        ),
+    ],
+)
+def test_unknown_and_ambiguous_names_are_refused_with_a_remedy(
+    shell: Shell, config: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    del config
+    ended = shell(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+
+
+def test_a_wrong_name_in_the_environment_is_named_by_its_variable(
+    shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del config
+    monkeypatch.setenv("OUTREACH_WORKSPACE", "client-01 nobody")
+    assert "outreach-async: OUTREACH_WORKSPACE: expected a name" in shell("fields").err
+    monkeypatch.setenv("OUTREACH_WORKSPACE", f"space_01 {KEY}")
+    ended = shell("fields")
+    assert ended.err.startswith("outreach-async: OUTREACH_WORKSPACE: expected ")
+    assert KEY not in ended.err
+
+
+def test_a_profile_needs_a_file(shell: Shell, folder: Path) -> None:
+    del folder
+    ended = shell("fields", "--profile", "staging")
+    assert ended.code == 2
+    assert "--profile: expected a configuration file with profiles, found none; pass --config FILE." in ended.err
+
+
+def test_lists_over_several_workspaces_have_a_column_with_names(shell: Shell, config: Path) -> None:
+    del config
+    rows = [line.split("\t") for line in shell("campaigns", "--workspace", "retail", "--columns", "id").out.splitlines()]
+    assert rows[0] == ["workspace", "id"]
+    assert rows[1:] == [[f"client-{number:02}", f"camp_{number:02}"] for number in range(1, WORKSPACES, 2)]
+    code, value = shell.json("mailboxes", "--workspace", "client-01 space_02", "--workspace", "client-01")
+    assert (code, value["count"]) == (0, 2)
+    assert [(item["workspace"], item["workspace_name"]) for item in value["data"]] == [
+        ("space_01", "client-01"),
+        ("space_02", "client-02"),
+    ]
+    assert shell("fields", "--workspace", "client-01").out.startswith("code\t")
+
+
+def test_a_contact_is_created_with_the_key_of_its_workspace(
+    shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch, agency_service: FakeService
+) -> None:
+    del config
+    create = ("contacts", "create", "--email", "ann@a.example", "--workspace")
+    ended = shell(*create, "client-00")
+    assert (ended.code, "--owner-key: the environment variable OUR_KEY is not set; set it" in ended.err) == (2, True)
+    monkeypatch.setenv("OUR_KEY", "key_00")
+    assert [shell(*create, name).code for name in ("client-00", "client-05", "client-06")] == [0, 0, 77]
+    assert [len(agency_service.contacts(f"space_{number:02}")) for number in (0, 5, 6)] == [2, 2, 1]
+
+
+def test_reports_over_all_workspaces_have_their_names(shell: Shell, config: Path) -> None:
+    del config
+    code, report = shell.json("audit", "--workspace", "all")
+    assert (code, len(report["names"]), report["names"]["space_05"]) == (1, WORKSPACES, "client-05")
+    ended = shell("brief", "--workspace", "all", "--format", "markdown")
+    assert (ended.code, "`client-00 (space_00)`" in ended.out) == (1, True)
+
+
+def test_config_check_says_what_works_in_each_workspace(shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_KEY", "key_00")
+    code, value = shell.json("config", "check")
+    assert (code, value["works"], len(value["workspaces"])) == (0, WORKSPACES, WORKSPACES)
+    assert value["workspaces"][5] == {
+        "workspace": "space_05",
+        "name": "client-05",
+        "readable": True,
+        "campaigns": 1,
+        "owner_key": "works",
+        "errors": [],
+    }
+    monkeypatch.delenv("OUR_KEY")
+    ended = shell("config", "check", "--workspace", "client-04", "--workspace", "client-05")
+    assert ended.code == 1
+    assert "1 of 2 workspaces works" in ended.out
+    assert "outreach-async: client-04: --owner-key: the environment variable OUR_KEY is not set" in ended.err
+    write(config, config.read_text() + '\ngone = { id = "space_gone" }')
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_00")
+    ended = shell("config", "check", "--workspace", "gone", "--workspace", "client-05")
+    assert (ended.code, "outreach-async: gone: " in ended.err) == (3, True)
+
+
+@pytest.mark.parametrize(("count", "code"), [(1, 3), (2, 77)])
+def test_config_check_tells_denied_workspaces_from_unreadable_ones(shell: Shell, folder: Path, count: int, code: int) -> None:
+    service = small_service()
+    service.add_workspace("space_2")
+    with serve_in_thread(service) as url:
+        write(
+            folder / "outreach.toml",
+            f'base_url = "{url}"\nworkspaces = {{ one = {{ id = "space_1" }}, two = {{ id = "space_2" }} }}',
+        )
+        from outreach_async.fake import faults
+
+        service.faults.script("list_campaigns", *[faults.status(403)] * count)
+        assert shell("config", "check").code == code
+
+
+def test_config_show_names_sources_and_shows_no_secret(shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_KEY", "key_secret")
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_s3cr3t")
+    monkeypatch.setenv("OUTREACH_BASE_URL", "https://user:hunter2@api.example")
+    write(config, config.read_text().replace('["echo", "key_05"]', '["vault", "--token=tok_5", "key_05"]'))
+    shown, (code, value) = shell("config", "show", "--rate", "3"), shell.json("config", "show", "--rate", "3")
+    assert code == 0
+    assert "client-05\tspace_05\tretail\tcommand vault\t50" in shown.out
+    assert value["values"]["base_url"] == {"value": "https://api.example", "from": "OUTREACH_BASE_URL"}
+    assert value["values"]["owner_key"] == {"value": "***", "from": "OUTREACH_OWNER_KEY"}
+    assert value["values"]["rate"] == {"value": 3, "from": "--rate"}
+    assert value["values"]["timeout"] == {"value": 30, "from": "default"}
+    for secret in ("key_secret", "key_s3cr3t", "hunter2", "tok_5", "key_05"):
+        assert secret not in shown.out + shown.err + json.dumps(value)
+
+
+def test_config_init_writes_a_private_file_once(shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    previous = os.umask(0)
+    try:
+        ended = shell("config", "init")
+    finally:
+        os.umask(previous)
+    assert (ended.code, (folder / "outreach.toml").stat().st_mode & 0o777) == (0, 0o600)
+    assert "Next, edit it, and run: outreach-async config check\n" in ended.out
+    again = shell("config", "init")
+    assert (again.code, "--config outreach.toml: the file exists, and is not overwritten; pass another path" in again.err) == (
+        2,
+        True,
+    )
+    assert shell("config", "show").code == 0
+    missing = shell("--config", "no/folder.toml", "config", "init")
+    assert (missing.code, "--config no/folder.toml: cannot be written (No such file or directory)" in missing.err) == (2, True)
+    monkeypatch.setenv("OUTREACH_BASE_URL", "https://api.example")
+    monkeypatch.setenv("OUTREACH_WORKSPACE", "space_acme space_bolt unknown")
+    assert shell("config", "init", "--config", "my file.toml").out.endswith("config check --config 'my file.toml'\n")
+    monkeypatch.delenv("OUTREACH_BASE_URL")
+    monkeypatch.delenv("OUTREACH_WORKSPACE")
+    _, value = shell.json("config", "show", "--config", "my file.toml")
+    assert value["values"]["base_url"]["value"] == "https://api.example"
+    assert [(each["name"], each["id"]) for each in value["workspaces"]] == [("acme", "space_acme"), ("bolt", "space_bolt")]
+
+
+@pytest.mark.parametrize("url", ["https://user:hunter2@api.example", "not a url", "fake:"])
+def test_config_init_leaves_out_an_address_that_no_file_may_have(
+    shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("OUTREACH_BASE_URL", url)
+    assert shell("config", "init").code == 0
+    assert '\n# base_url = "https://api.example"' in (folder / "outreach.toml").read_text()
+
+
+def complete(*words: str) -> list[str]:
+    return [item.value for item in ShellComplete(outreach, {}, PROGRAM, "X").get_completions(list(words[:-1]), words[-1])]
+
+
+def test_the_shell_completes_names_groups_and_profiles(config: Path) -> None:
+    write(config, config.read_text() + "\n[profile.staging]\nworkspaces.test = { id = 'space_t' }\n[profile.slow]\nrate = 1")
+    assert complete("campaigns", "--workspace", "client-0") == [f"client-{number:02}" for number in range(10)]
+    assert complete("campaigns", "--workspace", "RE") == ["retail"]
+    assert complete("campaigns", "--profile", "staging", "--workspace", "") == ["test", "all"]
+    assert complete("--config", str(config), "campaigns", "--profile", "s") == ["staging", "slow"]
+    config.chmod(0o666)
+    assert complete("campaigns", "--workspace", "") == []
+    config.unlink()
+    assert complete("campaigns", "--profile", "") == []
