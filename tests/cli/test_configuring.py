@@ -119,13 +119,14 @@ def test_the_first_file_is_used_and_a_given_one_must_exist(folder: Path) -> None
         "user": write(folder / "home" / "outreach-async" / "outreach.toml", "timeout = 4"),
     }
     variable = {"OUTREACH_CONFIG": str(found["variable"])}
-    assert Options.of({"config": found["flag"]}, variable).timeout == 1
-    assert Options.of({"config": None}, variable).timeout == 2
-    assert Options.of({"config": None}, {}).timeout == 3
+    absent: dict[str, object] = {"config": None, "profile": None}
+    assert Options.of({**absent, "config": found["flag"]}, variable).timeout == 1
+    assert Options.of(absent, variable).timeout == 2
+    assert Options.of(absent, {}).timeout == 3
     found["here"].unlink()
-    assert Options.of({"config": None}, {}).timeout == 4
+    assert Options.of(absent, {}).timeout == 4
     found["user"].unlink()
-    assert Options.of({"config": None}, {}).config is NO_FILE
+    assert Options.of(absent, {}).config is NO_FILE
 
 
 def test_the_embedded_service_ignores_the_file(shell: Shell, folder: Path) -> None:
@@ -145,7 +146,7 @@ def test_the_embedded_service_ignores_the_file(shell: Shell, folder: Path) -> No
         (("campaigns",), "--workspace: missing; pass --workspace NAME, --workspace GROUP or --workspace all, or set OUTREACH_"),
         (
             ("contacts", "create", "--email", "a@b.example", "--workspace", "retail"),
-            "expected one workspace, got 30 (client-01, client-03, client-05, client-07, client-09, ...); pass --workspace once",
+            "expected one workspace, got 30 (client-01, client-03, client-05, client-07, client-09, ...) from --workspace or",
         ),
         (
             ("fields", "--profile", "stagin"),

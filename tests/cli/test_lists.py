@@ -231,7 +231,7 @@ def test_a_variable_with_several_workspaces_is_split_and_named(
     monkeypatch.setenv("OUTREACH_WORKSPACE", several)
     base_url = served.options[:2]
     for options in base_url, (*base_url, "--workspace", several):
-        ended = served("mailboxes", *options)
+        ended = served("contacts", "create", "--email", "ann@a.example", *options)
         assert (ended.code, ended.out) == (2, "")
         assert "got 2 (space_1, space_2) from --workspace or OUTREACH_WORKSPACE; pass --workspace once" in ended.err
         _, report = served.json("audit", *options)

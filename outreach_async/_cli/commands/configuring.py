@@ -63,7 +63,7 @@ def config() -> None:
 def init(options: Options) -> int:
     """Write a commented configuration file to start with: outreach.toml, or the one of --config.
 
-    An existing file is never overwritten. If OUTREACH_BASE_URL and OUTREACH_WORKSPACE are set, the new file contains their values.
+    An existing file is never overwritten. If OUTREACH_BASE_URL and OUTREACH_WORKSPACE are set, the new file has their values.
     """
     path = options.config.path or Path(FILE_NAME)
     text = _fill_in(os.environ)
