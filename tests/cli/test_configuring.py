@@ -124,6 +124,7 @@ def test_the_first_file_is_used_and_a_given_one_must_exist(folder: Path) -> None
     assert Options.of(absent, variable).timeout == 2
     assert Options.of(absent, {}).timeout == 3
     found["here"].unlink()
+    pytest.importorskip("platformdirs")  # of the extra `cli`
     assert Options.of(absent, {}).timeout == 4
     found["user"].unlink()
     assert Options.of(absent, {}).config is NO_FILE

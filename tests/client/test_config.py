@@ -207,7 +207,9 @@ def test_unknown_names_and_profiles_are_refused_with_the_closest() -> None:
 
 
 def test_a_missing_or_unreadable_file_is_refused(folder: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"^path: expected a configuration file at outreach.toml.*, found none; write one with"):
+    with pytest.raises(
+        InvalidRequest, match=r"^path: expected a configuration file at outreach.toml.*, found none; write one with"
+    ):
         load_config()
     write("")
     Path("latin.toml").write_bytes(b"# \xe9")
