@@ -166,7 +166,12 @@ _SHARED_OPTIONS: Final = {
     "quiet": click.option(
         "--quiet", "-q", is_flag=True, help="Print no report, list or progress, but warnings, errors and what --json prints."
     ),
-    "verbose": click.option("--verbose", "-v", is_flag=True, help="Log every request to stderr, as OUTREACH_LOG=debug does."),
+    "verbose": click.option(
+        "--verbose",
+        "-v",
+        is_flag=True,
+        help="Log every request to stderr, as OUTREACH_LOG=debug does; 'demo' prints every report.",
+    ),
 }
 """Maps each attribute of `Options` to the decorator that declares its option."""
 

@@ -216,10 +216,13 @@ def test_the_embedded_service_shows_every_kind_of_problem(shell: Shell) -> None:
 
 @pytest.mark.covers
 @pytest.mark.thorough
-def test_demo_as_json_contains_its_parts_and_exits_0(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("verbose", [(), ("--verbose",)])
+def test_demo_as_json_contains_its_parts_and_exits_0(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, verbose: tuple[str, ...]
+) -> None:
     monkeypatch.setenv("OUTREACH_BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
-    ended = shell("demo", "--json")
+    ended = shell("demo", "--json", *verbose)
     assert (ended.code, ended.err) == (0, "")
     value = json.loads(ended.out)
     assert list(value) == ["import", "second_import", "audit", "brief"]

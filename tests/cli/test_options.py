@@ -64,7 +64,7 @@ PROBES = {
 }
 """A value of each shared option that changes what a command does."""
 
-UNSEEN = {("demo", "verbose"), ("report", "verbose"), ("config show", "verbose"), ("config show", "headers")}
+UNSEEN = {("report", "verbose"), ("config show", "verbose"), ("config show", "headers")}
 """Commands that accept `--verbose`, as every command does, but send no request that it could log."""
 
 

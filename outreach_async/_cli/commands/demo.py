@@ -1,13 +1,15 @@
-"""The command `demo`: two imports, an audit and a brief on the embedded service, in a few seconds."""
+"""The command `demo`: two imports, two audits and a brief on the embedded service, in a few seconds. The brief comes first."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import click
@@ -15,12 +17,13 @@ import click
 from outreach_async._cli._demo_contacts import change_contacts, demo_contacts
 from outreach_async._cli._demo_world import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async._cli.commands.auditing import show
+from outreach_async._cli.commands.import_report import name_outcomes, print_report
 from outreach_async._cli.commands.import_run import ImportJob, run_import
 from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
 from outreach_async.audit import Report, audit
-from outreach_async.audit.reports.brief import build_brief
+from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.bulk import BulkReport
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeService
@@ -28,6 +31,7 @@ from outreach_async.fake._transport import FakeTransport
 from outreach_async.importer import open_file
 
 _MAX_LISTED: Final = 8
+_MAX_TASKS: Final = 2
 _NO_DKIM: Final = "OA102"
 _FIXED_DOMAIN: Final = "northwind-team.example"
 _LISTED_DOMAIN: Final = "get-northwind.example"
@@ -35,81 +39,110 @@ _PAUSED_CAMPAIGN: Final = "camp_renewals"
 _FILLED_CAMPAIGN: Final = "camp_dach"
 _ADDED_CONTACTS: Final = 400
 _STORY: Final = f"""\
-Campaigns have sent e-mails; {_FIXED_DOMAIN} signs with DKIM;
-{_LISTED_DOMAIN} is on blacklists; somebody has paused {_PAUSED_CAMPAIGN},
-and has added {_ADDED_CONTACTS} contacts to {_FILLED_CAMPAIGN}.
+Since the first audit, campaigns have sent e-mails, {_FIXED_DOMAIN}
+signs with DKIM, {_LISTED_DOMAIN} is on blacklists, and somebody has
+paused {_PAUSED_CAMPAIGN} and has added {_ADDED_CONTACTS} contacts to {_FILLED_CAMPAIGN}.
 """
 _NEXT_STEPS: Final = """
-The demo ran on an embedded service. It used no network, and stored nothing.
-Try next:
-
+Nothing left your machine, and nothing was stored. Try next, on that service:
+  {command} brief --base-url fake: --since last.json
+  {command} audit --base-url fake: --output audit.html
   {command} campaigns --base-url fake:
-    list the campaigns of that service; see also mailboxes and fields
-  {command} steps {campaign} --base-url fake:
-    show the steps of a campaign with their statistics
-  {command} audit --base-url fake:
-    run the audit alone; --output audit.html writes a page for your browser,
-    and --explain OA120 explains a rule
-  {command} brief --base-url fake:
-    show the brief alone; to run it every morning, add --since last.json
-  {command} import your.csv --base-url fake:
-    import a file of your own; --dry-run only checks it, and with --ledger,
-    the same command sends only what changed since its last run
+  {command} import your.csv --base-url fake: --dry-run
   {command} serve
-    serve the embedded service over HTTP, for your own code or curl
-
-To use a real service, set OUTREACH_BASE_URL, OUTREACH_WORKSPACE and
-OUTREACH_OWNER_KEY, or pass --base-url https://...
+For your service, set OUTREACH_BASE_URL, OUTREACH_WORKSPACE, OUTREACH_OWNER_KEY.
 """
+
+_Import: TypeAlias = tuple[BulkReport, list[dict[str, Any]]]
+"""The report of an import and its first failed rows."""
 
 
 @click.command()
 @shared_options("as_json")
 def demo(options: Options) -> int:
-    """Run imports, an audit and a brief against an embedded service. The demo needs no network and no setup."""
+    """Run two imports and two audits against an embedded service, and show the brief of the changes.
+
+    The demo needs no network and no setup. With --verbose, it also shows the whole brief, both imports and the first audit.
+    """
     with TemporaryDirectory() as folder:
         paths = Path(folder, "contacts.csv"), Path(folder, "next night.csv")
         paths[0].write_text(text := demo_contacts(), encoding="utf-8")
         paths[1].write_text(change_contacts(text), encoding="utf-8")
-        return run_async(partial(_run_demo, options, *paths))
+        return run_async(partial(_run_demo, options, paths))
 
 
-async def _run_demo(options: Options, path: Path, next_path: Path) -> int:
+async def _run_demo(options: Options, paths: Sequence[Path]) -> int:
     screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
-    ledger = path.with_name("contacts.ledger")
-    job = ImportJob(file=open_file(path), campaign=CAMPAIGN, duplicates="overwrite", ledger=ledger)
+    imports: list[_Import] = []
     # The demo never contacts a real service, regardless of the environment.
     world = create_demo_world()
     async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
-        screen.print_line(f"Importing {path.name} into {CAMPAIGN} of {WORKSPACES[0]} on an embedded service", "bold")
-        reports: list[BulkReport] = []
-        code = await run_import(client, job, screen, _MAX_LISTED, lambda report, _failures: reports.append(report))
+        code = await _import_both(client, screen, paths, imports)
         if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
-            screen.print_result({"import": reports[0].to_dict()})
-            return code
-        _announce(screen, "The next night: the same list, with a few changes")  # pragma: no cover - as above
-        second = attrs.evolve(job, file=open_file(next_path))  # pragma: no cover - as above
-        await run_import(
-            client, second, screen, 0, lambda report, _failures: reports.append(report)
-        )  # pragma: no cover - as above
-        _announce(screen, f"Auditing the mailboxes of {' and '.join(WORKSPACES)}")  # pragma: no cover - as above
-        audited = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)
+            return _end_early(screen, imports)
+        audited, briefed = await _audit_twice(client, world)  # pragma: no cover - as above
+    return _show(screen, imports, audited, briefed, verbose=options.verbose)  # pragma: no cover - as above
+
+
+async def _import_both(client: OutreachClient, screen: Screen, paths: Sequence[Path], imports: list[_Import]) -> int:
+    """Import the files of two nights with one ledger, and add what became of their rows. Only the progress is shown."""
+    silent, code = attrs.evolve(screen, as_json=True, console=None), OK
+    for path in paths:
+        ledger = path.with_name("contacts.ledger")
+        job = ImportJob(file=open_file(path), campaign=CAMPAIGN, duplicates="overwrite", ledger=ledger)
+        code = await run_import(client, job, silent, 0, lambda *told: imports.append(told))
+        if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
+            break
+    return code  # pragma: no cover - as above
+
+
+def _end_early(screen: Screen, imports: Sequence[_Import]) -> int:
+    report, _ = imports[-1]
+    print_report(screen, report, None, None)
+    screen.print_result(_to_dicts(imports))
+    return INTERRUPTED
+
+
+def _to_dicts(imports: Sequence[_Import]) -> dict[str, Any]:
+    return {name: report.to_dict() for name, (report, _) in zip(("import", "second_import"), imports, strict=False)}
+
+
+async def _audit_twice(client: OutreachClient, world: FakeService) -> tuple[Report, Brief]:
+    """Return an audit of today, and the brief of an audit two days later."""
+    audited = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)
+    await _simulate_two_days(client, world, audited)
+    return audited, build_brief(await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now), audited)
+
+
+def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: Brief, *, verbose: bool) -> int:
+    """Print the brief, then the rest: whole, or in a few lines that fit on a screen."""
+    _announce(screen, "The brief of a morning, two days later", _STORY)
+    if verbose:
+        show(screen, briefed)
+        for title, (report, failures) in zip(("The import of a list", "The next night, with its ledger"), imports, strict=True):
+            _announce(screen, f"{title}, into {CAMPAIGN} of {WORKSPACES[0]}")
+            print_report(screen, report, None, None)
+            for failure in sorted(failures, key=itemgetter("line"))[:_MAX_LISTED]:
+                screen.print_line(f"line {failure['line']}: {failure['status']}: {failure['message']}")
+            screen.print_line(f"... and {len(failures) - _MAX_LISTED} more")
+        _announce(screen, "The first audit")
         show(screen, audited)
-        _announce(screen, "Two days later")
-        screen.print_lines(_STORY)
-        await _simulate_two_days(client, world, audited)
-        later = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)
-    briefed = build_brief(later, audited)
-    show(screen, briefed)
-    screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0]), campaign=CAMPAIGN))
-    imports = {"import": reports[0].to_dict(), "second_import": reports[1].to_dict()}
-    screen.print_result({**imports, "audit": audited.to_dict(), "brief": briefed.to_dict()})
+    else:
+        show(screen, attrs.evolve(briefed, tasks=briefed.tasks[:_MAX_TASKS]))
+        more = len(briefed.tasks) - _MAX_TASKS
+        _announce(screen, f"Before: two imports and an audit (--verbose shows them, and {more} more tasks)")
+        for title, (report, _) in zip(("first night: ", "next night:  "), imports, strict=True):
+            outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in name_outcomes(report.outcomes))
+            screen.print_line(f"  {title}{outcomes}")
+    screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0])))
+    screen.print_result({**_to_dicts(imports), "audit": audited.to_dict(), "brief": briefed.to_dict()})
     return OK
 
 
-def _announce(screen: Screen, text: str) -> None:
+def _announce(screen: Screen, title: str, text: str = "") -> None:
     screen.print_line()
-    screen.print_line(text, "bold")
+    screen.print_line(title, "bold")
+    screen.print_lines(text)
 
 
 async def _simulate_two_days(client: OutreachClient, world: FakeService, report: Report) -> None:
