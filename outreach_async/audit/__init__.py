@@ -30,11 +30,10 @@ also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps id
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with the relevant numbers, and a remedy.
 `confidence` is `low` if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore
-depends on its exact lower bound with 95 % confidence. A mailbox starts with 100 points, and each rule that applies deducts
-40, 20, 8 or 0 points, depending on the severity. `report.scores` contains the mean scores by workspace and by domain, weighted
-by the e-mails sent. A critical finding limits the overall score to 40. If the finding is about a domain or one of its mailboxes,
-the domain's score is also limited to 40. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit is
-incomplete, 1 if any finding is a warning or worse, and 0 otherwise. To check a single mailbox, call `check(mailbox)`.
+depends on its exact lower bound with 95 % confidence. A score is the share of e-mails that healthy mailboxes send, from 0 to 100.
+A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning. The other scores
+are weighted means; see `Scores`. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit is incomplete, 1 if
+any finding is a warning or worse, and 0 otherwise. To check a single mailbox, call `check(mailbox)`.
 
 Policies
 --------

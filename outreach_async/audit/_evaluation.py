@@ -73,7 +73,7 @@ def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding
 
 
 _HASH_MASK: Final = 2**64 - 1
-_OWN_SERVER_TYPE: Final = MailboxType.SMTP_IMAP.value
+OWN_SERVER_TYPE: Final = MailboxType.SMTP_IMAP.value
 
 
 FIGURES: Final = (
@@ -157,7 +157,7 @@ class AuditState:
         digest = hash((mailbox.id, mailbox.email)) & _HASH_MASK
         if self.key is not None:
             digest = digest64(f"{len(mailbox.id)}:{mailbox.id}{mailbox.email}", self.key)
-        flags = OWN_SERVER * (mailbox.type == _OWN_SERVER_TYPE) | BLACKLISTED * (mailbox.blacklists >= 1)
+        flags = OWN_SERVER * (mailbox.type == OWN_SERVER_TYPE) | BLACKLISTED * (mailbox.blacklists >= 1)
         domain, kind = email_domain(mailbox.email), str(mailbox.type)
         return digest, domain, mailbox.server_ip, kind, to_thousandths(sent), to_thousandths(limit), flags
 
@@ -172,16 +172,10 @@ class AuditState:
             type_ = types.add(kind, sent, limit, place)
             all_sent, all_limits, count = all_sent + sent, all_limits + limit, count + 1
             # The rules about domains and servers need no mailbox without a domain, unless its type is `SMTP & IMAP`.
-            if self.key is not None or (self._can_repeat and (domain >= 0 or flags & OWN_SERVER)):
+            if self.key is not None or domain >= 0 or flags & OWN_SERVER:
                 columns.append(digest, domain, server, type_, sent, limit, flags)
-            elif not self._can_repeat:
-                self._count_server(server, flags)
         if count:
             self.totals["workspace"].add(workspace, all_sent, all_limits, place, count)
-
-    def _count_server(self, server: int, flags: int) -> None:
-        if flags & OWN_SERVER:
-            self._servers.add_own(server, listed=flags & BLACKLISTED > 0)
 
     def _count_once(self) -> None:
         """Count each mailbox only once in the figures of its domain and its server, even if several workspaces list it."""
@@ -189,8 +183,9 @@ class AuditState:
         seen = CompactSet()
         for columns in self.columns:
             for digest, domain, server, _, sent, limit, flags in columns.rows():
-                if seen.add(digest):
-                    self._count_server(server, flags)
+                if not self._can_repeat or seen.add(digest):
+                    if flags & OWN_SERVER:
+                        self._servers.add_own(server, listed=flags & BLACKLISTED > 0)
                 elif domain >= 0:
                     self._domains.add_repeated(domain, sent, limit)
 

@@ -82,6 +82,10 @@ class Severity(StrEnum):
 _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
+HEALTHY_PERCENT: Final = {Severity.CRITICAL: 10, Severity.ERROR: 50, Severity.WARNING: 90, Severity.INFO: 100}
+"""Percentage of a mailbox's score that remains with a finding, by severity. The percentages of several rules are multiplied."""
+
+
 @attrs.define(eq=False)
 class Violation:
     """A problem found by a rule's condition. A condition that does not apply returns `None` instead.
@@ -195,7 +199,7 @@ class Finding:
         remedy: Recommended action.
         confidence: `low` if the sample is too small to be certain; otherwise `high`.
         sent_30days: E-mails that the mailbox, domain or server sent in 30 days; `None` if the finding does not affect any score.
-            In mean scores, this number is the weight of a mailbox.
+            In mean scores, the weight of a mailbox is this number plus 30.
         server_ip: Address of the sending server if the finding is about the mailboxes of a server; otherwise `None`.
         campaign: Id of the campaign if the finding is about a campaign or one of its steps; otherwise `None`.
         campaign_name: Name of the campaign, as the service returned it.
@@ -280,7 +284,7 @@ class Group:
         ```python
         report = await audit(client, ["space_1"])
         print([(group.key, group.mailboxes, group.score) for group in report.groups if group.kind == "domain"])
-        # -> [('north.example', 2, 89.8)]
+        # -> [('north.example', 2, 74.5)]
         ```
     """
 
@@ -306,7 +310,7 @@ class Row:
         type: Mailbox type, as the service returned it.
         status: Mailbox status, as the service returned it.
         server_ip: Address of the sending server.
-        score: Score of the mailbox, from 0 to 100.
+        score: Score of the mailbox from its own findings, from 0 to 100.
         severity: Severity of the worst finding.
         rules: Ids of the rules that have findings about the mailbox.
         daily_limit: Maximum e-mails per day.
@@ -320,7 +324,7 @@ class Row:
     Example:
         ```python
         report = await audit(client, ["space_1"])
-        print([(row.email, row.score, row.rules) for row in report.rows])  # -> [('bob@north.example', 80, ['OA101'])]
+        print([(row.email, row.score, row.rules) for row in report.rows])  # -> [('bob@north.example', 50, ['OA101'])]
         ```
     """
 

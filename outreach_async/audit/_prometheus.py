@@ -39,7 +39,7 @@ class Gauge:
 GroupFigure: TypeAlias = Callable[[Group], float]
 
 _GROUP_FIGURES: Final[tuple[tuple[str, str, GroupFigure], ...]] = (
-    ("score", "Score of the {kind}, from 0 to 100", lambda group: group.score),
+    ("score", "Share of the e-mails of the {kind} that healthy mailboxes send, from 0 to 100", lambda group: group.score),
     ("mailboxes", "Checked mailboxes of the {kind}", lambda group: group.mailboxes),
     ("sent_30days_emails", "E-mails that the mailboxes of the {kind} sent in the last 30 days", lambda group: group.sent_30days),
     ("daily_limit_emails", "Sum of the daily limits of the {kind}, in e-mails per day", lambda group: group.daily_limit),
@@ -92,7 +92,7 @@ def write_prometheus(report: Report, path: str | os.PathLike[str]) -> None:
         ```python
         write_prometheus(await audit(client, ["space_1"]), "outreach.prom")
         print([line for line in Path("outreach.prom").read_text().splitlines() if line.startswith("outreach_audit_domain_score")])
-        # -> ['outreach_audit_domain_score{domain="north.example"} 89.8']
+        # -> ['outreach_audit_domain_score{domain="north.example"} 74.5']
         ```
     """
     atomic_write(path, render_prometheus(report))
@@ -118,7 +118,7 @@ def _audit_gauges(report: Report) -> Iterator[Gauge]:
     unreadable = set(report.unreadable)
     score = math.nan if report.scores.overall is None else report.scores.overall
     yield Gauge("timestamp_seconds", "Time of the audit, in Unix seconds", (), {(): report.at})
-    yield Gauge("score", "Score of all mailboxes, from 0 to 100; NaN if none was checked", (), {(): score})
+    yield Gauge("score", "Share of all e-mails that healthy mailboxes send, from 0 to 100, or NaN", (), {(): score})
     yield Gauge("mailboxes", "Checked mailboxes", (), {(): report.mailboxes})
     for kind in ("workspace", "domain"):
         description = f"Number of {kind}s with checked mailboxes; only the 1,000 worst have their own gauges"

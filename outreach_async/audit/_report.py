@@ -62,7 +62,7 @@ class Report:
     Example:
         ```python
         report = await audit(client, ["space_1"])
-        print(report.mailboxes, report.scores.overall, [finding.rule for finding in report.findings])  # -> 2 89.8 ['OA101']
+        print(report.mailboxes, report.scores.overall, [finding.rule for finding in report.findings])  # -> 2 74.5 ['OA101']
         ```
     """
 
@@ -222,7 +222,7 @@ class HistoryPoint:
     Example:
         ```python
         before = HistoryPoint.of(await audit(client, ["space_1"]))
-        print(before.score, before.counts["error"])  # -> 89.8 1
+        print(before.score, before.counts["error"])  # -> 74.5 1
         ```
     """
 
@@ -274,7 +274,7 @@ class Delta:
         fake.set_mailbox("mailbox_2", spf=True)
         after = (await audit(client, ["space_1"])).since(before)
         print([(delta.kind, delta.figure, delta.before, delta.after) for delta in after.diff.scores][:1])
-        # -> [('audit', 'score', 89.8, 100.0)]
+        # -> [('audit', 'score', 74.5, 100.0)]
         ```
     """
 

@@ -502,7 +502,7 @@ def build_report(
     state: AuditState, summaries: Sequence[ReadSummary], final: FinalFindings, names: Mapping[str, str] = MappingProxyType({})
 ) -> Report:
     """Build the report of an audit. This function performs no I/O."""
-    scores = GroupScores(state.totals, final)
+    scores = GroupScores(state, final)
     checked = sum(summary.mailboxes for summary in summaries)
     campaigns = build_results(state.workspaces, [summary.campaigns for summary in summaries])
     nothing_read = not checked and not (campaigns and campaigns.checked)

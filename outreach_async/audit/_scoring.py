@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 from itertools import chain
 from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit._evaluation import FIGURES, FinalFindings, FlaggedMailbox
-from outreach_async.audit._findings import GROUP_KINDS, Finding, Group, GroupKind, Row, Severity
-from outreach_async.audit._totals import GroupTotals, MailboxTotals
+from outreach_async.audit._evaluation import FIGURES, OWN_SERVER_TYPE, AuditState, FinalFindings, FlaggedMailbox
+from outreach_async.audit._findings import GROUP_KINDS, HEALTHY_PERCENT, Finding, Group, GroupKind, Row, Severity
+from outreach_async.audit._totals import OWN_SERVER, MailboxTotals, to_thousandths
 from outreach_async.audit._values import to_json_values
 from outreach_async.models import Number
 
 MAX_SCORE: Final = 100
-DEDUCTIONS: Final = {Severity.CRITICAL: 40, Severity.ERROR: 20, Severity.WARNING: 8, Severity.INFO: 0}
-"""Points that a finding deducts from the score of a mailbox, by severity."""
+BASE_EMAILS: Final = 30
+"""E-mails that every mailbox counts for, in addition to those it sent in 30 days.
 
-CRITICAL_CAP: Final = 40
-"""Maximum score of a domain with a critical finding about itself or one of its mailboxes.
-
-The overall score has the same maximum if the audit has any critical finding.
-
-The score of a domain is limited because all its mailboxes share one reputation. The overall score is limited because a
-good score would contradict the verdict, which is to stop sending.
+A finding about a mailbox that has sent nothing yet therefore lowers the score, and mailboxes have equal weight if none has sent.
 """
+
+_WHOLE: Final = 1_000_000
+"""The share of a healthy mailbox. Shares are integers, because sums of integers do not depend on the order of addition."""
 
 MAX_SCORED_DOMAINS: Final = 10_000
 """Maximum number of domains with a score in a report. The worst domains are kept."""
@@ -47,15 +45,14 @@ class Score:
     """The score of a group of mailboxes.
 
     Attributes:
-        score: Mean of the mailboxes' scores, weighted by the e-mails sent in 30 days, or unweighted if none were sent. Points for
-            findings about the group itself are deducted from the mean.
+        score: Mean of the mailboxes' scores, weighted by the e-mails sent; see `Scores`.
         mailboxes: Number of checked mailboxes.
         sent_30days: E-mails sent in 30 days.
 
     Example:
         ```python
         report = await audit(client, ["space_1"])
-        print(report.scores.workspaces["space_1"].score)  # -> 89.8
+        print(report.scores.workspaces["space_1"].score)  # -> 74.5
         ```
     """
 
@@ -68,15 +65,24 @@ class Score:
 class Scores:
     """The scores of an audit. Workspaces and domains without checked mailboxes have no score.
 
+    The score of a workspace, a domain, a server, a type or the whole audit is the mean score of its mailboxes. Here, the findings
+    about the domain and the server of a mailbox count as if they were its own. The weight of a mailbox is the number of e-mails
+    that it sent in 30 days, plus 30, so that a mailbox that has sent nothing yet counts too. Means are rounded down to one
+    decimal: 100 means that there is no warning or worse.
+
+    Each further finding lowers the score, and each resolved one raises it: with 1 critical mailbox of 201 that send equally, the
+    score is 99.5; with 100 of 300, it is 70. A severity says how urgent a problem is, and the score says how much of the sending
+    is affected. Findings about campaigns do not count, because the service does not say which mailboxes send for a campaign.
+
     Attributes:
-        overall: Score of all mailboxes, at most 40 with a critical finding; `None` if no mailbox was checked.
+        overall: Score of all mailboxes, computed like that of any group; `None` if no mailbox was checked.
         workspaces: Scores by workspace id, in the order of the audit.
-        domains: Scores of at most 10,000 domains, the worst first. A domain with a critical finding scores at most 40.
+        domains: Scores of at most 10,000 domains, those with the worst finding first.
 
     Example:
         ```python
         report = await audit(client, ["space_1"])
-        print(report.scores.overall, list(report.scores.domains))  # -> 89.8 ['north.example']
+        print(report.scores.overall, list(report.scores.domains))  # -> 74.5 ['north.example']
         ```
     """
 
@@ -96,46 +102,49 @@ class Scores:
         return to_json_values(self)
 
 
-def deducted_points(findings: Iterable[Finding]) -> int:
-    """Return the points to deduct for the findings about a mailbox or group. For each rule, only the worst finding counts."""
-    points: dict[str, int] = {}
+def _healthy_share(findings: Iterable[Finding]) -> int:
+    """Return the share of a mailbox, domain or server that remains healthy. For each rule, only the worst finding counts."""
+    percents: dict[str, int] = {}
     for finding in findings:
-        points[finding.rule] = max(DEDUCTIONS[finding.severity], points.get(finding.rule, 0))
-    return min(MAX_SCORE, sum(points.values()))
+        percents[finding.rule] = min(HEALTHY_PERCENT[finding.severity], percents.get(finding.rule, 100))
+    return int(_WHOLE * math.prod(percents.values()) // 100 ** len(percents))
 
 
 def mailbox_score(findings: Iterable[Finding]) -> int:
-    """Return the score of a mailbox from its findings: 100 minus the deductions, at least 0.
+    """Return the score of a mailbox from its own findings.
+
+    The score is 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning. Several findings
+    of one rule count once.
 
     Example:
         ```python
-        print(mailbox_score(check((await client.mailboxes.list()).data[1])))  # -> 80
+        print(mailbox_score(check((await client.mailboxes.list()).data[1])))  # -> 50
         ```
     """
-    return MAX_SCORE - deducted_points(findings)
+    return round(MAX_SCORE * _healthy_share(findings) / _WHOLE)
+
+
+def _weight(mailboxes: int, sent: Number) -> int:
+    """Return the weight of mailboxes in a mean: the e-mails they sent, in thousandths, plus `BASE_EMAILS` for each."""
+    return to_thousandths(sent) + to_thousandths(BASE_EMAILS) * mailboxes
 
 
 @attrs.define
 class GroupStats:
-    """The deducted points and the number of findings of a group of mailboxes."""
+    """What a group of mailboxes loses to findings (shares multiplied by weights), and the number of its findings."""
 
-    weighted_points: Number = 0
-    points: int = 0
-    group_points: int = 0
-    capped: bool = False
+    lost: int = 0
     counts: list[int] = attrs.field(factory=lambda: [0] * len(Severity))
 
-    def add(self, ranks: Iterable[int], points: int = 0, sent: Number = 0) -> None:
-        """Count findings about the group or one of its mailboxes. For a mailbox, also add its deducted points."""
-        self.weighted_points += points * sent
-        self.points += points
+    def add(self, ranks: Iterable[int], lost: int = 0) -> None:
+        """Count findings about the group or one of its mailboxes, and add what they cost."""
+        self.lost += lost
         for rank in ranks:
             self.counts[rank] += 1
 
     def score(self, total: MailboxTotals) -> float:
-        mean = self.weighted_points / total.sent_30days if total.sent_30days else self.points / total.mailboxes
-        score = max(0.0, MAX_SCORE - mean - self.group_points)
-        return round(min(float(CRITICAL_CAP), score) if self.capped else score, 1)
+        whole = _WHOLE * _weight(total.mailboxes, total.sent_30days)
+        return max(0, 10 * MAX_SCORE * (whole - self.lost) // whole) / 10
 
     @property
     def severity(self) -> Severity | None:
@@ -149,47 +158,68 @@ _NO_FINDINGS: Final = GroupStats()
 class GroupScores:
     """Computes the scores, the groups and the mailbox rows of a report."""
 
-    def __init__(self, totals: dict[GroupKind, GroupTotals], final: FinalFindings) -> None:
-        self._totals = totals
+    # A finding about a domain or server costs each of its mailboxes a share, with or without findings of their own.
+
+    def __init__(self, state: AuditState, final: FinalFindings) -> None:
+        self._totals = state.totals
         self._overall = GroupStats()
         self._ranked: list[tuple[int, int, Number, int]] = []
         self._flagged = list(chain.from_iterable(final.flagged))
         self._stats: dict[GroupKind, defaultdict[str, GroupStats]] = {kind: defaultdict(GroupStats) for kind in GROUP_KINDS}
-        for place, flagged in enumerate(self._flagged):
-            self._add_mailbox(flagged, place)
         for finding in chain.from_iterable(chain(final.campaigns, final.errors)):
             self._stats["workspace"][finding.workspace].add([finding.severity.rank])
-            self._overall.capped |= finding.severity is Severity.CRITICAL
-        for finding in final.group_findings:
-            self._add_group_finding(finding)
+        self._shared = self._add_group_findings(final.group_findings)
+        if any(self._shared.values()):
+            self._add_shared_losses(state)
+        for place, flagged in enumerate(self._flagged):
+            self._add_mailbox(flagged, place)
         self._worst = {kind: self._worst_keys(kind) for kind in GROUP_KINDS}
 
-    def _add_mailbox(self, flagged: FlaggedMailbox, place: int) -> None:
-        findings, stats = flagged.findings, self._stats
-        points, sent, domain = deducted_points(findings), findings[0].sent_30days or 0, findings[0].domain
-        ranks = [finding.severity.rank for finding in findings]  # computed once: a mailbox belongs to up to five groups
-        is_critical = min(ranks) == Severity.CRITICAL.rank
-        self._overall.capped |= is_critical
-        self._ranked.append((-points, min(ranks), -sent, place))
-        groups = [
-            self._overall,
-            stats["workspace"][flagged.workspace],
-            stats["type"][flagged.type],
-            stats["server_ip"][flagged.server_ip],
-        ]
-        if domain is not None:
-            groups.append(stats["domain"][domain])
-            groups[-1].capped |= is_critical
-        for group in groups:
-            group.add(ranks, points, sent)
+    def _add_group_findings(self, findings: Iterable[Finding]) -> dict[GroupKind, dict[str, int]]:
+        """Count the findings about domains and servers. Return the share of each that remains healthy, unless it is whole."""
+        grouped: dict[GroupKind, defaultdict[str, list[Finding]]] = {kind: defaultdict(list) for kind in ("domain", "server_ip")}
+        for finding in findings:
+            kind: GroupKind = "domain" if finding.server_ip is None else "server_ip"
+            key = finding.server_ip or finding.domain or ""
+            grouped[kind][key].append(finding)
+            self._stats[kind][key].add([finding.severity.rank])
+        return {
+            kind: {key: share for key, about in groups.items() if (share := _healthy_share(about)) < _WHOLE}
+            for kind, groups in grouped.items()
+        }
 
-    def _add_group_finding(self, finding: Finding) -> None:
-        about_server, is_critical = finding.server_ip is not None, finding.severity is Severity.CRITICAL
-        group = self._stats["server_ip" if about_server else "domain"][finding.server_ip or finding.domain or ""]
-        group.add([finding.severity.rank])
-        group.group_points += deducted_points([finding])
-        group.capped |= is_critical and not about_server
-        self._overall.capped |= is_critical
+    def _shared_share(self, domain: str | None, server_ip: str, *, own_server: bool) -> int:
+        """Return the share of a mailbox that remains after the findings about its domain and its server."""
+        share = self._shared["domain"].get(domain or "", _WHOLE)
+        # Findings about servers count mailboxes of type `SMTP & IMAP` only.
+        return share * self._shared["server_ip"].get(server_ip, _WHOLE) // _WHOLE if own_server else share
+
+    def _add_shared_losses(self, state: AuditState) -> None:
+        domains, servers, types = (list(self._totals[kind]) for kind in ("domain", "server_ip", "type"))
+        for workspace, columns in zip(state.workspaces, state.columns, strict=True):
+            for _, domain_index, server_index, type_index, sent, _, flags in columns.rows():
+                domain, server_ip = None if domain_index < 0 else domains[domain_index], servers[server_index]
+                share = self._shared_share(domain, server_ip, own_server=bool(flags & OWN_SERVER))
+                if share < _WHOLE:
+                    lost = (_WHOLE - share) * (sent + to_thousandths(BASE_EMAILS))
+                    for group in self._groups_of(workspace, domain, types[type_index], server_ip):
+                        group.lost += lost
+
+    def _groups_of(self, workspace: str, domain: str | None, type_: str, server_ip: str) -> Iterator[GroupStats]:
+        yield from (self._overall, self._stats["workspace"][workspace])
+        yield from (self._stats["type"][type_], self._stats["server_ip"][server_ip])
+        if domain is not None:
+            yield self._stats["domain"][domain]
+
+    def _add_mailbox(self, flagged: FlaggedMailbox, place: int) -> None:
+        findings, domain = flagged.findings, flagged.findings[0].domain
+        own, sent = _healthy_share(findings), findings[0].sent_30days or 0
+        ranks = [finding.severity.rank for finding in findings]  # computed once: a mailbox belongs to up to five groups
+        self._ranked.append((own, min(ranks), -sent, place))
+        shared = self._shared_share(domain, flagged.server_ip, own_server=flagged.type == OWN_SERVER_TYPE)
+        lost = (shared - shared * own // _WHOLE) * _weight(1, sent)
+        for group in self._groups_of(flagged.workspace, domain, flagged.type, flagged.server_ip):
+            group.add(ranks, lost)
 
     def _worst_keys(self, kind: GroupKind) -> list[str]:
         totals, stats = self._totals[kind], self._stats[kind]

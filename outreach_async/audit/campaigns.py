@@ -29,8 +29,8 @@ Findings
 --------
 The rules `OA201` to `OA290` check campaigns, their steps, and whether a workspace leaves its daily limits unused. These rules
 work like the rules about mailboxes: a policy can turn them off or change their thresholds, `explain` describes them, and
-`Report.since` marks new and resolved findings. Findings about campaigns affect the verdict and the exit code. They deduct no
-points from a score, because scores describe mailboxes, but a critical finding limits the overall score to 40.
+`Report.since` marks new and resolved findings. Findings about campaigns affect the verdict and the exit code. They do not
+affect scores, which describe mailboxes.
 
 No rule about campaigns uses open rates. They are unreliable, because Apple Mail loads the images of unopened e-mails and thereby
 causes 50 to 60 % of recorded opens (benchmarkemail 2025, citing Litmus). Personalized templates are not compared with A/B

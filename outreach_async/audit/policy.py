@@ -30,7 +30,7 @@ import attrs
 from outreach_async._service.validation import type_name
 from outreach_async.audit import _rules as rules
 from outreach_async.audit._conditions import quote
-from outreach_async.audit._findings import Condition, Rule, Severity, Thresholds
+from outreach_async.audit._findings import HEALTHY_PERCENT, Condition, Rule, Severity, Thresholds
 from outreach_async.errors import InvalidRequest
 
 _KEYS: Final = ("name", "off")
@@ -205,12 +205,20 @@ def explain(name: str, policy: Policy | None = None) -> str:
     rule = policy.rule(name.strip().upper())
     lines = {
         "Severity": f"{rule.severity_range}{' (turned off by the policy)' if rule.id in policy.used.off else ''}",
+        "Score": _describe_score(rule),
         "Condition": rule.condition,
         "Thresholds": ", ".join(f"{name} {figure:g}" for name, figure in rule.thresholds.items()) or "none",
         "Source": rule.source,
         "Remedy": rule.remedy,
     }
     return "\n".join([f"{rule.id}  {rule.title}", *(f"{label}: {text}" for label, text in lines.items())])
+
+
+def _describe_score(rule: Rule) -> str:
+    if rule.id in rules.ABOUT_CAMPAIGNS or rule.id in rules.INCOMPLETE:
+        return "not affected"
+    kept = [f"{HEALTHY_PERCENT[severity]} % with severity {severity.value}" for severity in rule.severities]
+    return f"a mailbox keeps {', '.join(kept)}"
 
 
 def enabled_comparison_rules(used: PolicyUsed) -> tuple[Rule, ...]:

@@ -123,12 +123,12 @@ def test_changed_scores_and_totals_are_reported() -> None:
     moved = {(each.kind, each.key, each.figure): (each.before, each.after) for each in changed(before, after).scores}
 
     assert moved == {
-        ("audit", "", "score"): (100, 80),
+        ("audit", "", "score"): (100, 50),
         ("audit", "", "mailboxes"): (3, 2),
         ("audit", "", "error"): (0, 2),
-        ("workspace", "space_1", "score"): (100, 80),
+        ("workspace", "space_1", "score"): (100, 50),
         ("workspace", "space_2", "score"): (100, None),
-        ("domain", "one.example", "score"): (100, 80),
+        ("domain", "one.example", "score"): (100, 50),
         ("domain", "gone.example", "score"): (100, None),
     }
 

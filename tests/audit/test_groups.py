@@ -43,7 +43,7 @@ def test_a_group_sums_its_mailboxes_and_counts_their_findings() -> None:
 
     assert (one.sent_30days, one.daily_limit, one.severity) == (2500, 130, Severity.CRITICAL)
     assert one.counts == {Severity.CRITICAL: 1, Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 0}
-    assert one.score == 76  # 40 points for two fifths of its e-mails, and 8 for the whole server
+    assert one.score == 58.1  # 0.9 for the whole server, and 0.1 of that for 1,030 of 2,620
 
 
 def test_read_errors_count_towards_the_workspace() -> None:
@@ -70,10 +70,10 @@ def test_rows_are_the_mailboxes_with_findings_worst_first() -> None:
     rows = report(reading([*BOXES, mailbox(id="mailbox_y", domain_ip=None, sent_today=-1)])).rows
 
     assert [(row.id, row.score, row.severity, row.rules) for row in rows] == [
-        ("mailbox_x", 60, "critical", ["OA110"]),
-        ("mailbox_two.example_0", 80, "error", ["OA102"]),
-        ("mailbox_two.example_1", 80, "error", ["OA102"]),
-        ("mailbox_y", 80, "error", ["OA121", "OA160"]),
+        ("mailbox_x", 10, "critical", ["OA110"]),
+        ("mailbox_two.example_0", 50, "error", ["OA102"]),
+        ("mailbox_two.example_1", 50, "error", ["OA102"]),
+        ("mailbox_y", 50, "error", ["OA121", "OA160"]),
     ]
     assert (rows[0].blacklists, rows[0].type, rows[0].server_ip, rows[0].domain) == (3, "SMTP & IMAP", "192.0.2.7", "one.example")
     assert rows[3].sent_today == 0
@@ -84,7 +84,7 @@ def test_at_most_1000_rows_are_kept() -> None:
 
     found = report(reading(boxes))
 
-    assert (len(found.rows), {row.score for row in found.rows}) == (1_000, {80})
+    assert (len(found.rows), {row.score for row in found.rows}) == (1_000, {50})
     assert len(found.findings) == 3_150
 
 

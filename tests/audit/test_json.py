@@ -158,7 +158,7 @@ def test_the_json_begins_with_the_most_used_fields() -> None:
         "message": "on 1 blacklist",
     }
     assert first["remedy"].startswith("Pause the mailbox's campaigns, look up one.example and the server_ip")
-    assert values["scores"]["domains"] == {"one.example": {"score": 80.0, "mailboxes": 1, "sent_30days": 10.5}}
+    assert values["scores"]["domains"] == {"one.example": {"score": 50.0, "mailboxes": 1, "sent_30days": 10.5}}
 
 
 @pytest.mark.thorough

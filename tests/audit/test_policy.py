@@ -107,7 +107,9 @@ def test_explain_gives_a_rules_threshold_source_and_remedy() -> None:
     text = explain("oa120")
 
     assert text.startswith(
-        "OA120  High bounce rate\nSeverity: info to critical\nCondition: bounced_30days / sent_30days is 2 % or more"
+        "OA120  High bounce rate\nSeverity: info to critical\n"
+        "Score: a mailbox keeps 100 % with severity info, 90 % with severity warning, 50 % with severity error, "
+        "10 % with severity critical\nCondition: bounced_30days / sent_30days is 2 % or more"
     )
     assert "Thresholds: warning 0.02, error 0.05, critical 0.1, sample 50\nSource: Amazon SES" in text
     assert text.endswith("e-mails a day.")

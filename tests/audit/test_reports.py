@@ -55,7 +55,7 @@ FLEET = report(
 def test_the_repr_of_a_report_shows_its_numbers_and_not_its_findings() -> None:
     found = report(reading(mailboxes(2000, blacklists=1)), reading([], workspace="space_2", error=StatusError("403")))
 
-    assert repr(found) == ("<Report workspaces=2 unreadable=1 mailboxes=2000 score=80.0 critical=0 error=2001 warning=1 info=0>")
+    assert repr(found) == ("<Report workspaces=2 unreadable=1 mailboxes=2000 score=45.0 critical=0 error=2001 warning=1 info=0>")
 
 
 @pytest.mark.thorough
@@ -121,7 +121,7 @@ def test_a_report_says_what_is_wrong_and_what_to_do(write: Callable[[Report], st
 def test_actions_come_before_domains_and_the_most_urgent_first(write: Callable[[Report], str]) -> None:
     text = write(FLEET).lower()
 
-    order = ["what to do, most urgent first", "oa104", "delist them", "verify the addresses", "findings by domain", "score 0"]
+    order = ["what to do, most urgent first", "oa104", "delist them", "verify the addresses", "findings by domain", "score 1.2"]
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
 
 
@@ -322,8 +322,8 @@ def test_authentication_is_shown_for_each_domain(write: Callable[[Report], str])
     lines = [line.split() for line in write(report(reading(boxes))).splitlines()]
 
     assert ["Domain", "Score", "SPF", "DKIM", "DMARC", "Critical", "Error", "Warning"] in lines
-    assert ["a.example", "80", "no", "yes", "yes", "0", "2", "0"] in lines
-    assert ["one.example", "93.3", "yes", "some", "yes", "0", "1", "0"] in lines
+    assert ["a.example", "50", "no", "yes", "yes", "0", "2", "0"] in lines
+    assert ["one.example", "83.3", "yes", "some", "yes", "0", "1", "0"] in lines
 
 
 def test_text_terminal_and_markdown_have_the_same_lines() -> None:

@@ -1,108 +1,155 @@
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from operator import itemgetter
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import attrs
 import pytest
 from hypothesis import given, settings
-from support.audit import REPORTS, mailbox, mailboxes, reading, report
+from hypothesis import strategies as st
+from support.audit import SHARED_FLEETS, Shown, mailbox, mailboxes, reading, report
 from support.examples import scaled
 
-from outreach_async.audit import Policy, Report, Severity, Violation, check, mailbox_score
-from outreach_async.models import Undecodable
+from outreach_async.audit import Finding, Policy, Report, Severity, Violation, check, mailbox_score
+from outreach_async.audit._conditions import email_domain
+from outreach_async.audit._totals import to_thousandths
+from outreach_async.audit._values import valid_or_zero
+from outreach_async.audit.reports._summary import summarize
+from outreach_async.models import Mailbox, Undecodable
 
-DEDUCTIONS = {"critical": 40, "error": 20, "warning": 8, "info": 0}
+PERCENT = {"critical": 10, "error": 50, "warning": 90, "info": 100}
+STATES: list[dict[str, Any]] = [{}, {"bounced_30days": 40}, {"blacklists": 1}, {"blacklists": 3}]
+"""Changes that make a mailbox that sent 1,000 e-mails healthy, and give it a warning, an error and a critical finding."""
 
 
 @pytest.mark.parametrize(
-    ("changes", "points"),
+    ("changes", "score"),
     [
         ({}, 100),
-        ({"blacklists": 1}, 80),
-        ({"blacklists": 3}, 60),
-        ({"bounced_30days": 40}, 92),
+        ({"blacklists": 1}, 50),
+        ({"blacklists": 3}, 10),
+        ({"bounced_30days": 40}, 90),
         ({"bounced_30days": 20}, 100),
-        ({"blacklists": 1, "spf": False}, 60),
-        ({"spf": False, "dkim": False, "dmarc": False}, 0),
+        ({"blacklists": 1, "spf": False}, 25),
+        ({"spf": False, "dkim": False, "dmarc": False}, 1),
         ({"spf": False, "dkim": False, "dmarc": False, "blacklists": 9}, 0),
     ],
 )
-def test_each_rule_deducts_by_its_severity_down_to_zero(changes: dict[str, Any], points: int) -> None:
-    assert mailbox_score(check(mailbox(**changes))) == points
+def test_the_finding_of_each_rule_keeps_a_part_of_the_score(changes: dict[str, Any], score: int) -> None:
+    assert mailbox_score(check(mailbox(**changes))) == score
 
 
-def test_a_rule_deducts_once_for_its_worst_finding() -> None:
+def test_a_rule_counts_once_with_its_worst_finding() -> None:
     mild, grave = check(mailbox(blacklists=1)), check(mailbox(blacklists=3))
 
-    assert mailbox_score([*mild, *grave, *mild]) == 60
+    assert mailbox_score([*mild, *grave, *mild]) == 10
 
 
-def test_a_domain_score_is_weighted_by_the_volume_of_its_mailboxes() -> None:
+def test_a_score_is_weighted_by_the_volume_of_the_mailboxes() -> None:
     boxes = [mailbox(id="mailbox_1", sent_30days=900, spf=False), mailbox(id="mailbox_2", sent_30days=100)]
 
     scores = report(reading(boxes)).scores
 
-    assert scores.overall == 82.0
-    assert scores.to_dict()["domains"] == {"one.example": {"score": 82.0, "mailboxes": 2, "sent_30days": 1000}}
-    assert scores.to_dict()["workspaces"] == {"space_1": {"score": 82.0, "mailboxes": 2, "sent_30days": 1000}}
+    assert scores.overall == 56.1  # half of 930 of 1,060
+    assert scores.to_dict()["domains"] == {"one.example": {"score": 56.1, "mailboxes": 2, "sent_30days": 1000}}
+    assert scores.to_dict()["workspaces"] == {"space_1": {"score": 56.1, "mailboxes": 2, "sent_30days": 1000}}
 
 
 def test_mailboxes_that_sent_nothing_have_equal_weight() -> None:
     boxes = [mailbox(id="mailbox_1", sent_30days=0, spf=False), mailbox(id="mailbox_2", sent_30days=0)]
 
-    assert report(reading(boxes)).scores.overall == 90.0
+    assert report(reading(boxes)).scores.overall == 75
 
 
-def test_an_impossible_volume_has_no_weight() -> None:
-    boxes = [mailbox(id="mailbox_1", sent_30days=-1), mailbox(id="mailbox_2", sent_30days=10, bounced_30days=0)]
-
-    scores = report(reading(boxes)).scores
-
-    assert (scores.overall, scores.domains["one.example"].sent_30days) == (100.0, 10)  # a finding would deduct 20 points
-
-
-def test_a_critical_finding_caps_its_domain_and_the_total() -> None:
-    boxes = [*mailboxes(1, blacklists=3), *mailboxes(4, domain="two.example"), *mailboxes(5)[1:]]
+def test_an_impossible_volume_counts_as_nothing_sent() -> None:
+    boxes = [mailbox(id="mailbox_1", sent_30days=-1), mailbox(id="mailbox_2", sent_30days=270, bounced_30days=0)]
 
     scores = report(reading(boxes)).scores
 
-    assert scores.domains["one.example"].score == 40
-    assert scores.domains["two.example"].score == 100
-    assert scores.workspaces["space_1"].score == pytest.approx(95.6)
-    assert scores.overall == 40
+    assert (scores.overall, scores.domains["one.example"].sent_30days) == (95.4, 270)  # half of 30 of 330
 
 
-def test_a_finding_on_a_domain_is_deducted_from_the_domain_only() -> None:
-    scores = report(reading(mailboxes(6))).scores
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ([*[0] * 200, 3], [*[0] * 200, *[3] * 100]),
+        ([*[0] * 99, 3], [2] * 100),
+        ([1] * 20, [*[0] * 10, *[3] * 10]),
+        ([*[0] * 297, *[3] * 3], [3] * 3),
+        ([*[0] * 18, 2, 2], [*[0] * 18, 3, 3]),
+    ],
+    ids=[
+        "1 critical of 201, 100 of 300",
+        "1 critical of 100, all with an error",
+        "all with a warning, half critical",
+        "3 critical of 300, 3 of 3",
+        "2 with an error, 2 critical",
+    ],
+)
+def test_workspaces_are_ordered_as_a_person_would(better: list[int], worse: list[int]) -> None:
+    scores = report(fleet(better), fleet(worse, workspace="space_2")).scores.workspaces
 
-    assert (scores.domains["one.example"].score, scores.overall) == (92, 100)
+    assert scores["space_1"].score > scores["space_2"].score
 
 
-def test_a_critical_finding_on_a_domain_caps_its_score() -> None:
-    boxes = [*mailboxes(5, sent_30days=22_000), *mailboxes(5, domain="two.example")]
-    boxes[0] = mailbox(dkim=False, sent_30days=22_000)
+def fleet(states: Iterable[int], *, workspace: str = "space_1", sent: Iterable[int] | None = None) -> Shown:
+    """Return mailboxes in the given states, each on a domain of its own."""
+    boxes = [
+        mailbox(id=f"mailbox_{place}", email=f"m@{workspace.replace('_', '-')}-{place}.example", **STATES[state])
+        for place, state in enumerate(states)
+    ]
+    if sent is not None:
+        boxes = [attrs.evolve(box, sent_30days=volume) for box, volume in zip(boxes, sent, strict=True)]
+    return reading(boxes, workspace=workspace)
 
-    found = report(reading(boxes))
 
-    assert [one.rule for one in found.findings] == ["OA171", "OA102"]
-    assert found.scores.overall == 40
-    assert found.scores.domains["one.example"].score == 40
-    assert found.scores.domains["two.example"].score == 100
+@given(st.lists(st.tuples(st.sampled_from(range(4)), st.integers(0, 1000)), max_size=5), st.integers(0, 1000))
+def test_a_score_falls_with_a_critical_finding_and_rises_without(others: list[tuple[int, int]], sent: int) -> None:
+    states, volumes = [state for state, _ in others], [volume for _, volume in others]
+    before, after = (report(fleet([*states, state], sent=[*volumes, sent])) for state in (0, 3))
+
+    for one, other in zip(scores_of(before), scores_of(after), strict=True):
+        assert one > other
 
 
-def test_a_critical_finding_on_a_server_caps_only_the_total() -> None:
+def scores_of(found: Report) -> list[float]:
+    """Return the scores of the whole audit and of each group that contains all of its mailboxes."""
+    assert found.scores.overall is not None
+    return [found.scores.overall, *(group.score for group in found.groups if group.mailboxes == found.mailboxes)]
+
+
+@given(st.lists(st.sampled_from(range(4)), min_size=1, max_size=6), st.data())
+def test_a_score_moves_in_the_direction_of_the_headline(states: list[int], data: st.DataObject) -> None:
+    place = data.draw(st.sampled_from(range(len(states))))
+    worse = [*states[:place], data.draw(st.sampled_from(range(states[place], 4))), *states[place + 1 :]]
+    before, after = report(fleet(states)), report(fleet(worse))
+
+    # The headline names the worst severity and its number of mailboxes.
+    assert (list(after.counts.values()) > list(before.counts.values())) == (scores_of(after) < scores_of(before))
+    for found in (before, after):
+        assert (found.scores.overall == 100) == ("No problems found." in summarize(found).verdict)
+
+
+def test_a_finding_on_a_domain_counts_through_its_mailboxes() -> None:
+    scores = report(reading(mailboxes(6)), reading(mailboxes(6, domain="two.example")[:5], workspace="space_2")).scores
+
+    assert {name: score.score for name, score in scores.domains.items()} == {"one.example": 90, "two.example": 100}
+    assert {name: score.score for name, score in scores.workspaces.items()} == {"space_1": 90, "space_2": 100}
+    assert scores.overall == 94.5
+
+
+def test_a_finding_on_a_server_counts_for_mailboxes_of_its_own_type() -> None:
     (rule,) = Policy.default().server_rules
-    policy = attrs.evolve(
-        Policy.default(), server_rules=(attrs.evolve(rule, applies=lambda *_: Violation("full", {}, Severity.CRITICAL)),)
-    )
+    critical = attrs.evolve(rule, applies=lambda *_: Violation("full", {}, Severity.CRITICAL))
     boxes = [mailbox(id="mailbox_1", type="SMTP & IMAP", blacklists=1), mailbox(id="mailbox_2", type="SMTP & IMAP")]
 
-    found = report(reading(boxes), policy=policy)
+    found = report(reading([*boxes, mailbox(id="mailbox_3")]), policy=attrs.evolve(Policy.default(), server_rules=(critical,)))
 
-    assert (found.scores.overall, found.scores.domains["one.example"].score) == (40, 90)
+    assert found.scores.overall == 38.3  # 5, 10 and 100
+    assert {group.key: group.score for group in found.groups if group.kind == "type"} == {"SMTP & IMAP": 7.5, "Google": 100}
 
 
 def test_the_findings_are_the_worst_first_in_the_order_of_mailboxes() -> None:
@@ -144,38 +191,38 @@ def test_what_was_not_judged_has_no_score() -> None:
 
 
 @pytest.mark.thorough
-@given(REPORTS)
-@settings(max_examples=scaled(30))
-def test_the_findings_reproduce_the_scores(found: Report) -> None:
-    """Recompute the scores from the JSON alone: deductions per mailbox, weighted by volume, over the totals of each group."""
-    answer = json.loads(json.dumps(found.to_dict()))
+@given(SHARED_FLEETS)
+@settings(max_examples=scaled(60))
+def test_every_score_is_the_weighted_mean_of_its_mailboxes(spaces: list[Shown]) -> None:
+    """Recompute the scores of all groups in fractions, from the mailboxes and the findings of the report."""
+    found = report(*spaces)
+    weights: defaultdict[tuple[str, str], list[tuple[Fraction, Fraction]]] = defaultdict(list)
+    for each in spaces:
+        for box in each.mailboxes:
+            score, domain = _score_of(box, each.reading.workspace, found.findings), email_domain(box.email)
+            weighted = Fraction(to_thousandths(valid_or_zero(box.sent_30days)), 1000) + 30, score
+            keys = {"workspace": each.reading.workspace, "type": str(box.type), "server_ip": box.server_ip, "domain": domain}
+            for kind, key in keys.items():
+                weights[kind, str(key)].append(weighted)
+            weights["audit", ""].append(weighted)
 
-    for group, key in (("workspaces", itemgetter("workspace")), ("domains", itemgetter("domain"))):
-        for name, score in answer["scores"][group].items():
-            assert score["score"] == pytest.approx(_recomputed(answer, name, score, key), abs=0.051)
-    if answer["mailboxes"]:
-        total = _sum(answer["scores"]["workspaces"])
-        assert answer["scores"]["overall"] == pytest.approx(_recomputed(answer, None, total, lambda _: None), abs=0.051)
-
-
-def _recomputed(answer: Any, name: str | None, total: Any, key: Callable[[Any], str | None]) -> float:
-    lost: dict[Any, dict[str, int]] = {}
-    weights: dict[Any, float] = {}
-    together = 0
-    mine = [finding for finding in answer["findings"] if finding["sent_30days"] is not None and key(finding) == name]
-    for finding in mine:
-        points = DEDUCTIONS[finding["severity"]]
-        if finding["mailbox"] is None:
-            together += points if name in answer["scores"]["domains"] else 0
-            continue
-        box = finding["workspace"], finding["mailbox"]
-        lost.setdefault(box, {})[finding["rule"]] = points
-        weights[box] = finding["sent_30days"] if total["sent_30days"] else 1
-    deducted = sum(min(100, sum(rules.values())) * weights[box] for box, rules in lost.items())
-    mean: float = max(0, 100 - deducted / (total["sent_30days"] or total["mailboxes"]) - together)
-    capped = (name is None or name in answer["scores"]["domains"]) and "critical" in [finding["severity"] for finding in mine]
-    return min(mean, 40) if capped else mean
+    means = {
+        group: sum(weight * score for weight, score in boxes) / sum(weight for weight, _ in boxes)
+        for group, boxes in weights.items()
+    }
+    assert found.scores.overall == (pytest.approx(float(means["audit", ""]), abs=0.101) if means else None)
+    for group in found.groups:
+        assert 0 <= float(means[group.kind, group.key]) - group.score < 0.101
+        assert (means[group.kind, group.key] == 100) == (group.score == 100)
 
 
-def _sum(groups: dict[str, Any]) -> Any:
-    return {figure: sum(group[figure] for group in groups.values()) for figure in ("mailboxes", "sent_30days")}
+def _score_of(box: Mailbox, workspace: str, findings: Iterable[Finding]) -> Fraction:
+    server = box.server_ip if box.type == "SMTP & IMAP" else None
+    worst: dict[str, int] = {}
+    for finding in findings:
+        own = (finding.workspace, finding.mailbox) == (workspace, box.id) and finding.sent_30days is not None
+        about_domain = finding.mailbox is None and finding.domain is not None and finding.domain == email_domain(box.email)
+        about_server = finding.server_ip is not None and finding.server_ip == server
+        if own or about_domain or about_server:
+            worst[finding.rule] = min(PERCENT[finding.severity], worst.get(finding.rule, 100))
+    return 100 * Fraction(math.prod(worst.values()), 100 ** len(worst))

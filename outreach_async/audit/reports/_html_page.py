@@ -214,10 +214,9 @@ def _policy_facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "Policy", f"{used.name} {used.fingerprint}".strip()
     yield "Rules turned off", ", ".join(f"{rule} {rule_title(rule)}" for rule in used.off)
     yield "Thresholds changed", ", ".join(changed)
-    points = "A mailbox has 100 points, minus 40 for each critical finding, 20 for each error and 8 for each warning."
-    groups = "The score of a group is the mean score of its mailboxes, weighted by the e-mails sent."
-    limits = (
-        "A critical finding limits the overall score to 40. If the finding is about a domain or one of its mailboxes, the "
-        "domain's score is also limited to 40."
+    mailbox = "A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning."
+    groups = (
+        "Any other score is the mean of the mailboxes, including the findings about their domains and servers. Each mailbox is "
+        "weighted by the e-mails that it sent in 30 days, plus 30."
     )
-    yield "Scores", f"{points} {groups} {limits}"
+    yield "Scores", f"{mailbox} {groups}"

@@ -28,7 +28,7 @@ MAX_POINTS: Final = 30
 GOOD_SCORE: Final = 90
 """Lowest score that counts as good."""
 
-FAIR_SCORE: Final = 60
+FAIR_SCORE: Final = 40
 """Lowest score that counts as fair; a lower score is critical."""
 
 AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
@@ -242,7 +242,8 @@ def score_tone(score: float | None, severity: Severity | None = None) -> str:
         return "info"
     if severity is Severity.CRITICAL:
         return "critical"
-    return "good" if score >= GOOD_SCORE else "warning" if score >= FAIR_SCORE else "critical"
+    is_good = score >= GOOD_SCORE and severity is not Severity.ERROR  # the colour is never milder than the verdict
+    return "good" if is_good else "warning" if score >= FAIR_SCORE else "critical"
 
 
 def build_domain_views(report: Report) -> list[DomainView]:

@@ -87,7 +87,7 @@ class WorkspaceBrief:
     Example:
         ```python
         brief = build_brief(await audit(client, ["space_1"]))
-        print(brief.workspaces[0].id, brief.workspaces[0].score, brief.workspaces[0].since)  # -> space_1 89.8 None
+        print(brief.workspaces[0].id, brief.workspaces[0].score, brief.workspaces[0].since)  # -> space_1 74.5 None
         ```
     """
 
