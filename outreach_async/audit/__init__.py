@@ -32,8 +32,8 @@ A finding has a severity (`critical`, `error`, `warning`, `info`), a message wit
 `confidence` is `low` if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore
 depends on its exact lower bound with 95 % confidence. A score is the share of e-mails that healthy mailboxes send, from 0 to 100.
 A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning. The other scores
-are weighted means; see `Scores`. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit is incomplete, 1 if
-any finding is a warning or worse, and 0 otherwise. To check a single mailbox, call `check(mailbox)`.
+are weighted means; see `Scores`. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit is incomplete, 1
+if any finding is a warning or worse, and 0 otherwise. To check a single mailbox, call `check(mailbox)`.
 
 Policies
 --------
