@@ -103,21 +103,17 @@ anyio.run(main)
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html` (one page;
 extra `html`). The page shows first what to stop, the tasks and the trends; everything else opens on demand. `schema()` is the
 JSON schema. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
-
 `audit(client, ids, names={"space_1": "acme"})` shows names beside the ids of workspaces in every report, and as the label `name`
 of gauges. `report.name_of(id)` returns a name. Reports with and without names can be compared, because ids identify workspaces.
 
 Streaming
 ---------
-`stream` yields findings while mailboxes are being read. It stores about 50 bytes for a mailbox without findings, and about 200
-bytes for each domain and server. Their number is not limited: a million domains take about 200 MB. `stream` pauses reading until
-the findings so far have been consumed. Findings about a domain or a server, and those that depend on the whole domain (`OA101`
-to `OA103`), come last. The report is available once the iteration ends. Meanwhile, `findings.progress` shows the numbers of
-mailboxes and workspaces read, the estimated time left, and the reason for a pause.
-
+`stream` yields findings while mailboxes are being read, and waits until they have been consumed. It stores about 50 bytes for a
+mailbox without findings, and about 200 bytes for each domain and server. Findings about a domain or a server, and those that
+depend on the whole domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile,
+`findings.progress` shows what was read, the estimated time left, and the reason for a pause.
 While the service refuses requests or is down, an audit waits until its `deadline`. Without one, it waits at most 15 minutes, or a
-few seconds if it never reached the service. Workspaces not read by then are unreadable. A failing workspace is skipped only if
-others can be read.
+few seconds if it never reached the service. Workspaces not read by then are unreadable.
 
 Auditing in parts
 -----------------
