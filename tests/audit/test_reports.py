@@ -18,6 +18,7 @@ from support.examples import scaled
 from outreach_async.audit import Delta, Diff, Report, Severity
 from outreach_async.audit.reports._text import StyledReport, render_markdown, render_text
 from outreach_async.audit.reports._view import build_overview
+from outreach_async.audit.reports._wording import FIGURE_MEANINGS
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import StatusError
 from outreach_async.models import Undecodable
@@ -198,23 +199,42 @@ def test_a_changed_severity_is_named() -> None:
     assert "severity warning -> critical" in render_text(moved(delta("severity", 2, 4, rule="OA120")))
 
 
-@pytest.mark.parametrize(
-    ("figure", "rule", "before", "after", "better"),
-    [
-        ("score", None, 40.0, 90.0, True),
-        ("score", None, 90.0, 40.0, False),
-        ("blacklists", "OA110", 1, 4, False),
-        ("blacklists", "OA110", 4, 1, True),
-        ("mailboxes", None, 1, 4, None),
-        ("score", None, None, 90.0, None),
-    ],
-)
-def test_a_change_is_an_improvement_or_a_deterioration(
-    figure: str, rule: str | None, before: float, after: float, better: object
-) -> None:
-    view = build_overview(moved(delta(figure, before, after, rule=rule)))
+MORE_IS_BETTER = {"score", "replied_num", "opened_14days", "avg_open_rate", "avg_click_rate"}
+MORE_IS_WORSE = {
+    *("critical", "error", "warning", "severity"),
+    *("bounces_num", "bounced_30days", "unsubscribed_num", "blacklists", "listed", "placeholders", "days"),
+}
+NEITHER = {
+    "info",
+    "mailboxes",
+    "campaigns",
+    "daily_limit",
+    "sent",
+    "sent_today",
+    "sent_30days",
+    "left_to_send",
+    "evidence",
+    "mine",
+}
 
-    assert [move.better for move in view.figure_changes] == [better]
+
+@pytest.mark.parametrize("form", ["terminal", "markdown", "html"])
+@pytest.mark.parametrize("figure", sorted(MORE_IS_BETTER | MORE_IS_WORSE | NEITHER))
+def test_every_view_says_which_change_of_a_figure_is_better(figure: str, form: str) -> None:
+    rises, falls = (joined_lines(written(moved(delta(figure, *values)), form)) for values in ((1, 2), (2, 1)))
+
+    assert [each for each in ("(better)", "(worse)") if each in rises] == (
+        ["(better)"] if figure in MORE_IS_BETTER else ["(worse)"] if figure in MORE_IS_WORSE else []
+    )
+    assert [each for each in ("(better)", "(worse)") if each in falls] == (
+        ["(worse)"] if figure in MORE_IS_BETTER else ["(better)"] if figure in MORE_IS_WORSE else []
+    )
+
+
+def test_every_figure_has_a_direction_and_a_new_one_has_none() -> None:
+    assert {*FIGURE_MEANINGS, "mine"} == MORE_IS_BETTER | MORE_IS_WORSE | NEITHER
+    assert {name for found in fleet(200, sick=0.5).findings for name in found.figures} <= FIGURE_MEANINGS.keys()
+    assert [move.better for move in build_overview(moved(delta("score", None, 90.0))).figure_changes] == [None]
 
 
 @pytest.mark.thorough

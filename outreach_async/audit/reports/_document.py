@@ -223,7 +223,7 @@ def _change_blocks(view: Overview) -> Iterator[Block]:
     if view.scope:
         yield _text(view.scope, STRONG)
     entries = [
-        Entry([Span(each.name, CODE if each.has_name else ""), Span(f": {each.figure} {each.before} -> {each.after}")])
+        Entry([Span(each.name, CODE if each.has_name else ""), Span(f": {each.figure} {each.before} -> {each.after}{each.note}")])
         for each in view.figure_changes[:_MAX_CHANGES]
     ]
     more = len(view.figure_changes) - _MAX_CHANGES

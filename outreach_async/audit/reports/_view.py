@@ -13,7 +13,7 @@ from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit._scoring import Score
 from outreach_async.audit.reports._summary import is_about_mailboxes, is_about_reading, subject_name, workspace_label
-from outreach_async.audit.reports._wording import figure_name, format_count, format_figure, format_time, replace_unprintable
+from outreach_async.audit.reports._wording import figure_meaning, format_count, format_figure, format_time, replace_unprintable
 from outreach_async.models import Number
 
 COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
@@ -156,6 +156,11 @@ class FigureChange:
     after: str
     better: bool | None
 
+    @property
+    def note(self) -> str:
+        """The direction of the change as text: ` (better)`, ` (worse)` or nothing."""
+        return {True: " (better)", False: " (worse)", None: ""}[self.better]
+
 
 @attrs.frozen(kw_only=True)
 class Overview:
@@ -209,15 +214,14 @@ def _name_some(workspaces: Sequence[str], names: Mapping[str, str]) -> str:
 
 
 def _build_figure_change(delta: Delta) -> FigureChange:
-    # An increase of a score is better, and so is a decrease of a number in a finding. All other changes are neutral.
-    gain = _compute_gain(delta) if delta.figure == _SCORE else -_compute_gain(delta) if delta.rule else 0.0
+    meaning = figure_meaning(delta.figure)
     return FigureChange(
         has_name=delta.kind != "audit",
         name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
-        figure=figure_name(delta.figure),
+        figure=meaning.label,
         before=_format_value(delta, delta.before),
         after=_format_value(delta, delta.after),
-        better=gain > 0 if gain else None,
+        better=meaning.is_better(delta.before, delta.after),
     )
 
 
@@ -229,11 +233,9 @@ def _format_value(delta: Delta, value: Number | None) -> str:
 
 
 def _importance_key(delta: Delta) -> tuple[bool, bool, float, str]:
-    return delta.kind != "audit", delta.figure != _SCORE, _compute_gain(delta), delta.key
-
-
-def _compute_gain(delta: Delta) -> float:
-    return 0.0 if delta.before is None or delta.after is None else delta.after - delta.before
+    """Return a sort key: the whole audit first, then scores, and among figures the one that became worst first."""
+    gain = 0.0 if delta.before is None or delta.after is None else delta.after - delta.before
+    return delta.kind != "audit", delta.figure != _SCORE, figure_meaning(delta.figure).direction * gain, delta.key
 
 
 def score_tone(score: float | None, severity: Severity | None = None) -> str:
