@@ -102,7 +102,8 @@ anyio.run(main)
 
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html` (one page;
 extra `html`). The page shows first what to stop, the tasks and the trends; everything else opens on demand. `schema()` is the
-JSON schema. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
+JSON schema. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter. `reports.folder` writes a page for each
+workspace, to send to a client.
 `audit(client, ids, names={"space_1": "acme"})` shows names beside the ids of workspaces in every report, and as the label `name`
 of gauges. `report.name_of(id)` returns a name. Reports with and without names can be compared, because ids identify workspaces.
 

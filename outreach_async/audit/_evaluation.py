@@ -171,11 +171,24 @@ class AuditState:
             domain = -1 if domain_name is None else self._domains.add(domain_name, sent, limit, place)
             type_ = types.add(kind, sent, limit, place)
             all_sent, all_limits, count = all_sent + sent, all_limits + limit, count + 1
-            # The rules about domains and servers need no mailbox without a domain, unless its type is `SMTP & IMAP`.
-            if self.key is not None or domain >= 0 or flags & OWN_SERVER:
-                columns.append(digest, domain, server, type_, sent, limit, flags)
+            columns.append(digest, domain, server, type_, sent, limit, flags)
         if count:
             self.totals["workspace"].add(workspace, all_sent, all_limits, place, count)
+
+    def alone(self, place: int) -> AuditState:
+        """Return the state of an audit of one of the workspaces only, after everything was read."""
+        workspace, columns = self.workspaces[place], self.columns[place]
+        domains, servers, types = [*self._domains, None], list(self._servers), list(self.totals["type"])
+        state = AuditState([workspace], self.policy, self.now)
+        state.add_facts(
+            workspace,
+            (
+                (digest, domains[domain], servers[server], types[kind], sent, limit, flags)
+                for digest, domain, server, kind, sent, limit, flags in columns.rows()
+            ),
+        )
+        state.add_flagged(workspace, self.flagged[place])
+        return state
 
     def _count_once(self) -> None:
         """Count each mailbox only once in the figures of its domain and its server, even if several workspaces list it."""

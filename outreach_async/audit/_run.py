@@ -255,7 +255,7 @@ class AuditRun:
         self._group: TaskGroup
         self._progress: ProgressMeter
         self._channel: FindingsChannel
-        self.summaries: list[ReadSummary]
+        self.summaries: list[ReadSummary] = []
         self._started = False
 
     def __await__(self) -> Generator[Any, Any, Report]:
@@ -283,6 +283,31 @@ class AuditRun:
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._run, self._channel)
         return Findings(self._channel, self._progress)
+
+    def separate(self) -> list[Report]:
+        """Return a report for each workspace: the one that an audit of this workspace alone would return.
+
+        It contains nothing of the other workspaces. A domain or server that several workspaces share is judged by the mailboxes
+        of this one.
+
+        Raises:
+            InvalidRequest: The audit has not finished.
+
+        Example:
+            ```python
+            run = stream(client, ["space_1", "space_2"])
+            whole = await run
+            print([(report.workspaces, report.mailboxes) for report in run.separate()])  # -> [(['space_1'], 2), (['space_2'], 0)]
+            ```
+        """
+        if not self.summaries:
+            raise InvalidRequest("separate: the audit has not finished; await it, or iterate over all of its findings first")
+        reports = []
+        for place, summary in enumerate(self.summaries):
+            alone = self._state.alone(place)
+            names = {key: name for key, name in self._names.items() if key == summary.workspace}
+            reports.append(build_report(alone, [summary], finish_reading(alone, [summary]), names))
+        return reports
 
     def _build_campaign_reader(self) -> CampaignReader:
         return CampaignReader(

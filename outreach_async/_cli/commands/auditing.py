@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from operator import ne
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -38,9 +39,12 @@ from outreach_async.audit.reports import (
     write_brief,
 )
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE
+from outreach_async.audit.reports._html_page import load_templates
 from outreach_async.audit.reports._summary import format_changes, format_counts, format_headline, summarize
 from outreach_async.audit.reports._text import StyledReport
+from outreach_async.audit.reports._wording import format_count
 from outreach_async.audit.reports.brief import Brief, build_baseline, build_brief
+from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -102,6 +106,13 @@ def _output_option(what: str, known: Collection[str]) -> Callable[[T], T]:
     metavar="FILE",
     help="Also write gauges to a *.prom file for the textfile collector of node_exporter.",
 )
+@click.option(
+    "--output-folder",
+    "folder",
+    type=files.PATH,
+    metavar="FOLDER",
+    help="Write index.html, and for each workspace a page and a JSON report without anything of the others, to send to a client.",
+)
 @files.force_option
 @_deadline_option
 @click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of the printed report.")
@@ -124,6 +135,7 @@ def audit(
     earlier: tuple[Path, ...],
     outputs: tuple[Path, ...],
     prometheus: Path | None,
+    folder: Path | None,
     force: bool,
     deadline: float | None,
     form: str | None,
@@ -154,6 +166,7 @@ def audit(
         *(files.FileUse.for_reading("--compare", path) for path in existing),
         *(files.FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in formats),
         files.FileUse.for_writing("--prometheus", prometheus, partial(has_format, "prometheus")),
+        *_folder_uses(folder, options),
         force=force,
     )
     if prometheus or "prometheus" in {form, *dict(formats).values()}:
@@ -165,25 +178,60 @@ def audit(
     print_format = None if outputs else _choose_print_format(form, screen)
 
     async def run_audit() -> int:
-        report = await _audit(options, screen, policy=chosen, campaigns=campaigns, deadline=deadline)
+        parts: list[auditing.Report] = []
+        report = await _audit(options, screen, parts if folder else None, policy=chosen, campaigns=campaigns, deadline=deadline)
         if reports:
             report = report.since(*reports)
         if prometheus:
             with files.explain_write_errors("--prometheus", prometheus):
                 write_prometheus(report, prometheus)
-        _output(screen, report, dict(formats), print_format)
+        pages = _render_folder(folder, report, parts) if folder else {}
+        _output(screen, report, dict(formats), print_format, pages)
         return report.exit_code(fail_on)
 
     return run_async(run_audit)
 
 
-def _output(screen: Screen, view: auditing.Report | Brief, formats: dict[Path, str], print_format: str | None) -> None:
-    """Write a report or a brief to files, or print it if there are no files."""
+def _folder_uses(folder: Path | None, options: Options) -> Iterator[Iterator[files.FileUse]]:
+    """Create the folder of `--output-folder`, and yield the files to write into it."""
+    if folder is None:
+        return
+    load_templates()  # raises an error if the extra is missing
+    if not folder.parent.is_dir():
+        raise click.UsageError(f"--output-folder {folder}: the folder {str(folder.parent)!r} does not exist; create it first.")
+    with files.explain_write_errors("--output-folder", folder):
+        folder.mkdir(exist_ok=True)
+    yield files.FileUse.for_writing("--output-folder", folder / "index.html", partial(has_format, "html"))
+    for stem in name_pages(workspaces_of(options), options.config.names).values():
+        for suffix, form in ((".html", "html"), (".json", "json")):
+            yield files.FileUse.for_writing("--output-folder", folder / f"{stem}{suffix}", partial(has_format, form))
+
+
+def _render_folder(folder: Path, whole: auditing.Report, parts: Sequence[auditing.Report]) -> dict[Path, str]:
+    """Return the files of `--output-folder`. Each workspace is compared with the JSON report that its new one replaces."""
+    stems = name_pages(whole.workspaces, whole.names)
+    compared = []
+    for part in parts:
+        path = folder / f"{stems[part.workspaces[0]]}.json"
+        earlier = load_report("--output-folder", path) if path.exists() else None
+        # A report that covers other workspaces too would add their figures to the page.
+        compared.append(part.since(earlier) if earlier and earlier.workspaces == part.workspaces else part)
+    return {folder / name: text for name, text in render_folder(whole, compared).items()}
+
+
+def _output(
+    screen: Screen,
+    view: auditing.Report | Brief,
+    formats: dict[Path, str],
+    print_format: str | None,
+    folder: Mapping[Path, str] = MappingProxyType({}),
+) -> None:
+    """Write a report or a brief to files, or print it if there are no files. `folder` has the files of `--output-folder`."""
     pages = {path: _render(view, form) for path, form in formats.items()}
-    for path, text in pages.items():
-        with files.explain_write_errors("--output", path):
+    for path, text in (*pages.items(), *folder.items()):
+        with files.explain_write_errors("--output-folder" if path in folder else "--output", path):
             atomic_write(path, text)
-    if pages:
+    if pages or folder:
         title, summary = (BRIEF_TITLE, view) if isinstance(view, Brief) else (AUDIT_TITLE, summarize(view))
         screen.print_line(format_headline(title, summary), "bold")
         changes = [format_changes(summary)] if summary.changes else []
@@ -191,6 +239,8 @@ def _output(screen: Screen, view: auditing.Report | Brief, formats: dict[Path, s
             screen.print_line(line)
         for path in pages:
             screen.print_line(f"Written: {path}")
+        for path in list(folder)[:1]:
+            screen.print_line(f"Written: {path} and {format_count(len(folder) // 2, 'page')} of workspaces")
     elif print_format is not None:
         sys.stdout.write(_render(view, print_format))
     else:
@@ -300,8 +350,11 @@ def _choose_print_format(form: str | None, screen: Screen) -> str | None:
     return form
 
 
-async def _audit(options: Options, screen: Screen, **about: Any) -> auditing.Report:
-    """Audit the workspaces of the options, show the progress on stderr, and return the report."""
+async def _audit(options: Options, screen: Screen, parts: list[auditing.Report] | None = None, **about: Any) -> auditing.Report:
+    """Audit the workspaces of the options, show the progress on stderr, and return the report.
+
+    `parts` receives a report for each workspace.
+    """
     workspaces = workspaces_of(options)
     async with open_client(options, workspace=workspaces[0]) as client:
         run = auditing.stream(client, workspaces, clock=clock_of(options), names=options.config.names, **about)
@@ -313,6 +366,8 @@ async def _audit(options: Options, screen: Screen, **about: Any) -> auditing.Rep
                     pass
                 show_current(findings.progress, show_bar)
                 group.cancel_scope.cancel()
+    if parts is not None:
+        parts += run.separate()
     return findings.report
 
 

@@ -94,7 +94,14 @@ class Summary:
     names: dict[str, str]
 
     def label_of(self, workspace: str) -> str:
-        """Return the name of a workspace with its id, such as `acme (space_1)`; its id if it has no name."""
+        """Return the name of a workspace with its id; its id if it has no name.
+
+        Example:
+            ```python
+            brief = build_brief(await audit(client, ["space_1"], names={"space_1": "acme"}))
+            print(brief.label_of("space_1"))  # -> acme (space_1)
+            ```
+        """
         return workspace_label(workspace, self.names)
 
     @property

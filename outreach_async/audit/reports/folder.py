@@ -1,0 +1,100 @@
+"""Write a page for each workspace, which contains nothing of the others, and an index of all.
+
+An agency can send a page to its client: the page is the report of an audit of this client's workspace alone. A domain or server
+that clients share is judged by this client's mailboxes only. Beside each page is its JSON report, with which the next page is
+compared:
+
+```python
+from pathlib import Path
+
+import anyio
+from outreach_async import OutreachClient
+from outreach_async._files.atomic import atomic_write
+from outreach_async.audit import stream
+from outreach_async.audit.reports.folder import render_folder
+
+
+async def main() -> None:
+    names = {"space_1": "acme", "space_2": "globex"}
+    async with OutreachClient() as client:
+        run = stream(client, names, names=names)
+        whole = await run
+    for name, text in render_folder(whole, run.separate()).items():
+        atomic_write(Path(name), text)
+        print(name)  # -> index.html
+        # -> acme.html
+        # -> acme.json
+        # -> globex.html
+        # -> globex.json
+
+
+anyio.run(main)
+```
+
+The command `outreach-async audit --output-folder reports` does the same, and compares each page with the JSON report that it
+replaces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final
+
+from outreach_async.audit._report import Report
+from outreach_async.audit.reports._days import DailyFigures
+from outreach_async.audit.reports._html_page import render_html
+
+__all__ = ["name_pages", "render_folder"]
+
+INDEX: Final = "index"
+_UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
+_MAX_STEM: Final = 60
+
+
+def name_pages(workspaces: Iterable[str], names: Mapping[str, str]) -> dict[str, str]:
+    """Return the name of the files of each workspace, without a suffix, by workspace id: its name, or else its id.
+
+    Example:
+        ```python
+        print(name_pages(["space_1", "space_2"], {"space_1": "Acme GmbH"}))  # -> {'space_1': 'acme-gmbh', 'space_2': 'space_2'}
+        ```
+    """
+    stems = {each: _UNSAFE.sub("-", names.get(each, each).lower()).strip("-")[:_MAX_STEM] for each in workspaces}
+    counts = Counter(stems.values())
+    unclear = {"", INDEX, *(stem for stem, count in counts.items() if count > 1)}
+    return {each: _add_digest(stem, each) if stem in unclear else stem for each, stem in stems.items()}
+
+
+def _add_digest(stem: str, workspace: str) -> str:
+    """Make a name unique by a digest of the workspace id."""
+    digest = blake2b(workspace.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
+    return f"{stem or 'workspace'}-{digest}"
+
+
+def render_folder(whole: Report, parts: Sequence[Report], *, days: Iterable[DailyFigures] = ()) -> dict[str, str]:
+    """Return the files of a folder by name: the index, and a page and a JSON report for each workspace.
+
+    Args:
+        whole: The report on all workspaces, for the index, which links to the pages.
+        parts: The reports of the single workspaces, as from `AuditRun.separate`, each compared with its own earlier report if
+            there is one.
+        days: Figures of each day; a page contains only those of its workspace.
+
+    Example:
+        ```python
+        run = stream(client, ["space_1"])
+        whole = await run
+        print(list(render_folder(whole, run.separate())))  # -> ['index.html', 'space_1.html', 'space_1.json']
+        ```
+    """
+    known, stems = list(days), name_pages(whole.workspaces, whole.names)
+    files = {f"{INDEX}.html": render_html(whole, days=known, pages={each: f"{stem}.html" for each, stem in stems.items()})}
+    for part in parts:
+        stem = stems[part.workspaces[0]]
+        files[f"{stem}.html"] = render_html(part, days=known)
+        files[f"{stem}.json"] = f"{json.dumps(part.to_dict(), indent=1, allow_nan=False)}\n"
+    return files

@@ -1,0 +1,196 @@
+"""A folder of reports: an index, and a page for each workspace, without anything of the other workspaces."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.audit import NOW, SHARED_FLEETS, Shown, report
+from support.cli import Shell
+from support.examples import scaled
+from support.pages import Page
+
+from outreach_async import OutreachClient
+from outreach_async.audit import Policy, Report, stream
+from outreach_async.audit._evaluation import AuditState
+from outreach_async.audit._run import build_report, finish_reading
+from outreach_async.audit.reports._days import DailyFigures
+from outreach_async.audit.reports.folder import name_pages, render_folder
+from outreach_async.errors import InvalidRequest
+from outreach_async.fake import FakeService, FakeTransport
+
+
+def separated(*shown: Shown) -> list[Report]:
+    """Audit workspaces together without a service, and return their separate reports."""
+    state = AuditState([each.reading.workspace for each in shown], Policy.default(), NOW)
+    for each in shown:
+        state.add_page(each.reading.workspace, each.mailboxes)
+    summaries = [each.reading.summary() for each in shown]
+    finish_reading(state, summaries)
+    return [
+        build_report(alone, [summary], finish_reading(alone, [summary]))
+        for place, summary in enumerate(summaries)
+        for alone in (state.alone(place),)
+    ]
+
+
+@given(SHARED_FLEETS)
+@settings(max_examples=scaled(20))
+def test_a_separate_report_is_that_of_an_audit_of_its_workspace_alone(fleet: list[Shown]) -> None:
+    assert separated(*fleet) == [report(each) for each in fleet]
+
+
+def agency() -> FakeService:
+    """Return a service with three clients, which share a domain and a server, and have nothing else in common."""
+    service = FakeService(3)
+    for at, name in enumerate(("alpha", "bravo", "carol")):
+        service.add_workspace(f"space_{name}")
+        about: dict[str, Any] = {"server_ip": "192.0.2.77", "type": "SMTP & IMAP", "domain_ip": f"198.51.100.{at}"}
+        for n in range(4 + at):
+            service.add_mailbox(
+                f"space_{name}",
+                id=f"mailbox_{name}{n}",
+                email=f"{name}{n}@{name}-mail.example",
+                blacklists=3 * (n == at),
+                **about,
+            )
+        for n in range(3):
+            service.add_mailbox(
+                f"space_{name}", id=f"mailbox_{name}_s{n}", email=f"{name}-s{n}@shared.example", spf=False, **about
+            )
+        sent = 1_000 * (at + 3) + 7 * (at + 1)
+        service.add_campaign(f"space_{name}", id=f"camp_{name}", name=f"Spring of {name}", status="live", steps=[{"sent": sent}])
+    return service
+
+
+NAMES = {"space_alpha": "Alpha GmbH", "space_bravo": "Bravo Ltd", "space_carol": "Carol SA"}
+
+
+def day(workspace: str, place: int, campaign: str | None = None) -> DailyFigures:
+    sent = 10_100 + 1_111 * place
+    return DailyFigures(day=date(2026, 1, 1), workspace=workspace, campaign=campaign, sent=sent, replied=1, bounced=1)
+
+
+DAYS = [day(space, place, campaign) for place, space in enumerate(NAMES) for campaign in (None, space.replace("space", "camp"))]
+
+
+async def read(service: FakeService, *spaces: str) -> tuple[Report, list[Report]]:
+    async with OutreachClient(transport=FakeTransport(service), workspace=spaces[0]) as client:
+        run = stream(client, spaces, names=NAMES, campaigns=True, clock=lambda: service.now)
+        return await run, run.separate()
+
+
+@pytest.mark.anyio
+async def test_no_file_of_a_client_contains_anything_of_the_others() -> None:
+    whole, parts = await read(agency(), *NAMES)
+    files = render_folder(whole, parts, days=DAYS)
+
+    for client, others in (("alpha", "bravo|carol"), ("bravo", "alpha|carol"), ("carol", "alpha|bravo")):
+        figures = [f"{each.sent:,}|{each.sent}" for each in DAYS if client not in each.workspace]
+        stem = name_pages(NAMES, NAMES)[f"space_{client}"]
+        for text in (files[f"{stem}.html"], files[f"{stem}.json"]):
+            assert not re.search(f"(?i){others}|{'|'.join(figures)}", text)
+            assert client in text
+
+
+@pytest.mark.anyio
+async def test_the_page_of_a_client_does_not_change_with_the_other_clients() -> None:
+    whole, parts = await read(agency(), *NAMES)
+    together = render_folder(whole, parts, days=DAYS)
+
+    for space in NAMES:
+        stem = name_pages(NAMES, NAMES)[space]
+        alone = render_folder(*await read(agency(), space), days=DAYS)
+        assert alone[f"{stem}.html"] == together[f"{stem}.html"]
+        assert alone[f"{stem}.json"] == together[f"{stem}.json"]
+
+
+@pytest.mark.anyio
+async def test_the_index_shows_every_client_and_links_to_its_page() -> None:
+    whole, parts = await read(agency(), *NAMES)
+    files = render_folder(whole, parts)
+    links = {link["href"] for link in Page(files["index.html"]).all("a")}
+
+    assert {"alpha-gmbh.html", "bravo-ltd.html", "carol-sa.html"} <= links
+    pages = [f"{stem}.{kind}" for stem in name_pages(NAMES, NAMES).values() for kind in ("html", "json")]
+    assert list(files) == ["index.html", *pages]
+
+
+def test_only_a_finished_audit_can_be_separated() -> None:
+    client = OutreachClient(transport=FakeTransport(agency()), workspace="space_alpha")
+
+    with pytest.raises(InvalidRequest, match=r"^separate: the audit has not finished; await it, or iterate"):
+        stream(client, NAMES).separate()
+
+
+@pytest.mark.parametrize(
+    ("names", "stems"),
+    [
+        ({"a": "Acme GmbH", "b": "Büro & Co."}, ["acme-gmbh", "b-ro-co"]),
+        ({"space_1": "", "b": "../../etc/passwd"}, ["workspace-d4ba2a0b8e", "etc-passwd"]),
+        ({"a": "Index", "b": "same", "c": "SAME"}, ["index-40f89e395b", "same-93ca9e8be1", "same-9aca7a7a94"]),
+    ],
+)
+def test_the_files_have_the_names_of_the_workspaces(names: dict[str, str], stems: list[str]) -> None:
+    assert [re.sub("-[0-9a-f]{10}$", "-*", stem) for stem in name_pages(names, names).values()] == [
+        re.sub("-[0-9a-f]{10}$", "-*", stem) for stem in stems
+    ]
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text(), max_size=6))
+def test_every_workspace_has_files_of_its_own(names: dict[str, str]) -> None:
+    stems = list(name_pages(names, names).values())
+
+    assert len({stem.casefold() for stem in [*stems, "index"]}) == len(names) + 1
+    assert all(re.fullmatch("[a-z0-9_-]+", stem) and len(stem) < 80 for stem in stems)
+
+
+def test_the_command_writes_the_folder_and_compares_each_page_with_the_last_one(shell: Shell, tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    command = ("audit", "--base-url", "fake:", "--campaigns", "--output-folder", str(folder))
+    first = shell(*command)
+    before = json.loads((folder / "space_demo.json").read_bytes())
+    second = shell(*command)
+    after = json.loads((folder / "space_demo.json").read_bytes())
+
+    assert (first.code, first.err, second.code) == (1, "", 1)
+    assert f"Written: {folder / 'index.html'} and 2 pages of workspaces" in first.out
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("index.html", "space_demo.html", "space_demo.json", "space_demo_eu.html", "space_demo_eu.json")
+    ]
+    assert (before["diff"], after["changes"]["new"], after["changes"]["unchanged"] > 10) == (None, 0, True)
+    assert "space_demo_eu" not in (folder / "space_demo.html").read_text()
+
+
+def test_a_folder_keeps_files_of_another_kind(shell: Shell, tmp_path: Path) -> None:
+    command = ("audit", "--base-url", "fake:", "--output-folder", str(tmp_path))
+    (tmp_path / "index.html").write_text("my own page")
+    refused = shell(*command)
+
+    assert refused.code == 2
+    assert "--output-folder" in refused.err
+    assert "--force" in refused.err
+    assert (tmp_path / "index.html").read_text() == "my own page"
+    assert shell(*command, "--force").code == 1
+
+
+def test_a_report_on_several_workspaces_is_not_compared_with_the_page_of_one(shell: Shell, tmp_path: Path) -> None:
+    shell("audit", "--base-url", "fake:", "--output", str(tmp_path / "space_demo.json"))
+    shell("audit", "--base-url", "fake:", "--output-folder", str(tmp_path))
+
+    assert json.loads((tmp_path / "space_demo.json").read_bytes())["diff"] is None
+
+
+def test_a_folder_within_a_missing_folder_is_refused(shell: Shell, tmp_path: Path) -> None:
+    refused = shell("audit", "--base-url", "fake:", "--output-folder", str(tmp_path / "a/b"))
+
+    assert refused.code == 2
+    assert (
+        f"--output-folder {tmp_path / 'a/b'}: the folder {str(tmp_path / 'a')!r} does not exist; create it first." in refused.err
+    )
