@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from outreach_async.fake import FakeService
 
-pytest_plugins = ["outreach_async.pytest_plugin", "support.tiers"]
+pytest_plugins = ["outreach_async.pytest_plugin", "support.tiers", "support.systems"]
 collect_ignore = ["user_project"]  # its suite runs in a separate environment
 
 # Processes started by tests import the installed package, as the tests do, even if their working directory is the source tree.

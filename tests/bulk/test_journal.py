@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 from support.journal import make_killed_journal
+from support.systems import REFUSAL
 from tools.journal_child import open_journal, outcome, steps, window
 
 from outreach_async._vocabulary import Outcome
@@ -219,6 +219,7 @@ class TestRefused:
 
 @pytest.mark.parametrize("beside", [False, True])
 def test_either_lock_excludes_other_runs_and_lets_sqlite_work(path: Path, *, beside: bool) -> None:
+    fcntl = pytest.importorskip("fcntl", reason=REFUSAL)
     path.touch()
     hold = lock.JournalLock.acquire(str(path), resume=True, beside=beside)
     db = sqlite3.connect(path)

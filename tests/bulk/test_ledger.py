@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -453,6 +452,7 @@ async def test_a_full_disk_loses_no_outcome(fake: FakeService, file: Ledger) -> 
 
 async def run_with_a_limit(size: int, call: Callable[[], Awaitable[Any]]) -> None:
     """Run with a maximum size of files in bytes."""
+    resource = pytest.importorskip("resource", reason="Windows has no limits of files")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:

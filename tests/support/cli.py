@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import attrs
 import pytest
 from anyio.from_thread import start_blocking_portal
+from support.systems import skip_if_refused
 
 from outreach_async._cli.app import run
 from outreach_async.fake import FakeService
@@ -37,6 +37,9 @@ class Ended:
     code: int
     out: str
     err: str
+
+    def __attrs_post_init__(self) -> None:
+        skip_if_refused(self.err)
 
 
 class Shell:
@@ -151,6 +154,8 @@ def wait_for_end(process: subprocess.Popen[str]) -> Ended:
 
 def on_terminal(*arguments: str, piped_stdout: bool = False) -> Ended:
     """Run the command on a terminal. The `err` of the result is the output of the terminal."""
+    import pty  # Windows has none
+
     ours, theirs = pty.openpty()
     env = {"TERM": "xterm-256color", "COLUMNS": "120", "NO_COLOR": ""}
     with start_command(

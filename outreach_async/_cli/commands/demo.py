@@ -25,6 +25,7 @@ from outreach_async._cli.process import INTERRUPTED, OK, run_async
 from outreach_async.audit import Report, audit
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.bulk import BulkReport
+from outreach_async.bulk.journal._lock import CAN_LOCK
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeService
 from outreach_async.fake._transport import FakeTransport
@@ -38,6 +39,7 @@ _LISTED_DOMAIN: Final = "get-northwind.example"
 _PAUSED_CAMPAIGN: Final = "camp_renewals"
 _FILLED_CAMPAIGN: Final = "camp_dach"
 _ADDED_CONTACTS: Final = 400
+_NO_LEDGER: Final = "" if CAN_LOCK else " without a ledger, which needs Linux or macOS,"
 _STORY: Final = f"""\
 Since the first audit, campaigns have sent e-mails, {_FIXED_DOMAIN}
 signs with DKIM, {_LISTED_DOMAIN} is on blacklists, and somebody has
@@ -88,7 +90,7 @@ async def _import_both(client: OutreachClient, screen: Screen, paths: Sequence[P
     """Import the files of two nights with one ledger, and add what became of their rows. Only the progress is shown."""
     silent, code = attrs.evolve(screen, as_json=True, console=None), OK
     for path in paths:
-        ledger = path.with_name("contacts.ledger")
+        ledger = path.with_name("contacts.ledger") if CAN_LOCK else None
         job = ImportJob(file=open_file(path), campaign=CAMPAIGN, duplicates="overwrite", ledger=ledger)
         code = await run_import(client, job, silent, 0, lambda *told: imports.append(told))
         if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
@@ -119,7 +121,9 @@ def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: 
     _announce(screen, "The brief of a morning, two days later", _STORY)
     if verbose:
         show(screen, briefed)
-        for title, (report, failures) in zip(("The import of a list", "The next night, with its ledger"), imports, strict=True):
+        for title, (report, failures) in zip(
+            ("The import of a list", f"The next night,{_NO_LEDGER.rstrip(',') or ' with its ledger'}"), imports, strict=True
+        ):
             _announce(screen, f"{title}, into {CAMPAIGN} of {WORKSPACES[0]}")
             print_report(screen, report, None, None)
             for failure in sorted(failures, key=itemgetter("line"))[:_MAX_LISTED]:
@@ -130,7 +134,7 @@ def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: 
     else:
         show(screen, attrs.evolve(briefed, tasks=briefed.tasks[:_MAX_TASKS]))
         more = len(briefed.tasks) - _MAX_TASKS
-        _announce(screen, f"Before: two imports and an audit (--verbose shows them, and {more} more tasks)")
+        _announce(screen, f"Before: two imports{_NO_LEDGER} and an audit (--verbose shows them, and {more} more tasks)")
         for title, (report, _) in zip(("first night: ", "next night:  "), imports, strict=True):
             outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in name_outcomes(report.outcomes))
             screen.print_line(f"  {title}{outcomes}")

@@ -60,6 +60,8 @@ try:
     import fcntl
 except ImportError:
     fcntl = None
+CAN_LOCK: Final = fcntl is not None
+"""Whether this system has the locks that journals in files need. Windows has none."""
 
 # POSIX drops all of a process's locks on a file, including SQLite's, when any descriptor of the file is closed. A second writer
 # must therefore be refused before it opens the file.
@@ -105,7 +107,7 @@ class JournalLock:
 
 def require_lockable(path: str) -> None:
     """Check that a journal at this path can be locked reliably."""
-    if fcntl is None:
+    if not CAN_LOCK:
         raise InvalidRequest(
             "journal: this system has no POSIX file locks (Windows); use Linux or macOS, or run without a journal"
         )
