@@ -55,10 +55,12 @@ if TYPE_CHECKING:
     from outreach_async._engine.shared_rate import Rate, RateShare, RateUsage, SharedRate
     from outreach_async._service.contacts import CreatedContact, NewContact, Target
     from outreach_async._service.retry import RetryPolicy
+    from outreach_async._service.rows import ContactFields, ContactRow
     from outreach_async._vocabulary import UNSET, Outcome
     from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome, Journal, Ledger, ObjectJournal
     from outreach_async.client import OutreachClient
     from outreach_async.errors import (
+        BulkError,
         BulkStopped,
         BulkSuspended,
         ContactRejected,
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UNSET",
     "AiohttpTransport",
+    "BulkError",
     "BulkProgress",
     "BulkReport",
     "BulkStopped",
@@ -94,8 +97,10 @@ __all__ = [
     "Campaign",
     "CampaignSteps",
     "Collected",
+    "ContactFields",
     "ContactOutcome",
     "ContactRejected",
+    "ContactRow",
     "CreatedContact",
     "DeadlineExceeded",
     "Forbidden",
@@ -141,6 +146,7 @@ _EXPORTS: Final = {
     "client": ("OutreachClient",),
     "_service.contacts": ("CreatedContact", "NewContact", "Target"),
     "errors": (
+        "BulkError",
         "BulkStopped",
         "BulkSuspended",
         "ContactRejected",
@@ -160,6 +166,7 @@ _EXPORTS: Final = {
     "pagination": ("Collected", "Pager"),
     "redis_rate": ("RedisRate",),
     "_service.retry": ("RetryPolicy",),
+    "_service.rows": ("ContactFields", "ContactRow"),
     "_engine.shared_rate": ("Rate", "RateShare", "RateUsage", "SharedRate"),
     "transport._aiohttp": ("AiohttpTransport",),
     "transport._httptools": ("HttptoolsTransport",),

@@ -17,7 +17,7 @@ from outreach_async._engine.logs import configure_logging
 from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.operations import RequestDefaults
 from outreach_async._service.retry import RetryPolicy
-from outreach_async._service.validation import read_rate, require_rate, type_name
+from outreach_async._service.validation import read_rate, require_number, require_rate, type_name
 from outreach_async.errors import InvalidRequest
 from outreach_async.resources import Settings
 from outreach_async.transport._secret import OWNER_KEY, Secret, hide
@@ -25,6 +25,7 @@ from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
     from outreach_async._config_file import ConfiguredWorkspace, ConfigValues
+    from outreach_async._engine.observer import Observer
     from outreach_async.hooks import Hook
 
 
@@ -68,15 +69,9 @@ def _resolve_rate(rate: object) -> float | Rate | None:
     return rate if isinstance(rate, Rate) and not isinstance(rate, type) else require_rate("rate", rate)
 
 
-def build_engine(transport: Transport, limit: int, rate: object, retry: RetryPolicy | None, hooks: Iterable[Hook]) -> Engine:
+def build_engine(transport: Transport, limit: int, rate: object, policy: RetryPolicy, hooks: Iterable[Hook]) -> Engine:
     configure_logging()
-    observer = None
-    if hooks != ():
-        from outreach_async._engine.observer import Observer
-        from outreach_async.transport._urls import service_address
-
-        observer = Observer(hooks, service_address(transport))
-    policy = RetryPolicy() if retry is None else retry
+    observer = build_observer(hooks, transport)
     return Engine(transport, max_in_flight=limit, policy=policy, rate=_resolve_rate(rate), observer=observer)
 
 
@@ -127,3 +122,24 @@ def _resolve_address(config: ConfigValues, arguments: Mapping[str, Any]) -> dict
     if not url or config.backend is None:
         return {"base_url": url}
     return {"transport": create_transport(url, config.backend, arguments.get("max_in_flight", 64)), "base_url": None}
+
+
+def build_policy(retry: object, max_retries: object, default: RetryPolicy) -> RetryPolicy:
+    """Return the policy that `retry` or `max_retries` sets, or the default policy."""
+    if retry is not None and max_retries is not None:
+        raise InvalidRequest("max_retries: expected either max_retries or retry, got both; pass retry=RetryPolicy(attempts=...)")
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        remedy = "pass max_retries=, or retry=RetryPolicy(attempts=...)"
+        raise InvalidRequest(f"retry: expected a RetryPolicy, got {type_name(retry)}; {remedy}")
+    if max_retries is None:
+        return retry or default
+    return attrs.evolve(default, attempts=require_number("max_retries", max_retries, least=0) + 1)
+
+
+def build_observer(hooks: Iterable[Hook], transport: Transport) -> Observer | None:
+    if isinstance(hooks, list | tuple) and not hooks:
+        return None
+    from outreach_async._engine.observer import Observer
+    from outreach_async.transport._urls import service_address
+
+    return Observer(hooks, service_address(transport))

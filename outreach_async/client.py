@@ -39,7 +39,8 @@ class OutreachClient:
             most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. If the service throttles requests, the client
             learns the service's limit, with or without a `rate`. Alternatively, pass a `Rate` that several clients share, such as
             `SharedRate()`. A client with a shared rate works only within its `async with` block.
-        retry: The retry policy; defaults to `RetryPolicy()`.
+        max_retries: Maximum number of retries of a call, after its first attempt; 3 by default, 0 for none.
+        retry: The retry policy, for more than `max_retries`; defaults to `RetryPolicy()`.
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 
     Attributes:
@@ -71,11 +72,13 @@ class OutreachClient:
         deadline: float | None = 120.0,
         max_in_flight: int = 64,
         rate: float | Rate | None = None,
+        max_retries: int | None = None,
         retry: RetryPolicy | None = None,
         hooks: Iterable[Hook] = (),
     ) -> None:
-        from outreach_async._assembly import build_engine, build_settings, resolve_transport
+        from outreach_async._assembly import build_engine, build_policy, build_settings, resolve_transport
         from outreach_async._engine.call import CallOptions
+        from outreach_async._service.retry import RetryPolicy
         from outreach_async._service.validation import require_headers, require_number, require_seconds
 
         fields = require_headers(headers or {})
@@ -85,7 +88,8 @@ class OutreachClient:
         key = os.environ.get("OUTREACH_OWNER_KEY") if owner_key is None else owner_key
         space = os.environ.get("OUTREACH_WORKSPACE") if workspace is None else workspace
         settings = build_settings(key, space, fields, limits, route)
-        self._bind(build_engine(route, in_flight, rate, retry, hooks), settings, owns=True)
+        policy = build_policy(retry, max_retries, RetryPolicy())
+        self._bind(build_engine(route, in_flight, rate, policy, hooks), settings, owns=True)
 
     @classmethod
     @drop_frames
@@ -143,33 +147,38 @@ class OutreachClient:
         headers: Mapping[str, str] | None = None,
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
+        max_retries: int | None = None,
+        retry: RetryPolicy | None = None,
+        hooks: Iterable[Hook] | None = None,
     ) -> Self:
         """Return a copy of the client with some options replaced.
 
-        The copy shares the client's connections, rate, limit on requests in flight, retry budget and hooks. The copy does not
+        The copy shares the client's connections, rate, pauses, limit on requests in flight and retry budget. The copy does not
         need to be closed: closing it does nothing, and closing the original client closes the connections. `headers` are added to
-        the client's headers, and replace fields of the same name.
+        the client's headers, and replace fields of the same name. `hooks` replace the client's hooks; pass `[]` for none.
 
         Raises:
             InvalidRequest: An option is invalid.
 
         Example:
             ```python
-            quick = client.with_options(timeout=5.0, deadline=10.0)
+            quick = client.with_options(timeout=5.0, deadline=10.0, max_retries=0)
             print(len(await quick.workspaces.fields()))  # -> 37
             ```
         """
-        from outreach_async._assembly import build_settings
+        from outreach_async._assembly import build_observer, build_policy, build_settings
         from outreach_async._service.validation import require_headers
 
-        before = self._settings
+        before, engine = self._settings, self._engine
         fields = {**before.headers, **require_headers(headers or {})}
         limits = before.call_options(timeout, deadline)
         key = before.owner_key if owner_key is None else owner_key
         space = before.workspace if workspace is None else workspace
-        settings = build_settings(key, space, fields, limits, self._engine.transport)
+        settings = build_settings(key, space, fields, limits, engine.transport)
+        policy = build_policy(retry, max_retries, engine.policy)
+        observer = engine.observer if hooks is None else build_observer(hooks, engine.transport)
         copy = object.__new__(type(self))
-        copy._bind(self._engine, settings, owns=False)
+        copy._bind(engine.with_options(policy, observer), settings, owns=False)
         return copy
 
     @drop_frames_async

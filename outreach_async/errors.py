@@ -11,8 +11,9 @@
      |    +-- Forbidden                          403
      |    +-- NotFound                           404
      |    +-- RateLimited                        429
-     +-- BulkStopped                             a bulk run that cannot continue
-     |    +-- BulkSuspended                      a bulk run that a temporary problem stopped
+     +-- BulkError                               a bulk run that ended early
+     |    +-- BulkStopped                        it cannot continue before you fix the cause
+     |    +-- BulkSuspended                      a temporary problem: resume it later
      +-- JournalError                            a bulk run's journal that cannot be read or written
 
 Errors do not show secrets. `owner_key` and the values of authorization headers are masked in messages, headers and bodies before
@@ -275,12 +276,11 @@ class RateLimited(StatusError):
     retry_after: float | None = None
 
 
-class BulkStopped(OutreachError):
-    """A bulk run stopped because of an error that affects every row, such as an unknown key, or because of `stop_after_rejects`.
+class BulkError(OutreachError):
+    """A bulk run ended early: the base class of `BulkStopped` and `BulkSuspended`.
 
-    `__cause__` is the error that affects every row; `None` if the run stopped because of `stop_after_rejects`. No further
-    row was read. Without a journal, every row that was read has an outcome. With a journal, rows that were in progress may
-    have no outcome yet.
+    No further row was read. Without a journal, every row that was read has an outcome. With a journal, rows that were in
+    progress may have no outcome yet.
 
     Attributes:
         report: Statistics of the run so far, as JSON values.
@@ -289,9 +289,9 @@ class BulkStopped(OutreachError):
     Example:
         ```python
         try:
-            await client.contacts.create_many([NewContact("ann@company.example")], campaign="camp_gone", stop_after_rejects=1)
-        except BulkStopped as error:
-            print(error.report["rows"], error.resumable)  # -> 1 False
+            await client.contacts.create_many([NewContact("ann@company.example")], owner_key="key_unknown")
+        except BulkError as error:
+            print(type(error).__name__, error.report["rows"])  # -> BulkStopped 1
         ```
     """
 
@@ -312,7 +312,23 @@ class BulkStopped(OutreachError):
         return error
 
 
-class BulkSuspended(BulkStopped):
+class BulkStopped(BulkError):
+    """A bulk run stopped because of an error that affects every row, such as an unknown key, or because of `stop_after_rejects`.
+
+    `__cause__` is the error that affects every row; `None` if the run stopped because of `stop_after_rejects`. Fix the cause
+    before you continue. `except BulkStopped` does not catch `BulkSuspended`.
+
+    Example:
+        ```python
+        try:
+            await client.contacts.create_many([NewContact("ann@company.example")], campaign="camp_gone", stop_after_rejects=1)
+        except BulkStopped as error:
+            print(error.report["rows"], error.resumable)  # -> 1 False
+        ```
+    """
+
+
+class BulkSuspended(BulkError):
     """A bulk run stopped for a temporary reason: the service asked for a long wait, or was down or throttling for too long.
 
     If the run has a journal, the same call with `resume=True` continues with the rows that have no outcome.

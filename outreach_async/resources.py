@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack
 
 import attrs
 
@@ -17,7 +17,7 @@ from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async._service import operations
 from outreach_async._service.contacts import CreatedContact, NewContact, Target
 from outreach_async._service.operations import ContactRequests, PageBuilder, RequestDefaults
-from outreach_async._service.validation import require_choice, require_number, require_seconds, to_contact
+from outreach_async._service.validation import choose_contact, require_choice, require_number, require_seconds
 from outreach_async._vocabulary import UNSET, DuplicatePolicy, Unset
 from outreach_async.errors import OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, WorkspaceField
@@ -25,6 +25,7 @@ from outreach_async.pagination import HasId, Pager
 from outreach_async.transport._secret import drop_frames, drop_frames_async, hide
 
 if TYPE_CHECKING:
+    from outreach_async._service.rows import ContactFields, ContactRow
     from outreach_async.bulk import ArrowStream, BulkRun, Numbers, Order, Repeats
     from outreach_async.bulk._targets import Targets
     from outreach_async.bulk.journal import JournalStore
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=HasId)
 
-ContactRow: TypeAlias = NewContact | Mapping[str, Any] | tuple[NewContact | Mapping[str, Any], Target]
+RowValue: TypeAlias = "NewContact | ContactRow | Mapping[str, Any] | tuple[NewContact | Mapping[str, Any], Target]"
 """A row of `create_many`: a contact, with its target if it has its own."""
 
 UndecodableAction = Literal["raise", "keep"]
@@ -232,8 +233,9 @@ class Contacts(_Resource):
 
     async def create(
         self,
-        contact: NewContact | Mapping[str, Any],
+        contact: NewContact | Mapping[str, Any] | None = None,
         *,
+        email: str | Unset = UNSET,
         duplicates: DuplicatePolicy = "skip",
         strict_validation: bool = True,
         campaign: str | None = None,
@@ -241,15 +243,19 @@ class Contacts(_Resource):
         workspace: str | None = None,
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
+        **fields: Unpack[ContactFields],
     ) -> CreatedContact:
         """Create one contact (section "Create contact" of the service's API documentation).
+
+        Pass the fields of the contact as keywords, or a contact.
 
         The request is retried after a lost response. A retry cannot create a second contact, because the service detects
         duplicates by e-mail and workspace. After a retry, it can be unknown which attempt or client created the contact. In that
         case, the result's `certain` is false, and its `possible` contains every possible outcome.
 
         Args:
-            contact: A `NewContact`, or a mapping with the same field names as keys.
+            contact: A `NewContact`, or a mapping with the same field names as keys, instead of `email` and `fields`.
+            email: E-mail address of the contact.
             duplicates: Action of the service if the workspace already has a contact with this e-mail: `"skip"`, `"overwrite"` or
                 `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
@@ -258,13 +264,14 @@ class Contacts(_Resource):
             workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
             deadline: Time limit for the call over all attempts and waits, in seconds.
+            **fields: Other fields of the contact, such as `first_name` and `custom`; see `NewContact`.
 
         Raises:
             OutreachError: The call failed; the error's `maybe_applied` states whether the contact may have been created.
 
         Example:
             ```python
-            created = await client.contacts.create(NewContact("ann@company.example"), duplicates="overwrite", campaign="camp_1")
+            created = await client.contacts.create(email="ann@company.example", first_name="Ann", campaign="camp_1")
             print(created.status, created.attempts)  # -> added 1
             ```
         """
@@ -273,7 +280,9 @@ class Contacts(_Resource):
             requests = self._contact_requests(
                 key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
             )
-            return await self._engine.run(requests.build(to_contact(contact)), self._settings.call_options(timeout, deadline))
+            return await self._engine.run(
+                requests.build(choose_contact(contact, email, fields)), self._settings.call_options(timeout, deadline)
+            )
         except OutreachError as error:  # as `drop_frames_async` does, but faster
             drop_tracebacks(error)
             raise
@@ -281,7 +290,7 @@ class Contacts(_Resource):
     @drop_frames
     def create_many(
         self,
-        rows: Iterable[ContactRow] | AsyncIterable[ContactRow] | ArrowStream,
+        rows: Iterable[RowValue] | AsyncIterable[RowValue] | ArrowStream,
         *,
         duplicates: DuplicatePolicy = "skip",
         strict_validation: bool = True,

@@ -34,7 +34,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack
 
 from anyio.from_thread import start_blocking_portal
 
@@ -44,16 +44,17 @@ from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.contacts import CreatedContact, NewContact
 from outreach_async._service.retry import RetryPolicy
 from outreach_async._sync_run import CallerRows, ClientLoop, SyncOutcomes, SyncRun
-from outreach_async._vocabulary import UNSET, DuplicatePolicy
+from outreach_async._vocabulary import UNSET, DuplicatePolicy, Unset
 from outreach_async.bulk import ArrowStream, Numbers, Order, Repeats
 from outreach_async.client import OutreachClient
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
 from outreach_async.pagination import Collected, HasId, PageCursor, Pager, next_items
-from outreach_async.resources import ContactRow, Seconds, UndecodableAction
+from outreach_async.resources import RowValue, Seconds, UndecodableAction
 from outreach_async.transport._secret import hide
 from outreach_async.transport._wire import Response, Transport
 
 if TYPE_CHECKING:
+    from outreach_async._service.rows import ContactFields
     from outreach_async.bulk.journal import JournalStore
     from outreach_async.bulk.ledger import Changed, Ledger
     from outreach_async.hooks import Hook
@@ -103,6 +104,7 @@ class SyncClient:
         deadline: float | None = 120.0,
         max_in_flight: int = 64,
         rate: float | Rate | None = None,
+        max_retries: int | None = None,
         retry: RetryPolicy | None = None,
         hooks: Iterable[Hook] = (),
     ) -> None:
@@ -116,6 +118,7 @@ class SyncClient:
             deadline=deadline,
             max_in_flight=max_in_flight,
             rate=rate,
+            max_retries=max_retries,
             retry=retry,
             hooks=hooks,
         )
@@ -174,6 +177,9 @@ class SyncClient:
         headers: Mapping[str, str] | None = None,
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
+        max_retries: int | None = None,
+        retry: RetryPolicy | None = None,
+        hooks: Iterable[Hook] | None = None,
     ) -> Self:
         """Return a copy of the client with some options replaced, as `OutreachClient.with_options` does.
 
@@ -187,7 +193,14 @@ class SyncClient:
         """
         copy = object.__new__(type(self))
         client = self._client.with_options(
-            owner_key=_hide_key(owner_key), workspace=workspace, headers=headers, timeout=timeout, deadline=deadline
+            owner_key=_hide_key(owner_key),
+            workspace=workspace,
+            headers=headers,
+            timeout=timeout,
+            deadline=deadline,
+            max_retries=max_retries,
+            retry=retry,
+            hooks=hooks,
         )
         copy._bind(client, self._loop)
         return copy
@@ -371,8 +384,9 @@ class SyncContacts(_SyncResource):
 
     def create(
         self,
-        contact: NewContact | Mapping[str, Any],
+        contact: NewContact | Mapping[str, Any] | None = None,
         *,
+        email: str | Unset = UNSET,
         duplicates: DuplicatePolicy = "skip",
         strict_validation: bool = True,
         campaign: str | None = None,
@@ -380,6 +394,7 @@ class SyncContacts(_SyncResource):
         workspace: str | None = None,
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
+        **fields: Unpack[ContactFields],
     ) -> CreatedContact:
         """Create one contact, as `Contacts.create` does."""
         owner_key = _hide_key(owner_key)
@@ -387,6 +402,7 @@ class SyncContacts(_SyncResource):
         async def create() -> CreatedContact:
             return await self._client.contacts.create(
                 contact,
+                email=email,
                 duplicates=duplicates,
                 strict_validation=strict_validation,
                 campaign=campaign,
@@ -394,13 +410,14 @@ class SyncContacts(_SyncResource):
                 workspace=workspace,
                 timeout=timeout,
                 deadline=deadline,
+                **fields,
             )
 
         return self._loop.run(create)
 
     def create_many(
         self,
-        rows: Iterable[ContactRow] | ArrowStream,
+        rows: Iterable[RowValue] | ArrowStream,
         *,
         duplicates: DuplicatePolicy = "skip",
         strict_validation: bool = True,

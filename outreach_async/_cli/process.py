@@ -20,7 +20,7 @@ from outreach_async._service.retry import explain_status, is_refusal
 from outreach_async._service.validation import masked_repr
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.errors import (
-    BulkStopped,
+    BulkError,
     BulkSuspended,
     InvalidRequest,
     JournalError,
@@ -216,7 +216,7 @@ def _format_message(error: BaseException) -> str:
             return "interrupted"
         case OutreachError():
             text = _remove_foreign_text(error, str(error))
-            if isinstance(error, InvalidRequest | JournalError | BulkStopped):  # other messages may quote the service
+            if isinstance(error, InvalidRequest | JournalError | BulkError):  # other messages may quote the service
                 text = translate_arguments(text)
             return "; ".join(filter(None, (text, find_remedy(error))))
         case OSError(strerror=str(reason)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Generic, NoReturn, Protocol, TypeVar
 
 import anyio
@@ -128,6 +129,12 @@ class ClientThrottle:
         self._limiter = limiter
         self._policy = policy
         self._budget = RetryBudget(policy.budget)
+
+    def with_policy(self, policy: RetryPolicy) -> ClientThrottle:
+        """Return a throttle with another policy, which shares the limiter and the retry budget."""
+        throttle = copy(self)
+        throttle._policy = policy  # noqa: SLF001 - a new object of this class
+        return throttle
 
     @property
     def gate(self) -> RetryAfterGate:

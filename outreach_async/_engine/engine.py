@@ -7,6 +7,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
@@ -59,7 +60,7 @@ class Engine:
     wall_clock: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
     observer: Observer | None = attrs.field(default=None, kw_only=True)
     limiter: RateLimiter = attrs.field(init=False)
-    throttle: Throttle = attrs.field(init=False)
+    throttle: ClientThrottle = attrs.field(init=False)
     rate_poller: RatePoller | None = attrs.field(init=False)
     copy_detector: CopyDetector = attrs.field(init=False)
 
@@ -79,6 +80,14 @@ class Engine:
         # After a copy, each later response on its connection would be taken for another request. No task has run since the
         # transport returned the copy, so the connection is still idle.
         self.copy_detector = CopyDetector(getattr(self.transport, "drop_idle", bool))
+
+    def with_options(self, policy: RetryPolicy, observer: Observer | None) -> Engine:
+        """Return an engine with another retry policy and observer, which shares connections, limits and the retry budget."""
+        if policy is self.policy and observer is self.observer:
+            return self
+        engine = copy(self)
+        engine.policy, engine.observer, engine.throttle = policy, observer, self.throttle.with_policy(policy)
+        return engine
 
     def clock(self) -> Callable[[], float]:
         """Prepare the rate limiter for the running event loop, and return the clock of this loop."""

@@ -223,6 +223,27 @@ def to_contact(row: object) -> NewContact:
     return contact
 
 
+def choose_contact(contact: object, email: object, fields: Mapping[str, object]) -> NewContact:
+    """Return the contact that a caller passes to `create`, or build it from the keyword arguments."""
+    if email is UNSET and not fields:
+        if contact is None:
+            raise InvalidRequest("email: missing; pass email= and the other fields of the contact, or a NewContact")
+        return to_contact(contact)
+    if contact is not None:
+        raise InvalidRequest("contact: expected a contact or its fields, got both; put every field into the contact")
+    if email is UNSET:
+        raise InvalidRequest("email: missing; give the contact an e-mail address")
+    for name in fields:
+        if name not in _CONTACT_MEMBERS and not name.startswith(vocabulary.CUSTOM_PREFIX):
+            near = next(iter(get_close_matches(name, (*_CONTACT_MEMBERS, *_CREATE_OPTIONS), n=1)), None)
+            meant = f"did you mean {near!r}? Otherwise, " if near else ""
+            raise InvalidRequest(f"{name}: not an argument of create; {meant}pass other field codes of the workspace in 'extra'")
+    return to_contact({"email": email, **fields})
+
+
+_CREATE_OPTIONS: Final = ("duplicates", "strict_validation", "campaign", "owner_key", "workspace", "timeout", "deadline")
+
+
 def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
     """Convert a row to a contact, and the target that the row names; `RUN_TARGET` itself if it names none."""
     if isinstance(row, NewContact):
@@ -230,7 +251,9 @@ def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
     if type(row) is tuple and len(row) == 2 and isinstance(row[1], Target):  # noqa: PLR2004 - a pair
         return to_targeted_contact(row[0])[0], row[1]
     if not isinstance(row, Mapping):
-        raise InvalidRequest(f"contact: expected NewContact or a mapping, got {type_name(row)}; build NewContact(email, ...)")
+        raise InvalidRequest(
+            f"contact: expected NewContact or a mapping, got {type_name(row)}; pass email= or build NewContact(email, ...)"
+        )
     known: dict[str, Any] = {}
     custom: dict[str, Any] = {}
     target: dict[str, Any] = {}

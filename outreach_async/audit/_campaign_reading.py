@@ -22,7 +22,7 @@ from outreach_async.audit._rules import (
 from outreach_async.audit._totals import CompactSet
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
-from outreach_async.errors import BulkStopped, OutreachError, shorten
+from outreach_async.errors import BulkError, OutreachError, shorten
 from outreach_async.models import Campaign, Page, Step
 from outreach_async.pagination import PageCursor, walk_pages
 from outreach_async.resources import Campaigns, Workspaces
@@ -38,9 +38,9 @@ _DISPLAY: Final = 100
 
 
 def explain_end(error: OutreachError) -> OutreachError:
-    """Return the error to show in a finding: the cause of a `BulkStopped`, or `error` itself if it is of another class."""
+    """Return the error to show in a finding: the cause of a `BulkError`, or `error` itself if it is of another class."""
     cause = error.__cause__
-    return cause if isinstance(error, BulkStopped) and isinstance(cause, OutreachError) else error
+    return cause if isinstance(error, BulkError) and isinstance(cause, OutreachError) else error
 
 
 class RunInTime(Protocol):

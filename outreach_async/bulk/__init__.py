@@ -144,7 +144,7 @@ rows done, the total, the rows per second, the state, the seconds until a pause 
                    blocked the journal for 10 seconds while reading it. Fix the cause, and resume
     your own       an exception of the iterable of rows; it is raised after the outcomes of the rows before it
 
-BulkSuspended and BulkStopped have the counts so far in `report`; their `resumable` is true if there is a journal. Leaving the
+BulkSuspended and BulkStopped are a `BulkError`, which has the counts in `report`, and is `resumable` with a journal. Leaving the
 block early cancels the requests in flight; the journal records which of their rows may have been sent. For inputs of any size,
 memory is bounded by a window of a few rows per request in flight. A row is pulled only while the window has room, and leaves the
 window when you receive its outcome. A slow consumer slows the run down, and a million rows need as much memory as ten thousand.

@@ -37,7 +37,7 @@ from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outc
 from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._targets import ListingNeeded, Targets
-from outreach_async.errors import BulkStopped, InvalidRequest
+from outreach_async.errors import BulkError, InvalidRequest
 
 CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
 """The result of a request that creates a contact: the service's response, and information about the attempts."""
@@ -548,7 +548,7 @@ class DirectFeed:
     async def _resolve(self, row: object) -> ParsedRow | ContactOutcome | None:
         try:
             return await self._parser.targets.apply(self._parser.parse, self._pulled_count - 1, row)
-        except BulkStopped:
+        except BulkError:
             if self._stopped:  # the run is ending: this row is left, as those that were not pulled
                 return None
             raise

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._service.validation import masked_repr, require_encodable, type_name
 from outreach_async._vocabulary import ID_PREFIXES
-from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, OutreachError, StatusError, shorten
+from outreach_async.errors import BulkError, BulkStopped, InvalidRequest, OutreachError, StatusError, shorten
 from outreach_async.models import Campaign
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class Targets:
             if workspace == self.default.workspace or error.status_code not in _UNKNOWN_STATUSES:
                 raise BulkStopped.over(error, f"run stopped: the campaigns of {workspace} cannot be listed") from None
             self._unknown_workspaces[workspace] = str(error)
-        except (BulkStopped, BulkSuspended):
+        except BulkError:
             raise
         except OutreachError as error:
             raise BulkStopped.over(error, f"run stopped: the campaigns of {workspace} cannot be listed") from None

@@ -17,7 +17,7 @@ from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
 from outreach_async.bulk._outcomes import unsent_outcome
 from outreach_async.client import OutreachClient
-from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError
+from outreach_async.errors import BulkError, BulkStopped, InvalidRequest, OutreachError
 from outreach_async.mcp_server._answers import MAX_PROSE, AnswerWriter, clean_text
 from outreach_async.mcp_server._read_tools import MAX_FIELDS, Contacts
 
@@ -113,13 +113,13 @@ class WriteTool:
         return self._answers.write_error(str(error))
 
 
-async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], BulkStopped | None]:
+async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], BulkError | None]:
     """Return the outcomes of a run, and the error that stopped it early. The error is `None` if the run completed.
 
     After `seconds`, no further contact is sent, because a person is waiting. Requests in flight still complete.
     """
     outcomes: list[ContactOutcome] = []
-    stopped: BulkStopped | None = None
+    stopped: BulkError | None = None
 
     async def stop_in_time(found: Outcomes) -> None:
         nonlocal stopped
@@ -132,7 +132,7 @@ async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], 
         try:
             async for outcome in found:
                 outcomes.append(outcome)  # noqa: PERF401 - outcomes before an error must be returned too
-        except BulkStopped as error:
+        except BulkError as error:
             stopped = error
         group.cancel_scope.cancel()
     return outcomes, stopped

@@ -23,6 +23,7 @@ from outreach_async import (
     RetryPolicy,
     TransportError,
 )
+from outreach_async.hooks import Event
 from outreach_async.transport._wire import Transport
 
 CONTACT = NewContact("a@b.example")
@@ -208,7 +209,41 @@ async def test_a_copy_has_its_own_options_and_does_not_change_the_client() -> No
     assert {name: value for name, value in script.requests[-1].headers.items() if name[0] == "x"} == {"x-one": "1", "x-two": "1"}
 
 
-@pytest.mark.parametrize("wrong", [{"timeout": -1}, {"deadline": "5"}, {"headers": {"a": "\n"}}], ids=repr)
+@virtual_time
+@pytest.mark.parametrize(
+    ("retries", "attempts"), [({"max_retries": 0}, 1), ({"max_retries": 2}, 3), ({"retry": ONCE}, 1), ({}, 4)]
+)
+async def test_a_client_and_a_copy_make_as_many_retries_as_they_are_told(retries: dict[str, Any], attempts: int) -> None:
+    for other in client(Script(lost()), **retries), client(Script(lost())).with_options(**retries):
+        with pytest.raises(TransportError) as caught:
+            await other.campaigns.list()
+        assert caught.value.attempts == attempts
+
+
+async def test_the_hooks_of_a_copy_replace_those_of_the_client() -> None:
+    ours: list[Event] = []
+    theirs: list[Event] = []
+    api_client = client(Script(page()), hooks=[ours.append])
+    for hooks, heard in (None, ours), ([theirs.append], theirs), ([], []), (None, ours):
+        before = len(ours), len(theirs)
+        await api_client.with_options(hooks=hooks).campaigns.list()
+        assert (len(ours) > before[0], len(theirs) > before[1]) == (heard is ours, heard is theirs)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timeout": -1},
+        {"deadline": "5"},
+        {"headers": {"a": "\n"}},
+        {"max_retries": -1},
+        {"max_retries": 1.5},
+        {"retry": 3},
+        {"max_retries": 1, "retry": ONCE},
+        {"hooks": print},
+    ],
+    ids=repr,
+)
 def test_a_copy_with_invalid_options_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=rf"^{next(iter(wrong))}.*: expected .+"):
         client(Script()).with_options(**wrong)

@@ -298,7 +298,7 @@ class Judge:
 
 async def within(judge: Judge, *entries: Any, timeout: float | None = 30.0, deadline: float | None = 120.0) -> Response:
     engine = Engine(Script(*entries), max_in_flight=1, policy=RetryPolicy(jitter=FULL))
-    engine.throttle = judge
+    engine.throttle = judge  # type: ignore[assignment]  # it records what the engine asks
     operation = Operation("read", Request("GET", "/"), lambda response, _: response, Idempotency.IDEMPOTENT)
     return await engine.run(operation, CallOptions(timeout, deadline))
 

@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async import errors
-from outreach_async.errors import BODY_LIMIT, BulkStopped, BulkSuspended, OutreachError, RateLimited, UnexpectedResponse
+from outreach_async.errors import (
+    BODY_LIMIT,
+    BulkError,
+    BulkStopped,
+    BulkSuspended,
+    OutreachError,
+    RateLimited,
+    UnexpectedResponse,
+)
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OutreachError)]
 OWN: dict[type[OutreachError], tuple[str, list[Any]]] = {
@@ -118,8 +126,13 @@ def test_an_error_has_its_own_copy_of_the_headers() -> None:
 
 
 @given(drawn_errors(), st.sampled_from([BulkStopped, BulkSuspended]))
-def test_a_run_stopped_by_an_error_has_the_details_of_that_error(cause: OutreachError, kind: type[BulkStopped]) -> None:
+def test_a_run_stopped_by_an_error_has_the_details_of_that_error(cause: OutreachError, kind: type[BulkError]) -> None:
     error = kind.over(cause, "the run stopped")
     assert (type(error), str(error), error.__cause__) == (kind, f"the run stopped: {cause}", cause)
     for name in ("operation", "status_code", "headers", "body", "request_id", "attempts", "maybe_sent"):
         assert getattr(error, name) == getattr(cause, name)
+
+
+def test_a_suspended_run_is_not_caught_as_a_stopped_one() -> None:
+    assert not issubclass(BulkSuspended, BulkStopped)
+    assert BulkSuspended.__base__ is BulkStopped.__base__ is BulkError

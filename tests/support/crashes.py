@@ -29,7 +29,7 @@ from support.processes import ORDERLY, Ending, Killed, Left, MortalJournal, Proc
 from support.scenarios import KEY, SPACE, Scenario, World, creation, service, valid
 from trio._core import _run
 
-from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient, RetryPolicy
+from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, RetryPolicy
 from outreach_async.bulk.journal import JournalReport, JournalWriter, journal_at
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeTransport, faults
@@ -330,7 +330,7 @@ def _expected(error: BaseException, process: Process) -> bool:
     """Return whether an error may end a process."""
     if isinstance(error, BaseExceptionGroup):
         return process.way in INTERRUPTS and all(_expected(each, process) for each in error.exceptions)
-    if isinstance(error, BulkStopped):
+    if isinstance(error, BulkError):
         return True
     if isinstance(error, JournalError) and process.journal_fails:
         return process.way != "cancel" and not process.raised  # the caller must see these errors

@@ -40,7 +40,7 @@ from outreach_async._service.retry import (
     classify,
     retry_cost,
 )
-from outreach_async.errors import BulkStopped
+from outreach_async.errors import BulkError
 from outreach_async.testing import VirtualTime
 
 Trouble = Literal["refused", "503", "hanging", "429"]
@@ -278,7 +278,7 @@ async def play(scene: Scenario, max_outage: float | None = None) -> Run:
     async def work() -> None:
         try:
             await drive(run, policy)
-        except BulkStopped:
+        except BulkError:
             run.fates[RetryDecision.STOP_RUN] += 1
 
     async def look() -> None:

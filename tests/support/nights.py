@@ -20,7 +20,7 @@ import attrs
 from support.processes import Ending, Killed, Left, MortalJournal, Process, consume
 from support.scenarios import HEADERS, KEY, SPACE, new_fake
 
-from outreach_async import BulkStopped, ContactOutcome, Outcome, OutreachClient, RetryPolicy
+from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, RetryPolicy
 from outreach_async.bulk._outcomes import BulkReport
 from outreach_async.bulk._rows import order_key
 from outreach_async.bulk.journal import Journal
@@ -204,7 +204,7 @@ class Nights:
                 warnings.simplefilter("ignore", ResourceWarning)
             try:
                 anyio.run(self._run, night, options, backend=night.backend, backend_options=self._time.options(night.backend))
-            except (Killed, Left, BulkStopped):
+            except (Killed, Left, BulkError):
                 pass
             except BaseExceptionGroup as group:
                 if group.split((Killed, Left))[1] is not None:

@@ -19,7 +19,7 @@ from support.processes import Process
 from support.scenarios import KEY, SPACE, Scenario, World
 from support.time import jump
 
-from outreach_async import BulkStopped, ContactOutcome, ObjectJournal, Outcome, OutreachClient, RetryPolicy
+from outreach_async import BulkError, ContactOutcome, ObjectJournal, Outcome, OutreachClient, RetryPolicy
 from outreach_async._files.objects import Objects
 from outreach_async.errors import JournalError
 from outreach_async.testing import VirtualTime
@@ -161,7 +161,7 @@ class Takeover:
 
     def _live(self, process: Process, objects: Objects, delivered: list[ContactOutcome]) -> None:
         options = VirtualTime().options(self._backend)
-        with suppress(BulkStopped, JournalError):
+        with suppress(BulkError, JournalError):
             anyio.run(self._create, process, objects, delivered, backend=self._backend, backend_options=options)
 
     async def _create(self, process: Process, objects: Objects, delivered: list[ContactOutcome]) -> None:

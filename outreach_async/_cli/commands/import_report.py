@@ -14,7 +14,7 @@ from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row
-from outreach_async.errors import BulkStopped, OutreachError, StatusError
+from outreach_async.errors import BulkError, OutreachError, StatusError
 from outreach_async.importer import Columns, Row, is_reject
 from outreach_async.importer._checks import CHECKS
 from outreach_async.importer._preflight import Preflight
@@ -81,7 +81,7 @@ def find_email(outcome: ContactOutcome) -> str:
 
 def _is_run_error(error: OutreachError | None) -> bool:
     """Return whether an error affects the whole run rather than a single row."""
-    return isinstance(error, BulkStopped) or (isinstance(error, StatusError) and affects_every_row(error))
+    return isinstance(error, BulkError) or (isinstance(error, StatusError) and affects_every_row(error))
 
 
 def max_listed_rows(screen: Screen) -> int | None:

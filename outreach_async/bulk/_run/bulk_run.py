@@ -156,7 +156,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     """The outcomes of a running bulk run.
 
     Iteration ends when every row has its outcome. If the iterable of rows raises an exception, the iteration raises it after the
-    last outcome. If the run stops early, the iteration raises `BulkStopped` after the last outcome.
+    last outcome. If the run stops early, the iteration raises a `BulkError` after the last outcome.
 
     Example:
         ```python

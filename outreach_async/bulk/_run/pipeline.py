@@ -27,7 +27,7 @@ from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import JournalState
 from outreach_async.bulk.ledger import OpenLedger
-from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
+from outreach_async.errors import BulkError, BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
 
 
 # One timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A gets
@@ -299,7 +299,7 @@ class Pipeline:
         failure, self._failure = self._failure, None
         if failure is None:
             raise StopAsyncIteration
-        if isinstance(failure, BulkStopped):
+        if isinstance(failure, BulkError):
             failure.report, failure.resumable = self.report.to_dict(), self._recorder.resumable
         raise failure
 
