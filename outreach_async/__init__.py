@@ -6,7 +6,7 @@ Import the public names from `outreach_async` itself. This minimal program reads
 
 ```python
 import anyio
-from outreach_async import NewContact, OutreachClient, OutreachError
+from outreach_async import OutreachClient, OutreachError
 
 
 async def main() -> None:
@@ -14,7 +14,7 @@ async def main() -> None:
         async for campaign in client.campaigns.list():
             print(campaign.name, campaign.status)  # -> Spring live
         try:
-            created = await client.contacts.create(NewContact("ann@company.example", first_name="Ann"))
+            created = await client.contacts.create(email="ann@company.example", first_name="Ann")
         except OutreachError as error:
             print("failed:", error, "- may have been created" if error.maybe_applied else "- was not created")
         else:

@@ -152,6 +152,7 @@ async def test_only_fields_that_were_set_are_sent_and_the_three_options_always(
     unset = dict.fromkeys(set(STANDARD_FIELDS) - set(fields), UNSET)
     await contacts.create(NewContact("a@b.example", **fields, **unset, custom=custom, extra=extra), **options)
     await contacts.create({"email": "a@b.example", **fields, **custom, "extra": extra}, **options)
+    await contacts.create(email="a@b.example", **fields, **custom, extra=extra, **options)
     for request in script.requests:
         assert json.loads(request.body, object_pairs_hook=pairs_once) == {
             "owner_key": f"key_{odd}",

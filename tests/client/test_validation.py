@@ -17,6 +17,7 @@ from support.tables import check_rows
 from outreach_async._service.contacts import NewContact
 from outreach_async._service.validation import (
     check_contact,
+    choose_contact,
     require_body,
     require_display,
     require_encodable,
@@ -29,7 +30,7 @@ from outreach_async._service.validation import (
     require_upload_options,
     to_contact,
 )
-from outreach_async._vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, Outcome
+from outreach_async._vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
 from outreach_async.errors import InvalidRequest
 
 KEY = "key_4f9a8b7c6d"
@@ -38,6 +39,7 @@ NO_CAMPAIGN = "campaign: expected a string starting with 'camp_'"
 CAMPAIGN_REMEDY = "pass a campaign id, or None for no campaign"
 NO_POLICY = "duplicates: expected one of 'skip', 'overwrite', 'update_missing_fields'"
 FIELDS_REMEDY = "use the codes of client.workspaces.fields()"
+OTHERWISE = "Otherwise, pass other field codes of the workspace in 'extra'"
 NO_METHOD = "method: expected an HTTP method in upper case"
 NO_PATH = "target: expected a path that starts with exactly one '/'; pass a target such as '/campaigns?page=1'"
 NOT_ENCODED = "target: expected a percent-encoded path and query, got other characters; use urllib.parse.quote"
@@ -75,6 +77,26 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: workspace(""), f"{NO_WORKSPACE}, got a blank string; pass one"),
     (lambda: workspace("space_"), f"{NO_WORKSPACE}, got only the prefix 'space_'; pass one"),
     (lambda: workspace("camp_1"), f"{NO_WORKSPACE}, got what looks like a campaign id (camp_...); pass one"),
+    (lambda: workspace("space_1 space_2"), "workspace: expected one id, got 2 in one string; pass one"),
+    (lambda: workspace("space_1,space_2, space_3"), "workspace: expected one id, got 3 in one string; pass one"),
+    (lambda: choose_contact(None, UNSET, {}), "email: missing; pass email= and the other fields of the contact, or a NewContact"),
+    (lambda: choose_contact(None, UNSET, {"city": "x"}), "email: missing; give the contact an e-mail address"),
+    (
+        lambda: choose_contact(NewContact("a@b.example"), UNSET, {"city": "x"}),
+        "contact: expected a contact or its fields, got both; put every field into the contact",
+    ),
+    (
+        lambda: choose_contact(None, "a@b.example", {"first_nam": "x"}),
+        f"first_nam: not an argument of create; did you mean 'first_name'? {OTHERWISE}",
+    ),
+    (
+        lambda: choose_contact(None, "a@b.example", {"duplicate": "x"}),
+        f"duplicate: not an argument of create; did you mean 'duplicates'? {OTHERWISE}",
+    ),
+    (
+        lambda: choose_contact(None, "a@b.example", {"zzzzz": "x"}),
+        "zzzzz: not an argument of create; pass other field codes of the workspace in 'extra'",
+    ),
     (lambda: workspace(KEY), f"{NO_WORKSPACE}, got what looks like an owner_key (key_...); pass one"),
     (lambda: workspace("Space_1"), f"{NO_WORKSPACE}, got a string of 7 characters without that prefix; pass one"),
     (

@@ -13,7 +13,8 @@ from support.wire import KINDS, OF_EVERY_KIND
 import outreach_async._service.contacts
 import outreach_async.models
 from outreach_async._service.codec import DecodeError, structure, to_wire
-from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._service.contacts import CreateContactResponse, NewContact
+from outreach_async._service.rows import ContactFields, ContactRow
 from outreach_async.fake._request import ANY_SEGMENT, ROUTES
 from outreach_async.fake.control._bodies import OperationName
 from outreach_async.fake.faults import OPERATIONS
@@ -57,6 +58,13 @@ def test_a_model_that_callers_receive_is_public() -> None:
         assert model.__name__ in outreach_async.__all__
 
     check_rows(((model,) for model in sorted(models() - INNER, key=str)), check)
+
+
+def test_typed_rows_and_keywords_have_the_fields_of_a_contact() -> None:
+    fields = {field.alias for field in attrs.fields(NewContact)}
+    assert get_type_hints(ContactFields).keys() | {"email"} == fields
+    assert ContactRow.__required_keys__ == {"email"}
+    assert ContactRow.__optional_keys__ == fields - {"email"} | {"campaign", "workspace"}
 
 
 def test_every_model_is_covered_by_the_tests_of_decoding() -> None:

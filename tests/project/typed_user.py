@@ -14,6 +14,7 @@ from outreach_async import (
     CampaignSteps,
     Collected,
     ContactOutcome,
+    ContactRow,
     CreatedContact,
     HttpxTransport,
     Mailbox,
@@ -32,6 +33,7 @@ from outreach_async import (
 )
 from outreach_async.audit import audit, check
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.sync import SyncClient
 
 
 class Recording:
@@ -85,6 +87,21 @@ async def writes(client: OutreachClient) -> None:
             assert_type(outcome, ContactOutcome)
             assert_type(outcome.error, OutreachError | None)
     assert_type(await client.contacts.create_many(rows()), BulkReport)
+    assert_type(await client.contacts.create(email="a@b.example", first_name="A", custom={"custom_1": "x"}), CreatedContact)
+    typed: list[ContactRow] = [{"email": "a@b.example", "first_name": None, "campaign": "Spring"}]
+    assert_type(await client.contacts.create_many(typed), BulkReport)
+
+
+async def misspelled_writes(client: OutreachClient) -> None:
+    await client.contacts.create(emial="a@b.example")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await client.contacts.create(email="a@b.example", first_nam="A")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    misspelled: ContactRow = {"emial": "a@b.example"}  # type: ignore[typeddict-item]  # pyright: ignore[reportAssignmentType]
+    await client.contacts.create_many([misspelled])
+
+
+def synchronous_writes(client: SyncClient) -> None:
+    assert_type(client.contacts.create(email="a@b.example", city=None), CreatedContact)
+    client.contacts.create(emial="a@b.example")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 async def wiring() -> None:
