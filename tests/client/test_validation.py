@@ -148,8 +148,11 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: members(extra={"custom_1": "x"}), "extra['custom_1']: this code is reserved; pass the value in custom"),
     (lambda: members(extra={"owner_key": "x"}), "extra['owner_key']: this code is reserved; pass the value as an argument"),
-    (lambda: to_contact(None), "contact: expected NewContact or a mapping, got None; build NewContact(email, ...)"),
-    (lambda: to_contact(KEY), "contact: expected NewContact or a mapping, got str; build NewContact(email, ...)"),
+    (
+        lambda: to_contact(None),
+        "contact: expected NewContact or a mapping, got None; pass email= or build NewContact(email, ...)",
+    ),
+    (lambda: to_contact(KEY), "contact: expected NewContact or a mapping, got str; pass email= or build NewContact(email, ...)"),
     (lambda: to_contact({}), "email: missing; give the contact an e-mail address"),
     (
         lambda: to_contact({"email": "a@b.example", "frist_name": "A"}),
