@@ -281,7 +281,7 @@ def profiles_of(path: Path) -> list[str]:
 
 def _read_safely(path: Path) -> str:
     """Return the text of a file that only its owner, who must be this user or root, can write."""
-    # The folder is not checked: whoever can write to it can replace the file, but only by one of their own, which is refused.
+    # The folder is not checked: shared folders are common, and a file that another user puts there is refused as theirs.
     if str(path) == os.devnull:
         return ""
     try:

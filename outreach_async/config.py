@@ -60,14 +60,15 @@ Files are not merged. `OUTREACH_CONFIG=/dev/null` is an empty file. `--base-url 
 keys belong to another service.
 
 A file that others can write is refused, as ssh does, and so is a file of another user than root: it names the address that
-receives owner keys, and programs to run. The folder is not checked. Whoever can write to it can replace the file, but only by
-one of their own, which is refused. Windows has no such permissions.
+receives owner keys, and programs to run. The folder is not checked, because shared project folders are common: whoever can write
+to it can replace the file by one of their own, which is refused, or by another file of yours that they can move, which is not.
+Windows has no such permissions.
 
 Which value wins
 ----------------
 For each value: the option of the command or the argument in Python, then the environment (`OUTREACH_BASE_URL`,
-`OUTREACH_OWNER_KEY`, `OUTREACH_RATE`, `OUTREACH_WORKSPACE`), then the workspace, the profile and the file. `outreach-async
-config show` prints each value and where it comes from.
+`OUTREACH_OWNER_KEY`, `OUTREACH_RATE`, `OUTREACH_WORKSPACE`; for commands also `OUTREACH_PROFILE`), then the workspace, the
+profile and the file. `outreach-async config show` prints each value and where it comes from.
 
 A profile (`--profile NAME`, or `load_config(profile=...)`) replaces values of the file. If it has its own `base_url`, it
 inherits only `backend` and `timeout`: keys, rates and workspaces belong to the service at the other address. Its `workspaces`

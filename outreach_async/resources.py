@@ -440,12 +440,13 @@ class Contacts(_Resource):
         return requests
 
 
-def targets_of(contacts: Contacts, campaign: str | None) -> Targets:
-    """Return the targets that rows may name, with the client's workspace and a campaign as the default."""
+def targets_of(contacts: Contacts, campaign: str | None, workspaces: Mapping[str, str], refused: Mapping[str, str]) -> Targets:
+    """Return the targets that rows may name, with the client's workspace and a campaign as the default; see `Targets`."""
     from outreach_async.bulk._targets import Targets
 
     workspace: Any = contacts._settings.workspace  # noqa: SLF001 - a class of this module
-    return Targets(Target(workspace, campaign), contacts._campaign_lister(None))  # noqa: SLF001 - as above
+    lister = contacts._campaign_lister(None)  # noqa: SLF001 - as above
+    return Targets(Target(workspace, campaign), lister, workspaces, refused)
 
 
 def default_to(value: object, default: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -86,6 +87,20 @@ def require_credentials(options: Options) -> None:
         if options.config.key_of(_find_workspace(options, options.workspace)) is None:
             require_id("--owner-key", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
         require_id("--workspace", options.workspace, "workspace", "pass --workspace or set OUTREACH_WORKSPACE")
+
+
+def refused_workspaces(options: Options) -> dict[str, str]:
+    """Return the reason for each configured workspace to which one run cannot send, because its owner key is another one."""
+    if options.owner_key is not None or not options.workspaces:
+        return {}
+    config, run = options.config, str(options.workspace)
+    used = config.key_of(_find_workspace(options, run))
+    return {
+        each.id: f"expected a workspace with the owner key of {options.name_of(run)}, got {each.name}, which has another key; "
+        f"import its rows with --workspace {shlex.quote(each.name)}"
+        for each in config.workspaces
+        if config.key_of(each) != used
+    }
 
 
 def workspaces_of(options: Options) -> list[str]:

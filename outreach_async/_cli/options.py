@@ -226,7 +226,7 @@ class Options:
         return cls(
             config=config,
             profile=config.profile,
-            workspaces=_find_workspaces(config, selectors, sources["workspace"]) if "workspaces" in values else (),
+            workspaces=find_workspaces(config, selectors, sources["workspace"]) if "workspaces" in values else (),
             owner_key=key if isinstance(key, str) else None,  # the file says where keys are, and `connection` reads them
             as_json=bool(values.get("as_json")),
             headers=dict(map(_parse_header, values.get("headers", ()))),
@@ -279,7 +279,7 @@ def _first(config: ConfigValues, name: str, flag: Any, variable: Any = None, *, 
     return next((each for each in candidates if each[0] not in {None, "", ()}), (default, "default" if default else ""))
 
 
-def _find_workspaces(config: ConfigValues, selectors: Any, source: str) -> tuple[str, ...]:
+def find_workspaces(config: ConfigValues, selectors: Any, source: str) -> tuple[str, ...]:
     """Return the ids of the workspaces that options, a variable or the configuration file select."""
     found: dict[str, None] = {}
     for text in (selectors,) if isinstance(selectors, str) else selectors or ():

@@ -44,10 +44,12 @@ class Targets:
         default: Target = RUN_TARGET,
         list_campaigns: ListCampaigns | None = None,
         workspaces: Mapping[str, str] = MappingProxyType({}),
+        refused: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.default = default
         self._list_campaigns = list_campaigns
         self._workspaces = workspaces  # ids by name
+        self._refused = refused  # for ids of workspaces that the run cannot send to, the reason and a remedy
         self._campaigns: dict[str, dict[str, list[str]]] = {}  # for each workspace, the ids by name
         self._unknown_workspaces: dict[str, str] = {}  # the service's answer, by id
         self._found: dict[Target, Target | str] = {}
@@ -76,8 +78,17 @@ class Targets:
             self._found[named] = found
         return found
 
+    def refuses(self, named: Target) -> bool:
+        """Return whether a row names a known workspace to which the run cannot send."""
+        try:
+            return self._find_workspace(_to_text("workspace", named.workspace)) in self._refused
+        except InvalidRequest:
+            return False
+
     def _resolve(self, named: Target) -> Target:
         workspace = self._find_workspace(_to_text("workspace", named.workspace))
+        if (reason := self._refused.get(workspace)) is not None:
+            raise InvalidRequest(f"workspace: {reason}")
         name = _to_text("campaign", named.campaign)
         if not name:
             if workspace != self.default.workspace and self.default.campaign is not None:

@@ -42,7 +42,8 @@ async def recognise_targets(file: File, overrides: Mapping[str, str], targets: T
         try:
             await targets.apply(targets.find, Target(*pair))
         except InvalidRequest:
-            return {}
+            if not targets.refuses(Target(*pair)):
+                return {}
     return found
 
 

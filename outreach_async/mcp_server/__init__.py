@@ -25,8 +25,9 @@ changes since the audit stored in that file. The command `brief --since last.jso
 `explain_rule` explains a rule, or lists all rules. `check_contacts` checks contacts as an import does, without sending them.
 
 The tools read only the workspaces of `--workspace` (or `OUTREACH_WORKSPACE`) and `--allow-writes`. The first workspace is the
-default. `campaign_steps`, however, accepts the id of any campaign, because the service requires no workspace to read steps.
-`--deadline` sets the time limit of a call, 50 seconds by default.
+default. With a configuration file, tools accept names too, and show both. `campaign_steps`, however, accepts the id of any
+campaign, because the service requires no workspace to read steps. `--deadline` sets the time limit of a call, 50 seconds by
+default.
 
 The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown), the
 last brief (`outreach://brief/latest`) and the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are two common

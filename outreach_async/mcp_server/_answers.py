@@ -91,6 +91,31 @@ def clean_value(value: Any, limit: int = MAX_TEXT, mask: Callable[[str], str] = 
             return [clean_value(member, limit, mask) for member in value]
 
 
+class NamedWorkspaces:
+    """The workspaces that a tool may use, by id and by name. The first is the default."""
+
+    def __init__(self, ids: Sequence[str], names: Mapping[str, str]) -> None:
+        self.ids = tuple(ids)
+        self.names = {id_: names[id_] for id_ in ids if id_ in names}
+        self._ids_by_name = {name: id_ for id_, name in self.names.items()}
+
+    def __str__(self) -> str:
+        return ", ".join(self.label_of(id_) for id_ in self.ids)
+
+    def label_of(self, workspace: str) -> str:
+        return clean_text(f"{self.names[workspace]} ({workspace})" if workspace in self.names else workspace)
+
+    def find(self, given: str | None) -> str | None:
+        """Return the id of a workspace that is given by id or name; `None` if no tool may use it."""
+        found = self.ids[0] if given is None else self._ids_by_name.get(given, given)
+        return found if found in self.ids else None
+
+    def describe(self, workspace: str) -> dict[str, str]:
+        """Return the members of an answer that say which workspace it is about."""
+        name = self.names.get(workspace)
+        return {"workspace": workspace} | ({} if name is None else {"workspace_name": name})
+
+
 def pick(item: object, names: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(item, name) for name in names}
 

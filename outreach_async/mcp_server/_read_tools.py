@@ -33,7 +33,15 @@ from outreach_async.importer import columns_for, open_file
 from outreach_async.importer._checks import CheckPolicy, Checks
 from outreach_async.importer._columns import CODE, UnmappedColumns
 from outreach_async.importer._table import Row
-from outreach_async.mcp_server._answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, count_pages, cut_page, pick
+from outreach_async.mcp_server._answers import (
+    MAX_PROSE,
+    PAGE_SIZE,
+    AnswerWriter,
+    NamedWorkspaces,
+    count_pages,
+    cut_page,
+    pick,
+)
 from outreach_async.models import CampaignSteps, Mailbox, Page
 
 MAX_CONTACTS: Final = 50
@@ -71,14 +79,14 @@ class ReadTools:
     def __init__(
         self,
         client: OutreachClient,
-        workspaces: Sequence[str],
+        workspaces: NamedWorkspaces,
         *,
         deadline: float,
         clock: Callable[[], float],
         read_earlier: Callable[[], Report | None],
     ) -> None:
         self._client = client
-        self._workspaces = tuple(workspaces)
+        self._workspaces = workspaces
         self._deadline = deadline
         self._clock = clock
         self._answers = AnswerWriter.of(client)
@@ -112,7 +120,7 @@ class ReadTools:
         space = self._choose_workspace(workspace)
         fields = await self._client.with_options(workspace=space).workspaces.fields()
         rows = [pick(field, ("code", "label")) for field in cut_page(fields, page)]
-        return self._answers.write(workspace=space, **_paging(page, len(fields)), fields=rows)
+        return self._answers.write(**self._workspaces.describe(space), **_paging(page, len(fields)), fields=rows)
 
     async def audit(
         self,
@@ -144,7 +152,14 @@ class ReadTools:
         return self._write_brief(brief, page)
 
     async def _audit(self, workspaces: Sequence[str], *, campaigns: bool) -> Report:
-        self._report = await audit(self._client, workspaces, campaigns=campaigns, deadline=self._deadline, clock=self._clock)
+        self._report = await audit(
+            self._client,
+            workspaces,
+            campaigns=campaigns,
+            deadline=self._deadline,
+            clock=self._clock,
+            names=self._workspaces.names,
+        )
         return self._report
 
     async def explain_rule(self, rule: str | None = None) -> str:
@@ -165,7 +180,7 @@ class ReadTools:
         results = [_describe_row(row, [found.message for found in findings.get(at, ())]) for at, row in enumerate(checked)]
         return self._answers.write(
             MAX_PROSE,
-            workspace=space,
+            **self._workspaces.describe(space),
             columns=dict(zip(file.headers, [code or "ignored" for code in mapped.codes], strict=True)),
             sendable=sum(result["sendable"] for result in results),
             not_checked=policy.note,
@@ -189,19 +204,19 @@ class ReadTools:
         return self._report
 
     def _choose_workspace(self, given: str | None) -> str:
-        """Return the given workspace, or by default the first workspace that the server may read."""
-        if given is not None and given not in self._workspaces:
-            raise InvalidRequest(f"workspace: expected one of {', '.join(self._workspaces)}, got another id; pass one of them")
-        return given or self._workspaces[0]
+        """Return the id of the given workspace, or by default of the first workspace that the server may read."""
+        if (found := self._workspaces.find(given or None)) is None:
+            raise InvalidRequest(f"workspace: expected one of {self._workspaces}, got another id; pass one of them")
+        return found
 
     def _choose_workspaces(self, given: list[str] | None) -> list[str]:
         """Return the given workspaces without duplicates, or by default all workspaces that the server may read."""
-        return list(dict.fromkeys(self._choose_workspace(space) for space in given or self._workspaces))
+        return list(dict.fromkeys(self._choose_workspace(space) for space in given or self._workspaces.ids))
 
     def _write_page(self, workspace: str, page: int, found: Page[Any], name: str, members: Sequence[str]) -> str:
         unreadable = {"unreadable": len(found.undecodable)} if found.undecodable else {}
         return self._answers.write(
-            workspace=workspace,
+            **self._workspaces.describe(workspace),
             page=page,
             pages=found.total_pages,
             total=found.total_found,
@@ -215,7 +230,7 @@ class ReadTools:
             MAX_PROSE,
             summary=f"{format_headline(AUDIT_TITLE, summary)} {summary.verdict} Findings: {format_counts(summary.counts)}.",
             workspaces=len(report.workspaces),
-            unreadable=report.unreadable[:PAGE_SIZE],
+            unreadable=[self._workspaces.label_of(space) for space in report.unreadable[:PAGE_SIZE]],
             full_report=REPORT_URI,
             **_paging(page, len(summary.tasks)),
             actions=[_describe_task(task) for task in cut_page(summary.tasks, page)],
@@ -231,14 +246,17 @@ class ReadTools:
             **_paging(page, max(len(brief.tasks), len(campaigns))),
             tasks=[{**_describe_task(task), "new": task.new, "worse": task.worse} for task in cut_page(brief.tasks, page)],
             resolved=[pick(task, ("rule", "title", "findings")) for task in cut_page(brief.resolved, page)],
-            campaigns=[_describe_campaign(campaign) for campaign in cut_page(campaigns, page)],
+            campaigns=[
+                {**_describe_campaign(campaign), **self._workspaces.describe(campaign.workspace)}
+                for campaign in cut_page(campaigns, page)
+            ],
         )
 
     def _write_findings(self, report: Report, name: str, page: int) -> str:
         found = [finding for finding in report.findings if finding.rule == name]
         rows = [
             {
-                "workspace": each.workspace,
+                **self._workspaces.describe(each.workspace),
                 "subject": subject_name(each, report.names),
                 "severity": each.severity.value,
                 "message": each.message,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import version
 from threading import Thread
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import anyio
@@ -27,7 +28,7 @@ from pydantic import ValidationError
 from outreach_async._service.validation import require_seconds
 from outreach_async.audit._run import require_workspace_ids
 from outreach_async.errors import InvalidRequest, OutreachError, iterate_linked_errors
-from outreach_async.mcp_server._answers import AnswerWriter
+from outreach_async.mcp_server._answers import AnswerWriter, NamedWorkspaces
 from outreach_async.mcp_server._read_tools import BRIEF_URI, MAX_CONTACTS, REPORT_URI, ReadTools, explain_rule, list_rules
 from outreach_async.mcp_server._write_tool import WriteTool, build_create_function
 
@@ -137,6 +138,7 @@ def create_server(
     deadline: float = DEADLINE,
     clock: Callable[[], float] = time.time,
     read_earlier: Callable[[], Report | None] = lambda: None,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> MCPServer[Any]:
     """Create an MCP server whose tools use a client. No request is sent.
 
@@ -152,6 +154,7 @@ def create_server(
         clock: Function that returns the time of an audit, in Unix seconds.
         read_earlier: Function that returns either the earlier report that a brief compares with, or `None`. Every brief calls the
             function in a worker thread. The function may raise `InvalidRequest`.
+        names: Names of workspaces by id. Tools accept names and ids, and show both.
 
     Raises:
         InvalidRequest: An id is not a workspace id, no workspace is given, or the deadline is not greater than 0.
@@ -166,7 +169,8 @@ def create_server(
     readable = require_workspace_ids([*workspaces, *writable])
     require_seconds("deadline", deadline)
     limited = client.with_options(deadline=deadline)
-    reading = ReadTools(limited, readable, deadline=deadline, clock=clock, read_earlier=read_earlier)
+    named = NamedWorkspaces(readable, names)
+    reading = ReadTools(limited, named, deadline=deadline, clock=clock, read_earlier=read_earlier)
     tools = [
         _build_tool(function, _READS)
         for function in (
@@ -175,12 +179,12 @@ def create_server(
         )
     ]
     if writable:
-        tools.append(_build_tool(build_create_function(WriteTool(limited, writable, deadline)), _CREATES))
-    writes = f" create_contacts works in: {', '.join(writable)}." if writable else ""
+        tools.append(_build_tool(build_create_function(WriteTool(limited, NamedWorkspaces(writable, names), deadline)), _CREATES))
+    writes = f" create_contacts works in: {NamedWorkspaces(writable, names)}." if writable else ""
     server = ToolServer(
         "outreach-async",
         answers=AnswerWriter.of(limited),
-        instructions=f"{_ABOUT} Workspaces: {', '.join(readable)}.{writes}",
+        instructions=f"{_ABOUT} Workspaces: {named}.{writes}",
         version=version("outreach_async"),
         tools=tools,
         log_level="WARNING",

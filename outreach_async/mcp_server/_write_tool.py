@@ -18,7 +18,7 @@ from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
 from outreach_async.bulk._outcomes import unsent_outcome
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkError, BulkStopped, InvalidRequest, OutreachError
-from outreach_async.mcp_server._answers import MAX_PROSE, AnswerWriter, clean_text
+from outreach_async.mcp_server._answers import MAX_PROSE, AnswerWriter, NamedWorkspaces, clean_text
 from outreach_async.mcp_server._read_tools import MAX_FIELDS, Contacts
 
 Duplicates = Literal["skip", "update_missing_fields"]
@@ -39,29 +39,21 @@ class Confirmation(BaseModel):
 
 
 class WriteTool:
-    def __init__(self, client: OutreachClient, workspaces: Sequence[str], deadline: float) -> None:
+    def __init__(self, client: OutreachClient, workspaces: NamedWorkspaces, deadline: float) -> None:
         self._client = client
         self._deadline = deadline
-        self._workspaces = tuple(workspaces)
+        self._workspaces = workspaces
         self._answers = AnswerWriter.of(client)
 
     def build_question(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
     ) -> Elicit[Confirmation]:
         """Return the confirmation question, which lists every contact. Long values are cut, and followed by their full length."""
-        if workspace not in self._workspaces:
-            raise InvalidRequest(
-                f"workspace: expected one of {', '.join(self._workspaces)}, got another id, so nothing was sent; "
-                "pass one of them. Only the person who runs this server can allow other workspaces, with --allow-writes"
-            )
+        label = self._workspaces.label_of(self._require_workspace(workspace))
         if campaign is not None:
             require_id("campaign", campaign, "campaign", "pass the id of a campaign from list_campaigns, or omit the argument")
         checked = _check_contacts(contacts)
-        into = (
-            f"campaign {clean_text(campaign)} of workspace {workspace}"
-            if campaign
-            else f"workspace {workspace} without a campaign"
-        )
+        into = f"campaign {clean_text(campaign)} of workspace {label}" if campaign else f"workspace {label} without a campaign"
         existing = "are left unchanged" if duplicates == "skip" else "get values only for missing fields"
         count = "1 contact" if len(contacts) == 1 else f"{len(contacts)} contacts"
         head = f"Create {count} in {into}? Existing contacts {existing}."
@@ -75,10 +67,10 @@ class WriteTool:
         The time limit, or an error that affects every contact, can stop the run early. The result is then an error, but still
         contains the outcome of each contact.
         """
-        half = self._deadline / 2
+        half, space = self._deadline / 2, self._require_workspace(workspace)
         run = self._client.contacts.create_many(
             contacts,
-            workspace=workspace,
+            workspace=space,
             campaign=campaign,
             duplicates=duplicates,
             order="input",
@@ -95,8 +87,16 @@ class WriteTool:
             stopped = None  # every response arrived although the time limit had passed
         rows = [self._describe_outcome(outcome, contacts[outcome.index]) for outcome in outcomes]
         reason = {} if stopped is None else {"error": self._answers.describe(stopped)}
-        text = self._answers.write(MAX_PROSE, workspace=workspace, campaign=campaign, **reason, contacts=rows)
+        text = self._answers.write(MAX_PROSE, **self._workspaces.describe(space), campaign=campaign, **reason, contacts=rows)
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=stopped is not None)
+
+    def _require_workspace(self, given: str) -> str:
+        if (found := self._workspaces.find(given)) is None:
+            raise InvalidRequest(
+                f"workspace: expected one of {self._workspaces}, got another id, so nothing was sent; "
+                "pass one of them. Only the person who runs this server can allow other workspaces, with --allow-writes"
+            )
+        return found
 
     def _describe_outcome(self, outcome: ContactOutcome, contact: Mapping[str, Any]) -> dict[str, Any]:
         label = {

@@ -214,6 +214,21 @@ def test_without_the_extra_the_command_names_it() -> None:
     assert done.stderr == "outreach-async: mcp is not installed; run: pip install 'outreach_async[mcp]'\n"
 
 
+def test_writable_workspaces_of_an_assistant_share_one_key(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = 'a = { id = "space_1" }\nb = { id = "space_2", owner_key = { env = "KEY_B" } }'
+    Path("outreach.toml").write_text(f'base_url = "{served}"\n[workspaces]\n{names}', encoding="utf-8")
+    Path("outreach.toml").chmod(0o600)
+    both = shell("mcp", "--allow-writes", "a", "--allow-writes", "b")
+    assert (both.code, both.out) == (2, "")
+    assert "--allow-writes: expected workspaces with the same owner key, got 2 keys; run a server for each key." in both.err
+    assert "--owner-key: expected " in shell("mcp", "--allow-writes", "a").err
+    assert "--owner-key: the environment variable KEY_B is not set" in shell("mcp", "--allow-writes", "b").err
+    assert "--allow-writes: expected a name, an id or a group" in shell("mcp", "--allow-writes", "c").err
+
+
 def configurations() -> Iterator[dict[str, Any]]:
     """Yield the assistant configurations in the README and in the guide."""
     from outreach_async import mcp_server

@@ -221,6 +221,50 @@ def test_reports_over_all_workspaces_have_their_names(shell: Shell, config: Path
     assert (ended.code, "`client-00 (space_00)`" in ended.out) == (1, True)
 
 
+@pytest.mark.parametrize("names", [("all",), ("client-01", "client-05", "client-07")])
+def test_an_audit_with_several_rates_is_one_report(shell: Shell, config: Path, names: tuple[str, ...]) -> None:
+    options = tuple(part for name in names for part in ("--workspace", name))
+    del config
+    shared = shell.json("audit", *options, "--campaigns", "--rate", "1000")[1]
+    code, apart = shell.json("audit", *options, "--campaigns")
+    assert code == 1
+    assert {**apart, "at": 0} == {**shared, "at": 0}
+    ended = shell("audit", *options, "--deadline", "-1")
+    assert (ended.code, "--deadline: expected more than 0 seconds" in ended.err) == (2, True)
+
+
+def test_a_workspace_with_a_low_rate_does_not_slow_the_others_down(shell: Shell, config: Path) -> None:
+    write(config, config.read_text().replace("rate = 50", "rate = 0.001"))
+    options = ("--workspace", "client-01", "--workspace", "client-05", "--deadline", "2", "--campaigns")
+    code, report = shell.json("audit", *options)
+    assert (code, report["unreadable"]) == (3, ["space_05"])
+
+
+def test_an_import_finds_workspaces_by_name_and_refuses_other_keys(
+    shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch, agency_service: FakeService
+) -> None:
+    monkeypatch.setenv("OUR_KEY", "key_00")
+    agency_service.add_owner_key(*(f"space_{number:02}" for number in range(WORKSPACES)), key="key_all")
+    rows = [f"new{number}@a.example,client-{number:02},Spring" for number in range(WORKSPACES)]
+    people = write(config.with_name("people.csv"), "\n".join(["email,workspace,campaign", *rows, "x@a.example,space_07,camp_07"]))
+    before = len(agency_service.contacts("space_05"))
+    run = ("import", str(people), "--workspace", "client-00")
+    assert shell.json(*run, "--dry-run")[1]["outcomes"]["rejected"] == 1
+    monkeypatch.setenv("OUR_KEY", "key_all")
+    code, value = shell.json(*run)
+    assert (code, value["outcomes"]["added"], value["outcomes"]["rejected"]) == (3, WORKSPACES, 1)
+    told = str(value["failures"])
+    assert "workspace: expected a workspace with the owner key of client-00, got client-05, which has another key" in told
+    assert "import its rows with --workspace client-05" in told
+    assert len(agency_service.contacts("space_05")) == before
+    assert [contact["email"] for contact in agency_service.contacts("space_07")][-2:] == ["new7@a.example", "x@a.example"]
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_all")  # one key for all workspaces
+    assert shell.json(*run)[1]["outcomes"]["added"] == 1
+    write(people, "email,workspace\ny@a.example,klient-07")
+    ended = shell(*run, "--map", "workspace=workspace")
+    assert (ended.code, "did you mean 'client-07'" in ended.out) == (3, True)
+
+
 def test_config_check_says_what_works_in_each_workspace(shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_KEY", "key_00")
     code, value = shell.json("config", "check")

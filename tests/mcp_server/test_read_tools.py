@@ -48,6 +48,21 @@ async def test_the_tools_give_the_same_answers_in_every_version_of_the_protocol(
     assert answers[0] == answers[1]
 
 
+async def test_workspaces_are_named_and_found_by_name(service: FakeService) -> None:
+    names = {"space_1": "acme", "space_2": "Bolt & Co"}
+    async with assisted(service, ("space_1", "space_2"), names=names) as server, connected(server) as assistant:
+        listed = await assistant.ask("list_mailboxes", workspace="Bolt & Co")
+        audited = await assistant.ask("audit", workspaces=["acme", "space_2"], rule="OA101")
+        briefed = await assistant.ask("brief", workspaces=["acme"])
+        error = await assistant.fail("list_fields", workspace="bolt")
+        instructions = str(server.instructions)
+    assert (listed["workspace"], listed["workspace_name"]) == ("space_2", "Bolt & Co")
+    assert {(each["workspace"], each["workspace_name"]) for each in audited["findings"]} == {("space_2", "Bolt & Co")}
+    assert {(each["workspace"], each["workspace_name"]) for each in briefed["campaigns"]} == {("space_1", "acme")}
+    assert error == "workspace: expected one of acme (space_1), Bolt & Co (space_2), got another id; pass one of them"
+    assert "Workspaces: acme (space_1), Bolt & Co (space_2)." in instructions
+
+
 async def test_campaigns_are_listed_in_pages(service: FakeService, assistant: Assistant) -> None:
     for number in range(PAGE_SIZE):
         service.add_campaign("space_1", name=f"Campaign {number}")

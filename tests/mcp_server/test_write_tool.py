@@ -52,6 +52,17 @@ async def test_contacts_are_created_once_a_person_has_confirmed(service: FakeSer
     assert created["fields"]["first_name"] == "Ann"
 
 
+async def test_the_question_names_the_workspace_that_is_given_by_name(service: FakeService) -> None:
+    person = Person(create=True)
+    async with (
+        assisted(service, allow_writes=["space_1"], names={"space_1": "acme"}) as server,
+        connected(server, person) as assistant,
+    ):
+        answer = await assistant.ask("create_contacts", workspace="acme", contacts=[ANN])
+    assert person.questions[0].startswith("Create 1 contact in workspace acme (space_1) without a campaign?")
+    assert (answer["workspace"], answer["workspace_name"], answer["contacts"][0]["status"]) == ("space_1", "acme", "added")
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "person", [Person("decline"), Person("cancel"), Person(create=False)], ids=["declined", "cancelled", "unchecked"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import click
 from outreach_async._cli import files
 from outreach_async._cli.commands.auditing import clock_of, load_report
 from outreach_async._cli.connection import open_client, workspaces_of
-from outreach_async._cli.options import CONNECTION, FAKE, IdType, Options, shared_options
+from outreach_async._cli.options import CONNECTION, FAKE, Options, WorkspaceType, find_workspaces, shared_options
 from outreach_async._cli.process import OK, run_async
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_id
@@ -22,9 +23,9 @@ from outreach_async.errors import InvalidRequest
 @click.command()
 @click.option(
     "--allow-writes",
-    metavar="ID",
+    metavar="NAME|ID",
     multiple=True,
-    type=IdType("workspace"),
+    type=WorkspaceType(),
     help="Workspace in which contacts may be created, after a person has confirmed; repeatable.  [default: none]",
 )
 @click.option(
@@ -53,27 +54,41 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
     require_module("mcp", "outreach_async[mcp]")
     from outreach_async.mcp_server._tool_server import DEADLINE, create_server, serve_stdio
 
-    if allow_writes and options.base_url != FAKE:
-        remedy = "pass --owner-key or set OUTREACH_OWNER_KEY, because --allow-writes needs an owner key"
-        require_id("--owner-key", options.owner_key, "owner_key", remedy)
-    workspaces = list(dict.fromkeys([*(options.workspaces or allow_writes or workspaces_of(options)), *allow_writes]))
+    writable = find_workspaces(options.config, allow_writes, "--allow-writes")
+    if writable and options.base_url != FAKE:
+        _require_key(options, writable)
+    workspaces = list(dict.fromkeys([*(options.workspaces or writable or workspaces_of(options)), *writable]))
     _read_report(since)  # report an invalid file at the start, not during a conversation
     # stdout is reserved for the protocol. If logging were not configured, the SDK would log with rich, which wraps lines.
     logging.basicConfig(level=logging.ERROR if options.quiet else logging.WARNING, format="%(name)s: %(message)s")
 
     async def serve_assistant() -> None:
-        async with open_client(options, workspace=workspaces[0]) as client:
+        # Creating contacts takes the key of the writable workspaces; reading takes none.
+        default = (writable or workspaces)[0]
+        async with open_client(options, workspace=default, writes=bool(writable)) as client:
             server = create_server(
                 client,
                 workspaces,
-                allow_writes=allow_writes,
+                allow_writes=writable,
                 deadline=DEADLINE if deadline is None else deadline,
                 clock=clock_of(options),
                 read_earlier=partial(_read_report, since),
+                names=options.config.names,
             )
             await serve_stdio(server)
 
     return run_async(serve_assistant, terminated=OK)
+
+
+def _require_key(options: Options, writable: Sequence[str]) -> None:
+    """Check that there is an owner key, and only one for all workspaces in which contacts may be created."""
+    keys = {options.config.key_of(each) for each in options.config.find(*writable)}
+    if options.owner_key is None and len(keys) > 1:
+        text = f"--allow-writes: expected workspaces with the same owner key, got {len(keys)} keys; run a server for each key."
+        raise click.UsageError(text)
+    if keys == {None}:
+        remedy = "pass --owner-key or set OUTREACH_OWNER_KEY, because --allow-writes needs an owner key"
+        require_id("--owner-key", options.owner_key, "owner_key", remedy)
 
 
 def _read_report(path: Path | None) -> Report | None:

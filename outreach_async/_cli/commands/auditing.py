@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from operator import ne
 from pathlib import Path
+from secrets import token_hex
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import anyio
+import attrs
 import click
 import msgspec
 
@@ -25,6 +27,7 @@ from outreach_async._cli.options import FAKE, READING, Options, shared_options
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import OK, run_async
 from outreach_async._files.atomic import atomic_write
+from outreach_async._service.validation import require_seconds
 from outreach_async.audit._prometheus import require_client, write_prometheus
 from outreach_async.audit.reports import (
     BRIEF_WRITERS,
@@ -356,6 +359,14 @@ async def _audit(options: Options, screen: Screen, parts: list[auditing.Report] 
     `parts` receives a report for each workspace.
     """
     workspaces = workspaces_of(options)
+    shared = [workspace for workspace in workspaces if workspace not in options.own_rates]
+    if len(workspaces) > 1 and len(shared) < len(workspaces):
+        merged, separate = await _audit_apart(
+            options, screen, [shared, *([each] for each in workspaces if each not in shared)], **about
+        )
+        if parts is not None:
+            parts += separate
+        return merged
     async with open_client(options, workspace=workspaces[0]) as client:
         run = auditing.stream(client, workspaces, clock=clock_of(options), names=options.config.names, **about)
         with show_progress(screen, "Auditing", len(workspaces), "workspaces") as show_bar:
@@ -369,6 +380,28 @@ async def _audit(options: Options, screen: Screen, parts: list[auditing.Report] 
     if parts is not None:
         parts += run.separate()
     return findings.report
+
+
+async def _audit_apart(
+    options: Options, screen: Screen, groups: Iterable[Sequence[str]], *, policy: auditing.Policy, **about: Any
+) -> tuple[auditing.Report, list[auditing.Report]]:
+    """Audit groups of workspaces, each with a client and a rate of its own. Return one report, and one for each workspace."""
+    require_seconds("deadline", about["deadline"])
+    workspaces, at, salt = workspaces_of(options), clock_of(options)(), token_hex()
+    found: dict[str, auditing.AuditPart] = {}
+    with show_progress(screen, "Auditing", len(workspaces), "workspaces") as show_bar:
+
+        async def audit_group(group: Sequence[str]) -> None:
+            async with open_client(options, workspace=group[0]) as client:
+                part = await auditing.audit_part(client, group, at=at, salt=salt, policy=policy, **about)
+            found.update({each.workspace: attrs.evolve(part, workspaces=(each,)) for each in part.workspaces})
+            show_bar(len(found), "")
+
+        async with anyio.create_task_group() as tasks:
+            for group in filter(None, groups):
+                tasks.start_soon(audit_group, group)
+    merge = partial(auditing.merge, policy=policy, names=options.config.names)
+    return merge(found.values(), workspaces=workspaces), [merge([found[each]], workspaces=[each]) for each in workspaces]
 
 
 def clock_of(options: Options) -> Callable[[], float]:

@@ -73,6 +73,8 @@ class ImportJob:
     ignore_unknown: bool = False
     duplicates: DuplicatePolicy = "skip"
     campaign: str | None = None
+    workspaces: Mapping[str, str] = attrs.field(factory=dict)
+    refused: Mapping[str, str] = attrs.field(factory=dict)
     strict: bool = True
     concurrency: int = MAX_IN_FLIGHT
     repeats: Repeats = "serial"
@@ -168,7 +170,10 @@ async def _prepare(
         for note in job.notes:  # before the columns are mapped, because a note may explain why this fails
             screen.print_line(f"note: {note}")
     samples = job.file.samples()
-    targets = Targets(Target(campaign=job.campaign)) if client is None else targets_of(client.contacts, job.campaign)
+    if client is None:
+        targets = Targets(Target(campaign=job.campaign), None, job.workspaces, job.refused)
+    else:
+        targets = targets_of(client.contacts, job.campaign, job.workspaces, job.refused)
     recognised = await recognise_targets(job.file, job.overrides, targets)
     overrides = {**job.overrides, **recognised}
     columns = await columns_for(client, job.file.headers, overrides, ignore_unknown=job.ignore_unknown, samples=samples)

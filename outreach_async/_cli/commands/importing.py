@@ -17,7 +17,7 @@ from outreach_async._cli.app import create_completer
 from outreach_async._cli.commands.import_report import max_listed_rows
 from outreach_async._cli.commands.import_run import ImportJob, check_file, run_import
 from outreach_async._cli.commands.results import RESULTS_HELP, is_results_file
-from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, require_credentials
+from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, refused_workspaces, require_credentials
 from outreach_async._cli.messages import count_noun
 from outreach_async._cli.options import WRITING, AgeType, Options, shared_options
 from outreach_async._cli.output import Screen
@@ -192,6 +192,7 @@ def import_(
     if not dry_run:  # a dry run creates and records nothing
         require_credentials(options)
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])
+    settings |= {"workspaces": {name: id_ for id_, name in options.config.names.items()}, "refused": refused_workspaces(options)}
     job = _create_job(open_input, file, **settings)
     return run_async(partial(check_file if dry_run else _import_file, options, job))
 
