@@ -11,9 +11,10 @@ import json
 import random
 import shutil
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import anyio
 import attrs
@@ -30,24 +31,38 @@ from outreach_async.errors import TransportError
 from outreach_async.testing import VirtualTime
 from outreach_async.transport._wire import Progress, Request, Response
 
-Row = tuple[str, str]
-"""The e-mail and the city of a row."""
+TARGETS: Final = ("", "camp_1", "camp_2", "space_2")
+"""The campaign or the workspace of a row; empty for those of the run."""
+NAMES: Final = {"Spring": "camp_1"}
+"""Campaigns that rows may name."""
+
+
+class Row(NamedTuple):
+    """A row: its e-mail, its city, and where it goes."""
+
+    email: str
+    city: str
+    to: str = ""
+
+    @property
+    def contact(self) -> tuple[str, str]:
+        """The workspace and the e-mail: the rows of one contact change the same values."""
+        return self.to if self.to.startswith("space_") else SPACE, order_key(self.email)
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """The target and the e-mail."""
+        return NAMES.get(self.to, self.to), order_key(self.email)
+
+    def members(self) -> dict[str, str]:
+        """Return the row as a caller passes it."""
+        place = {"workspace" if self.to.startswith("space_") else "campaign": self.to} if self.to else {}
+        return {"email": self.email, CITY: self.city, **place}
+
+
 Trouble = Literal["ok", "lost before", "lost after", "delayed", "refused", "500 after", "rejected"]
 TROUBLE: Final[Sequence[Trouble]] = ("lost before", "lost after", "delayed", "refused", "500 after", "rejected")
 CITY: Final = "city"
-CAMPAIGNS: Final = {"camp_1": "Spring", "camp_2": "Autumn"}
-
-
-def campaign_of(email: str) -> str | None:
-    """Return the campaign of a contact, which its rows name; `None` for the run's own."""
-    return [None, *CAMPAIGNS][sum(order_key(email).encode()) % 3]
-
-
-def to_row(email: str, city: str) -> dict[str, str]:
-    """Return a row that names its campaign, if it has one, by id or name."""
-    campaign = campaign_of(email)
-    named = {} if campaign is None else {"campaign": CAMPAIGNS[campaign] if city < "M" else campaign}
-    return {"email": email, CITY: city, **named}
 
 
 @attrs.frozen
@@ -74,18 +89,25 @@ class World:
 
     def __init__(self, clock: Any) -> None:
         self.fake = new_fake(clock=clock)
-        for id_, name in CAMPAIGNS.items():
-            self.fake.add_campaign(SPACE, id=id_, name=name)
+        self.fake.add_workspace("space_2")
+        self.fake.add_owner_key("space_2", key=KEY)
+        self.fake.add_campaign(SPACE, id="camp_1", name="Spring")
+        self.fake.add_campaign(SPACE, id="camp_2", name="Autumn")
         self.sent: list[Row] = []
         self.delayed: list[Request] = []
-        self.answered: set[str] = set()
+        self.answered: set[tuple[str, str]] = set()
 
-    def contact(self, email: str) -> dict[str, Any]:
-        return self.fake.contact(SPACE, email) or {}
+    def contact(self, row: Row) -> dict[str, Any]:
+        workspace, _ = row.contact
+        return self.fake.contact(workspace, row.email) or {}
 
-    def city(self, email: str) -> str | None:
-        city: str | None = self.contact(email).get("fields", {}).get(CITY)
+    def city(self, row: Row) -> str | None:
+        city: str | None = self.contact(row).get("fields", {}).get(CITY)
         return city
+
+    def is_in_campaign(self, row: Row) -> bool:
+        campaign = NAMES.get(row.to, row.to)
+        return not campaign.startswith("camp_") or campaign in self.contact(row).get("campaigns", ())
 
     def carry_out_delayed(self) -> None:
         delayed, self.delayed = self.delayed, []
@@ -103,14 +125,16 @@ class NightTransport:
         self._chance = random.Random(f"night {night.seed}")  # noqa: S311 - repeatable, not secret
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        if request.method == "GET":  # the list of campaigns
-            self._process.at("list", None)
+        world = self._world
+        if request.method == "GET":  # the campaigns
             progress.sent = True
-            return self._world.fake.handle(request)
-        world, body = self._world, json.loads(request.body)
-        self._process.at("send", body["email"])
+            return world.fake.handle(request)
+        body = json.loads(request.body)
+        to = body["upload_options"]["campaign"] or ("" if body["workspace"] == SPACE else body["workspace"])
+        row = Row(body["email"], body[CITY], to)
+        self._process.at("send", row.email)
         progress.sent = True
-        world.sent.append((body["email"], body[CITY]))
+        world.sent.append(row)
         trouble: Trouble = "ok"
         if self._chance.random() < self._night.trouble:
             trouble = self._chance.choice(self._night.faults)
@@ -124,14 +148,14 @@ class NightTransport:
         answer = Response(500, HEADERS, b"{}")
         if trouble in {"ok", "lost after", "500 after"}:
             answer = world.fake.handle(request)
-            self._process.at("committed", body["email"])
+            self._process.at("committed", row.email)
             if self._chance.random() < 0.5:
                 world.carry_out_delayed()
         await anyio.sleep(self._chance.uniform(0.01, 0.2))
         if trouble in {"lost before", "lost after", "delayed"}:
             raise TransportError("lost", maybe_sent=True)
         if trouble == "ok":
-            world.answered.add(order_key(body["email"]))
+            world.answered.add(row.entry)
         return Response(500, HEADERS, b"{}") if trouble == "500 after" else answer
 
     async def aclose(self) -> None: ...
@@ -187,7 +211,7 @@ class Nights:
         self.process = Process()
         self.broken: list[str] = []
         self._past: set[Row] = set()
-        self._uncertain: set[str] = set()
+        self._uncertain: set[tuple[str, str]] = set()
 
     @property
     def ledger(self) -> Path:
@@ -198,7 +222,7 @@ class Nights:
         self.process = Process(night.ending, seed=night.seed, journal_seconds=0.02)
         self.delivered, self.report, self.world.sent = [], None, []
         self.world.answered.clear()
-        before = {email: self.world.city(email) for email, _ in night.rows}
+        before = {row: self.world.city(row) for row in night.rows}
         with warnings.catch_warnings():
             if night.ending is not None:  # a process that is killed closes nothing
                 warnings.simplefilter("ignore", ResourceWarning)
@@ -226,7 +250,7 @@ class Nights:
             retry=RetryPolicy(attempts=2, jitter=lambda: 0.5),
         )
         run = client.contacts.create_many(
-            process.rows([to_row(email, city) for email, city in night.rows]),
+            process.rows([row.members() for row in night.rows]),
             concurrency=night.concurrency,
             order=night.order,
             stop_after_rejects=None,
@@ -254,21 +278,24 @@ class Nights:
         for writer in self.process.writers:
             writer.close()
 
-    def _find_false_labels(self, night: Night, before: dict[str, str | None]) -> Iterator[str]:
+    def _find_false_labels(self, night: Night, before: dict[Row, str | None]) -> Iterator[str]:
+        rows_of = Counter(row.contact for row in night.rows)
         for outcome in self.delivered:
-            email, city = night.rows[outcome.index]
-            contact = self.world.contact(email)
-            if outcome.status is Outcome.UNCHANGED and sum(order_key(other) == order_key(email) for other, _ in night.rows) == 1:
-                if before[email] != city:
-                    yield f"row {outcome.index} is unchanged, but the contact has {before[email]!r} instead of {city!r}"
+            row = night.rows[outcome.index]
+            contact = self.world.contact(row)
+            if outcome.status is Outcome.UNCHANGED and rows_of[row.contact] == 1:
+                if before[row] != row.city:
+                    yield f"row {outcome.index} is unchanged, but the contact has {before[row]!r} instead of {row.city!r}"
                 if outcome.id != contact.get("id"):
                     yield f"row {outcome.index} is unchanged, but its id is {outcome.id!r} instead of {contact.get('id')!r}"
+                if not self.world.is_in_campaign(row):
+                    yield f"row {outcome.index} is unchanged, but the contact is not in {row.to}"
             elif outcome.certain and outcome.status is Outcome.ADDED and not contact:
                 yield f"row {outcome.index} is added, but has no contact"
 
     def _check_uncertain(self, night: Night) -> None:
         """Check that rows whose last outcome was uncertain were sent again, and remember those of this night."""
-        last = {order_key(night.rows[outcome.index][0]): outcome for outcome in sorted(self.delivered, key=lambda one: one.index)}
+        last = {night.rows[outcome.index].entry: outcome for outcome in sorted(self.delivered, key=lambda one: one.index)}
         for key, outcome in last.items():
             if key in self._uncertain and outcome.status is Outcome.UNCHANGED:
                 self.broken.append(f"{key} was uncertain, and was not sent again")
@@ -280,12 +307,12 @@ class Nights:
                 self._uncertain.add(key)
 
     def check_converged(self, night: Night) -> list[str]:
-        """Return what is wrong after a calm night: every contact must have the values of its last row."""
-        last = {order_key(email): (email, city) for email, city in night.rows}
-        cities = [(email, city, self.world.city(email)) for email, city in last.values()]
-        wrong = [f"{email} has {found!r} instead of {city!r}" for email, city, found in cities if found != city]
-        for email, _ in last.values():
-            campaign, found = campaign_of(email), self.world.contact(email).get("campaigns")
-            if found != ([] if campaign is None else [campaign]):
-                wrong.append(f"{email} is in the campaigns {found} instead of {campaign}")
-        return [*self.broken, *wrong]
+        """Return what is wrong after a calm night: every contact must have the values of its last row, and its campaigns."""
+        last = {row.contact: row for row in night.rows}
+        cities = [(row, self.world.city(row)) for row in last.values()]
+        wrong = [f"{row} has {found!r}" for row, found in cities if found != row.city]
+        return [
+            *self.broken,
+            *wrong,
+            *(f"{row} is not in its campaign" for row in night.rows if not self.world.is_in_campaign(row)),
+        ]

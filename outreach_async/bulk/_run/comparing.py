@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing
 from hashlib import blake2b
 from itertools import islice
+from struct import Struct
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -19,11 +20,14 @@ from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal._identity import MarkedWindow
 from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries
-from outreach_async.bulk.ledger._entries import Entry, Generation, SeenKeys, Standing, decode_id, judge
+from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, Entry, Generation, SeenKeys, Standing, decode_id, judge
 from outreach_async.bulk.ledger._folding import encode_row
 
 _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
 """Number of rows that are compared before those to be sent are marked, although they do not fill a window."""
+_KEY: Final = Struct(">qQ")
+_CAMPAIGN_SHIFT: Final = 64 - CAMPAIGN_BITS
+"""Multiplying by a random number of the campaign, and keeping the upper bits of 64, is a universal hash."""
 _BATCH_SIZE: Final = 250
 """Number of rows that are encoded before other tasks may run."""
 
@@ -43,14 +47,17 @@ class Comparer:
         """The targets of the run, each with its number in the run's journal."""
         self._named: set[Target] = set()
         self.find = entries.find
+        self._known_targets = entries.targets
+        self._sharing: dict[Target, bool] = {}
         self._parser = parser
         self._oldest = options.oldest
-        self._unchanged = {Standing.UNCHANGED} | ({Standing.CHANGED} if options.ignore_changes else set())
+        self._ignores_changes = options.ignore_changes
         self._secret = entries.secret
-        self._key_starts: dict[Target, Any] = {}
+        self._key_starts: dict[Target, tuple[Any, int]] = {}
         # The options are part of the digest: with other options, the same row is another request.
         self._digest_start = blake2b(msgspec.json.encode(options.request, order="deterministic") + b"\n", digest_size=6)
-        self._sent: set[int] = set()
+        self._sent: dict[int, int] = {}
+        """The digest of the rows that this run sends for a contact with entries; -1 if they differ."""
 
     def prepare(self, first: int, originals: Sequence[object]) -> list[Prepared | ContactOutcome]:
         """Compute the key and digest of each row. Return the outcome of a row that cannot be sent."""
@@ -79,12 +86,15 @@ class Comparer:
         return self._named or {self._parser.targets.default}
 
     def _key(self, order: str, target: Target) -> int:
-        if (start := self._key_starts.get(target)) is None:
-            start = blake2b(msgspec.json.encode(target) + b"\n", key=self._secret, digest_size=8)
-            self._key_starts[target] = start
-        hasher = start.copy()
+        if (starts := self._key_starts.get(target)) is None:
+            start = blake2b(msgspec.json.encode(target.workspace) + b"\n", key=self._secret, digest_size=_KEY.size)
+            salt = blake2b(msgspec.json.encode(target.campaign), key=self._secret, digest_size=8).digest()
+            self._key_starts[target] = starts = start, int.from_bytes(salt) | 1
+        hasher = starts[0].copy()
         hasher.update(order.encode(errors="surrogatepass"))
-        return int.from_bytes(hasher.digest(), signed=True)
+        contact, more = _KEY.unpack(hasher.digest())
+        key: int = contact >> CAMPAIGN_BITS << CAMPAIGN_BITS | (more * starts[1] >> _CAMPAIGN_SHIFT) % (1 << CAMPAIGN_BITS)
+        return key
 
     def _digest(self, content: bytes) -> int:
         hasher = self._digest_start.copy()
@@ -102,22 +112,31 @@ class Comparer:
             key, digest, target, row = item
             number = self.targets.setdefault(target, len(self.targets))
             self._named.add(target)
-            standing = Standing.NEW if (entry := found.get(key)) is None else judge(key, digest, entry, self._oldest)
-            if standing in self._unchanged:
-                if entry is not None and key not in self._sent:
+            standing, contact = Standing.NEW, key >> CAMPAIGN_BITS
+            if (entry := found.get(key)) is not None:
+                standing = judge(key, digest, self._known_targets.get(target), entry, self._oldest)
+                if standing is Standing.UNCHANGED and self._sent.get(contact, digest) != digest:
+                    standing = Standing.CHANGED  # an earlier row of this run gives the contact other values
+                if standing is Standing.UNCHANGED or (standing is Standing.CHANGED and self._ignores_changes):
                     self.counts.unchanged += 1
                     yield unchanged_outcome(index, originals[index - first], decode_id(entry[3]), target)
                     continue
-                standing = Standing.CHANGED  # an earlier row of this run has changed the contact
             parsed = row or self._parser.parse(index, originals[index - first])
             if isinstance(parsed, ParsedRow):
                 # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
                 parsed.maybe_sent = standing is Standing.UNCERTAIN
                 setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
                 self.marked.append((parsed, encode_row(key, digest, number)))
-                if entry is not None:
-                    self._sent.add(key)
+                if entry is not None or self._shares_contacts(target):
+                    self._sent[contact] = digest if self._sent.get(contact, digest) == digest else -1
             yield parsed
+
+    def _shares_contacts(self, target: Target) -> bool:
+        """Return whether the ledger has entries of the target's workspace in other campaigns."""
+        if (found := self._sharing.get(target)) is None:
+            found = any(other.workspace == target.workspace and other != target for other in self._known_targets)
+            self._sharing[target] = found
+        return found
 
 
 def count_changes(rows: Iterable[Any], options: LedgerOptions, targets: Targets) -> LedgerCounts:

@@ -37,6 +37,10 @@ _EPOCH: Final = 1_577_836_800
 _OUTSTANDING: Final = 1 << 24
 """Bit of an entry's state: an attempt may have changed the contact, and no later answer says whether it did."""
 _TARGET_SHIFT: Final = 25
+CAMPAIGN_BITS: Final = 16
+"""The last bits of a key depend on the campaign too. The others are those of the contact, so its entries are neighbours."""
+_OUT_OF_DATE: Final = -1
+"""Digest of an entry whose contact has got other values from a row of another campaign. It differs from that of every row."""
 _SPARSE: Final = 48
 """Bytes per entry over which the file is rebuilt. Inserting keys at random leaves pages of SQLite a third empty."""
 _CHUNK: Final = 20_000
@@ -51,6 +55,7 @@ _TABLES: Final = (
     "CREATE TABLE run (generation INTEGER PRIMARY KEY, at INTEGER NOT NULL, counts TEXT NOT NULL)",
 )
 _COUNT: Final = f"SELECT count(*), coalesce(sum(state & {_OUTSTANDING} > 0), 0), count(gone) FROM entry"  # noqa: S608 - no text
+_SHARED_WORKSPACES: Final = "SELECT 1 FROM target GROUP BY workspace HAVING count(*) > 1"
 _UPSERT: Final = "INSERT OR REPLACE INTO entry (key, digest, state, id, crc) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -202,12 +207,14 @@ class Generation:
         self._db.close()
 
 
-def judge(key: int, digest: int, entry: Entry, oldest: int) -> Standing:
+def judge(key: int, digest: int, target: int | None, entry: Entry, oldest: int) -> Standing:
     """Compare a row with its entry. `oldest` is the time in minutes before which an entry is too old."""
     known, state, crc, id_ = entry
     # An entry that fails its checksum counts as uncertain: sending too much is harmless, and sending too little is not.
     if state & _OUTSTANDING or _checksum(key, known, state, id_) != crc:
         return Standing.UNCERTAIN
+    if state >> _TARGET_SHIFT != target:  # two campaigns have the same 16 bits for this contact
+        return Standing.NEW
     if known != digest:
         return Standing.CHANGED
     return Standing.EXPIRED if state & (_OUTSTANDING - 1) < oldest else Standing.UNCHANGED
@@ -270,8 +277,10 @@ def fold(entries: Path, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) ->
             "INSERT OR IGNORE INTO target VALUES (?, ?, ?)", [(number, *target) for number, target in run.targets.items()]
         )
         rows, doubtful = iter(sent), set[int]()
+        find = _find_of_contacts if db.execute(_SHARED_WORKSPACES).fetchone() else _find
         while chunk := list(islice(rows, _CHUNK)):
-            _apply(db, chunk, minutes(run.at), doubtful)
+            keys = {row[0] for row in chunk}
+            _apply(db, chunk, find(db, keys), minutes(run.at), doubtful)
         gone = None if run.seen is None else _mark_gone(db, run.seen, run.compared, generation)
         counts = {**run.counts} if gone is None else {**run.counts, "gone": gone}
         db.execute("INSERT INTO run VALUES (?, ?, ?)", (generation, int(run.at), json.dumps(counts)))
@@ -283,28 +292,49 @@ def fold(entries: Path, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) ->
     return gone
 
 
-def _apply(db: sqlite3.Connection, chunk: Sequence[SentRow], at: int, doubtful: set[int]) -> None:
+_Known: TypeAlias = dict[int, dict[int, tuple[int, int, Any]]]
+"""The digest, state and id of entries, by contact and key."""
+
+
+def _apply(db: sqlite3.Connection, chunk: Sequence[SentRow], known: _Known, at: int, doubtful: set[int]) -> None:
     """Apply rows in the order in which they were sent. A key may occur in several rows."""
-    known = _find(db, {row[0] for row in chunk})
     changed: dict[int, tuple[int, int, Any]] = {}
     for key, digest, target, effect, id_ in chunk:
         if effect is Effect.NONE:
             continue
-        known_digest, _, known_id = known.get(key, (0, 0, None))
-        # A request without an answer may still arrive at the service, after a later row of this run with the same key.
-        if key not in doubtful and effect is not Effect.POSSIBLE:
+        entries = known.setdefault(contact := key >> CAMPAIGN_BITS, {})
+        known_digest, _, known_id = entries.get(key, (0, 0, None))
+        # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
+        if contact not in doubtful and effect is not Effect.POSSIBLE:
             state, stored_digest = target << _TARGET_SHIFT | at, digest
         else:
             state, stored_digest = target << _TARGET_SHIFT | _OUTSTANDING | at, known_digest
         if effect is not Effect.APPLIED:
-            doubtful.add(key)
-        known[key] = changed[key] = stored_digest, state, known_id if id_ is None else _encode_id(id_)
+            doubtful.add(contact)
+        entries[key] = changed[key] = stored_digest, state, known_id if id_ is None else _encode_id(id_)
+        for other, (other_digest, other_state, other_id) in entries.items():
+            if other != key and other_digest != digest:  # this row has replaced the values of a row of another campaign
+                entries[other] = changed[other] = _OUT_OF_DATE, other_state, other_id
     db.executemany(_UPSERT, [(key, *entry, _checksum(key, *entry)) for key, entry in sorted(changed.items())])
 
 
-def _find(db: sqlite3.Connection, keys: Collection[int]) -> dict[int, tuple[int, int, Any]]:
+def _find(db: sqlite3.Connection, keys: Collection[int]) -> _Known:
     query = f"SELECT key, digest, state, id FROM entry WHERE key IN ({','.join('?' * len(keys))})"  # noqa: S608 - no text
-    return {row[0]: row[1:] for row in db.execute(query, [*keys])}
+    return _by_contact(db.execute(query, [*keys]))
+
+
+def _find_of_contacts(db: sqlite3.Connection, keys: Collection[int]) -> _Known:
+    """Return the entries of the keys' contacts in all campaigns."""
+    query, last = "SELECT key, digest, state, id FROM entry WHERE key BETWEEN ? AND ?", (1 << CAMPAIGN_BITS) - 1
+    firsts = sorted({key & ~last for key in keys})
+    return _by_contact(row for first in firsts for row in db.execute(query, (first, first | last)))
+
+
+def _by_contact(rows: Iterable[tuple[int, int, int, Any]]) -> _Known:
+    known: _Known = {}
+    for key, *entry in rows:
+        known.setdefault(key >> CAMPAIGN_BITS, {})[key] = cast("tuple[int, int, Any]", tuple(entry))
+    return known
 
 
 def _mark_gone(db: sqlite3.Connection, seen: SeenKeys, targets: Collection[int], generation: int) -> int:
