@@ -555,3 +555,19 @@ async def test_only_the_last_journals_and_generations_are_kept(fake: FakeService
         assert {name[:6] for name in names(tmp_path / "contacts.ledger" / "entries")} == {"000002", "000003", "000004"}
     else:
         assert names(tmp_path) == ["contacts.ledger", "contacts.ledger.run-000003", "contacts.ledger.run-000004"]
+
+
+# Several campaigns
+
+
+async def test_rows_of_other_campaigns_are_sent_again_if_a_contact_changes(fake: FakeService, file: Ledger) -> None:
+    spring, autumn = ({**ANN, "campaign": fake.add_campaign(SPACE)} for _ in range(2))
+    assert counts(await run(fake, file, [spring])) == {"new": 1}
+    assert counts(await run(fake, file, [{**autumn, "city": "Rome"}, spring])) == {"new": 1, "changed": 1}
+    assert counts(await run(fake, file, [spring])) == {"unchanged": 1}
+    assert counts(await run(fake, file, [autumn, spring])) == {"changed": 1, "unchanged": 1}
+    assert counts(await run(fake, file, [{**spring, "city": "Oslo"}, autumn])) == {"changed": 2}
+    assert fake.contacts(SPACE)[0]["fields"]["city"] == "Lyon"
+    assert counts(await run(fake, file, [spring, autumn])) == {"changed": 1, "unchanged": 1}
+    found = await run(fake, file, [{**spring, "city": "Oslo"}, autumn], changed="ignore")
+    assert statuses(found) == ["unchanged"] * 2

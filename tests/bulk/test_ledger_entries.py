@@ -57,3 +57,12 @@ def test_a_sparse_file_is_rebuilt(tmp_path: Path) -> None:
         entries.fold(path, tmp_path / str(generation), FoldedRun(2e9, {}, {1: Target(SPACE)}, None), rows)
         path = tmp_path / str(generation)
     assert path.stat().st_size / 9000 < 48
+
+
+def test_an_entry_of_another_campaign_with_the_same_key_is_not_used() -> None:
+    entry = 5, 1 << 25 | 1, entries._checksum(7, 5, 1 << 25 | 1, None), None
+    assert [entries.judge(7, 5, target, entry, 0) for target in (1, 2, None)] == [
+        entries.Standing.UNCHANGED,
+        entries.Standing.NEW,
+        entries.Standing.NEW,
+    ]

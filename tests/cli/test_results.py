@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 from support.cli import Served, Shell, save_contacts
+from tools.journal_child import outcome
 
-from outreach_async._cli.commands.results import open_results
+from outreach_async import InvalidRequest, NotFound, Outcome, OutreachError, StatusError, TransportError
+from outreach_async._cli.commands.results import describe_outcome, open_results
+from outreach_async.fake import faults
 
 PEOPLE = "email,city\nann@x.example,Lyon\nbad,Bern\nbo@x.example,=1+1\n"
 EXPECTED = [(2, "ann@x.example", "added", True), (3, "bad", "rejected", True), (4, "bo@x.example", "added", True)]
@@ -66,6 +69,59 @@ def test_a_second_night_writes_the_ids_of_unchanged_rows(served: Served) -> None
     assert [row["id"] for row in read(path)] == ids
 
 
+def test_a_dry_run_writes_what_the_ledger_knows_about_each_row(served: Served) -> None:
+    path = served.folder / "out.jsonl"
+    options = (*served.options, "--ledger", str(served.folder / "c.ledger"), "--duplicates", "overwrite", "--results", str(path))
+    served.service.faults.script("create_contact", faults.commit_then(faults.reset()))
+    served("import", served.save("email,city\nlost@x.example,Oslo\n"), *options)
+    served("import", served.save(PEOPLE), *options)
+    ids = [row["id"] for row in read(path)]
+    changed = PEOPLE.replace("=1+1", "Rome") + "new@x.example,Oslo\nlost@x.example,Oslo\n"
+    assert served("import", served.save(changed), *options, "--dry-run").code == 0
+    ann, bad, bo, new, lost = read(path)
+    assert [ann["id"], bo["id"]] == [ids[0], ids[2]]
+    assert [(row["status"], row["certain"]) for row in (ann, bad, bo, new, lost)] == [
+        ("unchanged", True),
+        ("not_applied", True),
+        ("not_applied", True),
+        ("not_applied", True),
+        ("unknown", False),
+    ]
+    assert (bo["error"], bo["remedy"]) == (
+        "ledger: the row differs from the last row of the contact",
+        "import the file to send the row",
+    )
+    assert [row["error"].removeprefix("ledger: ") for row in (new, lost)] == [
+        "the ledger does not have the contact",
+        "an earlier attempt was not answered",
+    ]
+    assert lost["possible"] == ["added", "not_applied", "overwriten"]
+
+
+CHECK_TARGET = "check the workspace and the campaign of the row, and import it again"
+INVALID, REFUSED = (
+    InvalidRequest("email: missing; give it"),
+    StatusError("list: 422; b", operation="create_contact", status_code=422),
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "expected"),
+    [
+        ("added", None, (None, None)),
+        ("rejected", INVALID, ("email: missing", "give it")),
+        ("rejected", InvalidRequest("email: missing"), ("email: missing", "correct the row, and import it again")),
+        ("rejected", REFUSED, ("list: 422; b", "correct the row, and import it again")),
+        ("not_applied", NotFound("gone", operation="create_contact", status_code=404), ("gone", CHECK_TARGET)),
+        ("not_applied", TransportError("lost"), ("lost", "import the row again")),
+        ("unknown", None, (None, "import the row again; the service detects a contact that exists")),
+    ],
+)
+def test_each_failed_row_has_a_remedy(status: str, error: OutreachError | None, expected: tuple[str | None, ...]) -> None:
+    row = describe_outcome(outcome(0, Outcome(status), error=error))
+    assert (row["error"], row["remedy"]) == expected
+
+
 def test_a_report_writes_the_same_file(served: Served) -> None:
     people, journal = served.save(PEOPLE), str(served.folder / "run.db")
     served("import", people, *served.options, "--journal", journal, "--results", str(served.folder / "a.parquet"))
@@ -106,7 +162,7 @@ def test_only_a_results_file_is_replaced(served: Served, name: str) -> None:
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--dry-run", "--results: conflicts with --dry-run"),
+        ("--dry-run", "--results: with --dry-run, the only results are those of a ledger"),
         ("--dask", "--results: conflicts with --dask; when the import has ended"),
     ],
 )

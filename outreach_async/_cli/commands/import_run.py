@@ -223,14 +223,15 @@ async def check_file(options: Options, job: ImportJob) -> int:
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
     if job.ledger is not None:
-        report = attrs.evolve(report, ledger=_compare(job, workspaces_of(options)[0], columns, targets))
+        with _open_results(job) as write_result:
+            report = attrs.evolve(report, ledger=_compare(job, workspaces_of(options)[0], columns, targets, write_result))
         print_ledger(screen, report.ledger)
     details = {"dry_run": True, "warnings": preflight.counts(), "columns": _mapping_of(columns), "failures": failed.failures}
     screen.print_result({**report.to_dict(), **details})
     return INCOMPLETE if refused else OK
 
 
-def _compare(job: ImportJob, workspace: str, columns: Columns, targets: Targets) -> LedgerCounts:
+def _compare(job: ImportJob, workspace: str, columns: Columns, targets: Targets, write_result: WriteOutcome) -> LedgerCounts:
     options = LedgerOptions(
         Ledger(str(job.ledger)),
         Identity(workspace, {}),
@@ -239,7 +240,7 @@ def _compare(job: ImportJob, workspace: str, columns: Columns, targets: Targets)
         job.max_age,
         ignore_changes=job.changed == "ignore",
     )
-    return count_changes(job.guard(columns, targets), options, Targets(Target(workspace, job.campaign)))
+    return count_changes(job.guard(columns, targets), options, Targets(Target(workspace, job.campaign)), write_result)
 
 
 def _mapping_of(columns: Columns) -> dict[str, str]:

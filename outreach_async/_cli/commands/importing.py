@@ -153,7 +153,8 @@ def import_(
     a file that has other rows is an error. If the run in the journal is finished, --resume prints its results again.
 
     With --ledger, only new, changed and uncertain rows are sent. The ledger remembers every run, so run the same command every
-    night, and after a crash. With --dry-run, the command only counts what it would send.
+    night, and after a crash. With --dry-run, the command only counts what it would send; --results then shows what the ledger
+    knows about each row, such as its contact id.
 
     With --dask, the input is divided into parts, and the workers of a Dask cluster import them. Set OUTREACH_OWNER_KEY in the
     environment of the workers. To resume after a crash, run the same command again. Without --rate, the total rate of all workers
@@ -187,8 +188,10 @@ def import_(
         files.FileUse.for_writing("--save-mapping", settings["save_mapping"], is_mapping),
         force=force,
     )
-    if dry_run and settings["results"] is not None:
-        raise click.UsageError("--results: conflicts with --dry-run, which creates nothing; omit --results.")
+    if dry_run and settings["results"] is not None and settings["ledger"] is None:
+        raise click.UsageError(
+            "--results: with --dry-run, the only results are those of a ledger; pass --ledger, or omit --results."
+        )
     if not dry_run:  # a dry run creates and records nothing
         require_credentials(options)
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])

@@ -149,7 +149,7 @@ class _Run:
             return
         for found in locate(self.part, outcomes):
             place = {"file": found.file.location, "line": found.row.line, "email": found.email}
-            yield {**place, **describe_outcome(found.outcome), "error": found.message or None}
+            yield {**place, **describe_outcome(found.outcome, found.message)}
 
 
 @contextmanager

@@ -14,21 +14,30 @@ from outreach_async._cli.commands.import_report import find_email
 from outreach_async._files.atomic import atomic_file
 from outreach_async._files.optional import require_module
 from outreach_async._files.spreadsheets import escape_formula
+from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import ContactOutcome
-from outreach_async.importer import File
+from outreach_async.bulk._targets import fails_only_its_rows
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer import File, is_reject
 from outreach_async.importer._rejects import number_record
 from outreach_async.importer._table import RowNumber
 
 WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function that writes a row, from its values by column."""
 
-OUTCOME_COLUMNS: Final = ("workspace", "campaign", "status", "possible", "attempts", "id", "error")
+OUTCOME_COLUMNS: Final = ("workspace", "campaign", "status", "possible", "attempts", "id", "error", "remedy")
 _COLUMNS: Final = ("file", "line", "record", "email", *OUTCOME_COLUMNS[:3], "certain", *OUTCOME_COLUMNS[3:])
 """Columns of a results file. A row from standard input has a record number instead of a file and a line."""
 RESULTS_HELP: Final = (
     "File with the outcome of every row: its line, e-mail, workspace, campaign, status, certainty, possible outcomes, attempts,"
-    " contact id and error. CSV, or JSON Lines or Parquet if the name ends in .jsonl or .parquet."
+    " contact id, error and remedy. CSV, or JSON Lines or Parquet if the name ends in .jsonl or .parquet."
 )
+_REMEDIES: Final[Mapping[Outcome, str]] = {
+    Outcome.REJECTED: "correct the row, and import it again",
+    Outcome.NOT_APPLIED: "import the row again",
+    Outcome.UNKNOWN: "import the row again; the service detects a contact that exists",
+}
+_UNKNOWN_TARGET: Final = "check the workspace and the campaign of the row, and import it again"
 _BATCH_SIZE: Final = 10_000  # rows of a row group in a Parquet file
 
 
@@ -93,10 +102,24 @@ def is_results_file(path: Path) -> bool:
         return file.read(len(begin) + 3).removeprefix(b"\xef\xbb\xbf").startswith(begin)
 
 
-def describe_outcome(outcome: ContactOutcome) -> dict[str, Any]:
-    """Return the columns of an outcome."""
-    error = str(outcome.error) if outcome.error else None
-    values = (*outcome.target, outcome.status.value, sorted(outcome.possible), outcome.attempts, outcome.id, error)
+def describe_outcome(outcome: ContactOutcome, message: str | None = None) -> dict[str, Any]:
+    """Return the columns of an outcome; `message` replaces that of its error."""
+    error, remedy = str(outcome.error or "") if message is None else message, None
+    if is_reject(outcome):
+        remedy = _REMEDIES[outcome.status]
+        if isinstance(outcome.error, InvalidRequest):  # its message ends with the remedy
+            error, _, remedy = error.rpartition("; ") if "; " in error else (error, "", remedy)
+        elif outcome.error is not None and fails_only_its_rows(outcome.error):
+            remedy = _UNKNOWN_TARGET
+    values = (
+        *outcome.target,
+        outcome.status.value,
+        sorted(outcome.possible),
+        outcome.attempts,
+        outcome.id,
+        error or None,
+        remedy,
+    )
     return dict(zip(OUTCOME_COLUMNS, values, strict=True))
 
 

@@ -9,12 +9,13 @@ from itertools import islice
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
+import attrs
 import msgspec
 from anyio.lowlevel import checkpoint
 
 from outreach_async._service.contacts import NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
-from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome
+from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, order_key
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._targets import Targets
@@ -22,6 +23,7 @@ from outreach_async.bulk.journal._identity import MarkedWindow
 from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries
 from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, Entry, Generation, SeenKeys, Standing, decode_id, judge
 from outreach_async.bulk.ledger._folding import encode_row
+from outreach_async.errors import InvalidRequest
 
 _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
 """Number of rows that are compared before those to be sent are marked, although they do not fill a window."""
@@ -41,7 +43,7 @@ class Comparer:
     def __init__(self, options: LedgerOptions, entries: Generation, parser: RowParser) -> None:
         self.counts = LedgerCounts()
         self.seen = SeenKeys()
-        self.marked: list[tuple[ParsedRow, bytes]] = []
+        self.marked: list[tuple[ParsedRow, bytes, Standing, Entry | None]] = []
         """The rows to be sent that are not marked yet, each with its encoding for the journal."""
         self.targets: dict[Target, int] = {parser.targets.default: 0}
         """The targets of the run, each with its number in the run's journal."""
@@ -126,7 +128,7 @@ class Comparer:
                 # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
                 parsed.maybe_sent = standing is Standing.UNCERTAIN
                 setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
-                self.marked.append((parsed, encode_row(key, digest, number)))
+                self.marked.append((parsed, encode_row(key, digest, number), standing, entry))
                 if entry is not None or self._shares_contacts(target):
                     self._sent[contact] = digest if self._sent.get(contact, digest) == digest else -1
             yield parsed
@@ -139,8 +141,24 @@ class Comparer:
         return found
 
 
-def count_changes(rows: Iterable[Any], options: LedgerOptions, targets: Targets) -> LedgerCounts:
-    """Compare rows with a ledger, which is only read, and return what a run with these rows would find."""
+_REASONS: Final = {
+    Standing.NEW: "the ledger does not have the contact",
+    Standing.CHANGED: "the row differs from the last row of the contact",
+    Standing.EXPIRED: "the row was sent too long ago",
+    Standing.UNCERTAIN: "an earlier attempt was not answered",
+}
+
+
+def count_changes(
+    rows: Iterable[Any],
+    options: LedgerOptions,
+    targets: Targets,
+    tell: Callable[[ContactOutcome], object] = lambda _outcome: None,
+) -> LedgerCounts:
+    """Compare rows with a ledger, which is only read, and return what a run with these rows would find.
+
+    `tell` receives an outcome for each row. A row that a run would send is `not_applied`, or `unknown` if it is uncertain.
+    """
     # The names of campaigns in the rows must be known to `targets`.
     workspace, campaign = targets.default
     requests = ContactRequests.from_options(
@@ -157,13 +175,23 @@ def count_changes(rows: Iterable[Any], options: LedgerOptions, targets: Targets)
         while batch := [*islice(remaining, _BATCH_SIZE)]:
             prepared = comparer.prepare(first, batch)
             found = entries.find([item[0] for item in prepared if isinstance(item, tuple)])
-            for _ in comparer.settle(first, batch, prepared, found):
-                pass
+            for row in comparer.settle(first, batch, prepared, found):
+                tell(row if isinstance(row, ContactOutcome) else _unsent(*comparer.marked[-1], options.request["duplicates"]))
             comparer.marked.clear()
             first += len(batch)
         with closing(comparer.seen) as seen:
             comparer.counts.gone = entries.count_gone(seen, comparer.compared_targets)
     return comparer.counts
+
+
+def _unsent(row: ParsedRow, _content: bytes, standing: Standing, entry: Entry | None, duplicates: str) -> ContactOutcome:
+    """Return the outcome of a row that a run would send."""
+    reason = InvalidRequest(f"ledger: {_REASONS[standing]}; import the file to send the row")
+    is_uncertain = standing is Standing.UNCERTAIN
+    outcome = unfinished_outcome(
+        row.index, row.original, reason, duplicates, attempts=0, maybe_applied=is_uncertain, target=row.target
+    )
+    return attrs.evolve(outcome, id=None if entry is None else decode_id(entry[3]))
 
 
 def _email_of(original: Any) -> Any:
@@ -230,9 +258,9 @@ class LedgerFeed(WindowedFeed):
     async def _mark(self) -> None:
         rows = [*self.comparer.marked]
         self.comparer.marked.clear()
-        window = MarkedWindow(self._marked_count, len(rows), b"".join(content for _, content in rows))
-        self.numbers.update((row.index, number) for number, (row, _) in enumerate(rows, self._marked_count))
-        await self._thread.run(self._writer.mark, window, {row.target: self.comparer.targets[row.target] for row, _ in rows})
+        window = MarkedWindow(self._marked_count, len(rows), b"".join(content for _, content, *_ in rows))
+        self.numbers.update((row.index, number) for number, (row, *_) in enumerate(rows, self._marked_count))
+        await self._thread.run(self._writer.mark, window, {row.target: self.comparer.targets[row.target] for row, *_ in rows})
         self._marked_count += len(rows)
 
 

@@ -36,8 +36,9 @@ would ignore a changed row. Pass `"overwrite"` or `"update_missing_fields"`, or 
 
 If a contact has several rows in one input, and one of them changes it, the later ones are sent too, and the entry is that of the
 last one. Contacts in different campaigns or workspaces have different entries, so a row that names another campaign than last
-night is new. One run may have rows of many campaigns (see `Target`). It counts what is gone only from the campaigns that its rows
-name. A row is compared as JSON.
+night is new. A contact has one set of values in a workspace: if a row of one campaign changes them, the rows of its other
+campaigns are sent again unless they have the same values. So use one ledger for each table. One run may have rows of many
+campaigns (see `Target`). It counts what is gone only from the campaigns that its rows name. A row is compared as JSON.
 
 The file
 --------
