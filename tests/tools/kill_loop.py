@@ -5,7 +5,8 @@ Run: python -m tools.kill_loop [--kills 500] [--seed 0] [--kinds file folder s3 
 Each process is killed with SIGKILL: by the service when it receives a request (before the service carries it out, after that, or
 before the service carries it out late), a few milliseconds after a write to the disk, or at a random time. With a journal, the
 next process resumes the run, until it is finished; then the invariants of `support.crashes` are checked. With a ledger, the input
-changes between processes; then a run must give every contact the values of its last row, and the next one must send nothing.
+changes between processes; then a run must give every contact the values of its last row and its campaigns, and the next one must
+send nothing.
 Prints the kills by kind and place. Fails at the first violation.
 """
 
@@ -57,6 +58,8 @@ _PATIENCE: Final = 60.0
 """Seconds without a message after which a process counts as hung."""
 _ROWS: Final = 60
 _CITIES: Final = ("Lyon", "Bern", "Rome", "Oslo")
+_CAMPAIGNS: Final = {"": None, "Spring": "camp_1", "camp_2": "camp_2"}
+"""The campaigns that rows name, by id or name."""
 
 
 def send_rows(sent: Connection, errors: Path, backend: str, env: Mapping[str, str], job: Mapping[str, Any]) -> None:
@@ -268,7 +271,9 @@ class KilledNights:
                 row["city"] = self._chance.choice(_CITIES)
         while len(self.rows) < _ROWS:
             email = f"user{self._chance.randrange(2 * _ROWS)}@a.example"
-            self.rows.append({"email": email, "city": self._chance.choice(_CITIES)})
+            self.rows.append(
+                {"email": email, "city": self._chance.choice(_CITIES), "campaign": self._chance.choice([*_CAMPAIGNS])}
+            )
         self._chance.shuffle(self.rows)
         del self.rows[_ROWS - 10 :]
 
@@ -283,8 +288,13 @@ class KilledNights:
         """Run until nothing is uncertain, and return what is wrong then."""
         report = [self.live() for _ in range(2)][-1]
         cities = {row["email"]: row["city"] for row in self.rows}
-        stored = {contact["email"]: contact["fields"]["city"] for contact in self._fake.contacts(SPACE)}
+        contacts = {contact["email"]: contact for contact in self._fake.contacts(SPACE)}
+        stored = {email: contact["fields"]["city"] for email, contact in contacts.items()}
         wrong = [f"{email} has {stored.get(email)}, not {city}" for email, city in cities.items() if stored.get(email) != city]
+        for row in self.rows:
+            campaign = _CAMPAIGNS[row["campaign"]]
+            if campaign is not None and campaign not in contacts[row["email"]]["campaigns"]:
+                wrong.append(f"{row['email']} is not in {campaign}")
         repeated = sum(count for count in Counter(row["email"] for row in self.rows).values() if count > 1)
         if report["rows"] - report["ledger"]["unchanged"] > repeated:
             wrong.append(f"a second run sends more than repeated contacts: {report['ledger']}")
@@ -313,6 +323,8 @@ def kill_nights(kind: Kind, seed: int, folder: Path, served: _Served, url: str) 
     """Kill the processes of a few nights with one ledger, and check the result after each. Return the kills."""
     chance = random.Random(f"nights {seed}")  # noqa: S311 - repeatable, not secret
     fake = new_fake(seed=seed)
+    fake.add_campaign(SPACE, id="camp_1", name="Spring")
+    fake.add_campaign(SPACE, id="camp_2", name="Autumn")
     served.exchange = fake.exchange
     location = (folder / "contacts").as_uri() if kind == "ledger-folder" else str(folder / "contacts.ledger")
     nights = KilledNights(folder, location, fake, url, chance)
