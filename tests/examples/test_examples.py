@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import duckdb
 import pytest
@@ -196,3 +197,26 @@ def test_a_nightly_job_that_loses_answers_sends_their_rows_again(fake: FakeServi
     assert job.send_changes(database).ledger.uncertain == 1
     assert job.send_changes(database).ledger.unchanged == 20
     assert len(fake.contacts(workspace)) == 20
+
+
+def test_the_nightly_job_runs_as_a_task_of_airflow_and_as_an_asset_of_dagster(
+    fake: FakeService, workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The frameworks are too large for the test suite, so their decorators are stand-ins, and the functions run as they are.
+    tasks: list[Callable[[], Any]] = []
+    airflow = SimpleNamespace(
+        task=lambda **_options: lambda function: lambda: tasks.append(function), dag=lambda **_options: lambda function: function
+    )
+    names = dict.fromkeys(("RetryPolicy", "ScheduleDefinition", "Definitions", "MaterializeResult"), SimpleNamespace)
+    dagster = SimpleNamespace(asset=lambda **_options: lambda function: function, **names)
+    for name, module in {"airflow": airflow, "airflow.sdk": airflow, "dagster": dagster}.items():
+        monkeypatch.setitem(sys.modules, name, cast("Any", module))
+    monkeypatch.setenv("PEOPLE_DATABASE", str(tmp_path / "people.duckdb"))
+    with duckdb.connect(os.environ["PEOPLE_DATABASE"]) as db:
+        db.execute(PEOPLE)
+        db.execute("INSERT INTO people VALUES ('ann@company.example', 'Ann', 'Lyon', NULL)")
+    example("airflow_nightly")
+    assert [task()["new"] for task in tasks] == [1]
+    metadata = example("dagster_nightly").outreach_contacts().metadata
+    assert (metadata["new"], metadata["unchanged"], metadata["outcomes"]["unchanged"]) == (0, 1, 1)
+    assert emails(fake, workspace) == ["ann@company.example"]

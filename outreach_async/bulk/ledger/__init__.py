@@ -79,7 +79,9 @@ the query of the example below.
     RestartSec=15min
 
 In Airflow and Dagster, a task or an asset calls a function like `send_changes` of the example `tests/examples/nightly.py`, which
-reads a DuckDB table and writes the ids back. Let only one run of the task be active at a time (`max_active_runs=1`).
+reads a DuckDB table and writes the ids back. `airflow_nightly.py` and `dagster_nightly.py` beside it are complete: they start a
+failed job again, and let only one run at a time use the ledger. (Tested by hand with Airflow 3.3 and Dagster 1.13. The test suite
+calls their functions without the frameworks.)
 
 `Ledger("contacts.ledger").report()` counts contacts and lists the runs. On the command line: `outreach-async import contacts.csv
 --ledger contacts.ledger --duplicates overwrite`; with `--dry-run`, it only counts; `outreach-async report contacts.ledger`.
