@@ -86,6 +86,7 @@ class Part:
         repeated: True if the part contains the rows whose e-mail occurs more than once; false if it contains the other rows.
         options: The options of the import.
         plan: Digest of the plan.
+        of: Number of parts of the plan.
 
     Example:
         ```python
@@ -103,6 +104,7 @@ class Part:
     repeated: bool
     options: SpreadOptions
     plan: str
+    of: int
 
     @property
     def rows(self) -> int:
@@ -238,13 +240,18 @@ class ImportPlan:
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts, each with at least one row. No two parts share an e-mail, so parts can run in any order and concurrently."""
-        common: dict[str, Any] = {"options": self.options, "plan": blake2b(self.to_json(), digest_size=16).hexdigest()}
+        pieces = [piece for piece in self.pieces if piece.repeated]
+        single = [(at, piece) for at, piece in enumerate(self.pieces) if piece.rows > piece.repeated]
+        common: dict[str, Any] = {
+            "options": self.options,
+            "plan": blake2b(self.to_json(), digest_size=16).hexdigest(),
+            "of": len(single) + bool(pieces),
+        }
         parts = [
             Part(f"{at:05}", (self.files[piece.file],), (attrs.evolve(piece, file=0),), repeated=False, **common)
-            for at, piece in enumerate(self.pieces)
-            if piece.rows > piece.repeated
+            for at, piece in single
         ]
-        if pieces := [piece for piece in self.pieces if piece.repeated]:
+        if pieces:
             used = {at: index for index, at in enumerate(dict.fromkeys(piece.file for piece in pieces))}
             own = tuple(attrs.evolve(piece, file=used[piece.file]) for piece in pieces)
             parts.append(Part(REPEATS_ID, tuple(self.files[at] for at in used), own, repeated=True, **common))

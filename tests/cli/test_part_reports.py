@@ -24,6 +24,7 @@ UNCERTAIN = {
     "attempts": 2,
     "id": None,
     "error": None,
+    "remedy": None,
 }
 
 
@@ -63,6 +64,26 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 def rejects_in(path: Path) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_an_import_whose_parts_have_not_all_started_is_not_finished(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(f"email\n{name}@x.example\n", encoding="utf-8")
+    journals = str(tmp_path / "journals")
+    with served(_Service()) as connection:  # type: ignore[arg-type] # a fake without kills
+        for part, (code, state) in zip(
+            plan([tmp_path / "a.csv", tmp_path / "b.csv"]).parts, [(75, "running"), (0, "finished")], strict=True
+        ):
+            import_part(part, journals, connection)
+            done = shell("report", journals)
+            assert (done.code, f"\n{state}: " in done.out, "1 of 2 parts have not started" in done.out) == (
+                code,
+                True,
+                code == 75,
+            )
 
 
 def test_the_failed_rows_of_all_parts_are_written_with_file_line_and_cells(shell: Shell, folder: str, tmp_path: Path) -> None:

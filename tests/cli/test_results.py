@@ -59,6 +59,16 @@ def test_a_resumed_import_writes_each_row_once(served: Served) -> None:
         assert facts(read(path)) == EXPECTED
 
 
+def test_an_import_that_stops_writes_the_outcomes_so_far(served: Served) -> None:
+    people, path = served.save("email\nann@x.example\nbo@x.example\ncy@x.example\n"), served.folder / "out.jsonl"
+    options = (*served.options, "--ledger", str(served.folder / "c.ledger"), "--duplicates", "overwrite", "--concurrency", "1")
+    served.service.faults.script("create_contact", faults.ok, faults.status(401))
+    assert served("import", people, *options, "--results", str(path)).code == 77
+    assert facts(read(path))[0] == (2, "ann@x.example", "added", True)
+    assert served("import", people, *options, "--results", str(path)).code == 0
+    assert [row["status"] for row in read(path)] == ["unchanged", "added", "added"]
+
+
 def test_a_second_night_writes_the_ids_of_unchanged_rows(served: Served) -> None:
     people, path = served.save(PEOPLE), served.folder / "out.csv"
     options = (*served.options, "--ledger", str(served.folder / "c.ledger"), "--duplicates", "overwrite", "--results", str(path))

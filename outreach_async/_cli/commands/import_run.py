@@ -319,7 +319,10 @@ def _open_results(job: ImportJob) -> Iterator[WriteOutcome]:
         yield lambda _outcome: None
         return
     file = {"file": str(job.file.path)} if job.file.path else {}
-    with files.explain_write_errors("--results", job.results), open_results(job.results) as write:
+    with files.explain_write_errors("--results", job.results), ExitStack() as stack:
+        opened = open_results(job.results)
+        write = opened.__enter__()
+        stack.callback(opened.__exit__, None, None, None)  # also if the run stops: its outcomes so far are in the file
         yield lambda outcome: write(
             {**file, "line": cast("Row", outcome.contact).line, "email": find_email(outcome), **describe_outcome(outcome)}
         )

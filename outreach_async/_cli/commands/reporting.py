@@ -184,10 +184,16 @@ def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mappi
         outputs.require_writable(_inputs_of(runs.values()))
         details = outputs.write(screen, runs)
     states = Counter(report.state for report in reports.values())
-    whole = _add_up(list(reports.values()))
+    first, *_ = reports
+    planned = read_part(folder, first, reports[first].fingerprint)
+    waiting = planned.of - len(reports) if planned else 0
+    whole = _add_up(list(reports.values()), waiting)
     _print_report(screen, whole)
     screen.print_line("started parts: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())))
-    screen.print_result({**whole.to_dict(), "parts": {name: report.state for name, report in reports.items()}, **details})
+    if waiting:
+        screen.print_line(f"{waiting:,} of {len(reports) + waiting:,} parts have not started; run the import again")
+    parts = {"parts": {name: report.state for name, report in reports.items()}, "waiting_parts": waiting}
+    screen.print_result({**whole.to_dict(), **parts, **details})
     return exit_code_of_rows(whole.outcomes, whole.repeats) if whole.state == "finished" else SUSPENDED
 
 
@@ -265,13 +271,13 @@ _LISTED_RUNS: Final = 10
 _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_sent", "windows")
 
 
-def _add_up(reports: Sequence[JournalReport]) -> JournalReport:
-    """Add up the reports of all parts. The state is that of the first unfinished part, if there is one."""
+def _add_up(reports: Sequence[JournalReport], waiting: int) -> JournalReport:
+    """Add up the reports of the parts that have started. The state is that of the first unfinished part, if there is one."""
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
     return attrs.evolve(
         reports[0],
         **sums,
-        state=next((report.state for report in reports if report.state != "finished"), "finished"),
+        state=next((report.state for report in reports if report.state != "finished"), "running" if waiting else "finished"),
         outcomes={outcome: sum(report.outcomes[outcome] for report in reports) for outcome in reports[0].outcomes},
         events=dict(sum((Counter(report.events) for report in reports), Counter())),
         source=None,
