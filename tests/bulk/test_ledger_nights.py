@@ -18,7 +18,7 @@ from support.processes import WAYS, Ending
 EMAILS = tuple(f"user{number}@a.example" for number in range(3))
 SPELLINGS = (*EMAILS, EMAILS[0].upper(), EMAILS[1].replace("@", "+tag@"))
 CITIES = st.sampled_from(["Lyon", "Bern", "Rome"])
-PLAIN_ROWS = st.lists(st.builds(Row, st.sampled_from(SPELLINGS), CITIES), max_size=12)
+PLAIN_ROWS = st.lists(st.builds(Row, st.sampled_from(SPELLINGS), CITIES, st.just("")), max_size=12)
 ROWS = PLAIN_ROWS | st.lists(st.builds(Row, st.sampled_from(SPELLINGS), CITIES, st.sampled_from([*TARGETS, *NAMES])), max_size=12)
 ENDINGS = st.none() | st.builds(Ending, st.sampled_from(WAYS[:6]), st.integers(1, 120))
 NIGHTS = st.lists(
