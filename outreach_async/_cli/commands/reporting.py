@@ -192,8 +192,8 @@ def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mappi
     screen.print_line("started parts: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())))
     if waiting:
         screen.print_line(f"{waiting:,} of {len(reports) + waiting:,} parts have not started; run the import again")
-    parts = {"parts": {name: report.state for name, report in reports.items()}, "waiting_parts": waiting}
-    screen.print_result({**whole.to_dict(), **parts, **details})
+    found: dict[str, Any] = {"parts": {name: report.state for name, report in reports.items()}, "waiting_parts": waiting}
+    screen.print_result({**whole.to_dict(), **found, **details})
     return exit_code_of_rows(whole.outcomes, whole.repeats) if whole.state == "finished" else SUSPENDED
 
 
