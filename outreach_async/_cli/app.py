@@ -129,8 +129,8 @@ def outreach(**_shared: Any) -> None:
     """Import contacts, audit mailboxes and list the contents of a workspace.
 
     Exit codes: 0 success; 1 findings at or above --fail-on, or a request refused by the service; 2 wrong usage; 3 incomplete
-    (rows rejected, unknown or not applied, or pages that could not be read); 75 suspended, can be resumed; 77 not allowed (the
-    service answered 401 or 403); 130 interrupted.
+    (rows rejected, unknown or not applied, or pages that could not be read); 69 a brief could not be posted; 75 suspended, can be
+    resumed; 77 not allowed (the service answered 401 or 403); 130 interrupted.
     """
 
 

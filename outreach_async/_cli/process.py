@@ -40,6 +40,8 @@ REFUSED: Final = 1
 USAGE: Final = 2
 INCOMPLETE: Final = 3
 """Exit code if the outcome of a row is `rejected`, `unknown` or `not_applied`, or if a page could not be read."""
+NOT_DELIVERED: Final = 69
+"""Exit code if a brief was written, but could not be posted."""
 SUSPENDED: Final = 75
 """Exit code for an unfinished run that can be resumed. A run is suspended if the service is down or requires a long wait."""
 NOT_ALLOWED: Final = 77

@@ -62,6 +62,41 @@ changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` e
 also checks campaigns, steps and placeholders, and reports which A/B variant gets more replies, or that it is too early to tell.
 This costs about one more request per campaign. `brief` shows open tasks and the changes since the last brief on one page.
 
+`audit --output-folder reports` writes an index, and for each workspace a page to send to a client, with nothing of the others.
+
+Every morning
+-------------
+`brief --post URL` posts the brief to an incoming webhook of Slack; `brief --format slack` prints the same message as JSON.
+Whoever knows the URL can write to the channel, so keep it in the environment: `env:NAME` reads it from there. If the brief cannot
+be delivered, it is still written, the exit code is 69, and the next brief shows the same changes. With cron, which mails what the
+command prints to stderr:
+
+    MAILTO=ops@company.example
+    30 7 * * 1-5  . ~/outreach.env; /opt/outreach/bin/outreach-async brief --since ~/last.json --post env:WEBHOOK_URL --quiet
+
+`outreach.env` (mode 600) contains `export WEBHOOK_URL=https://...`, `export OUTREACH_BASE_URL=...` and so on. With systemd, the
+same file without `export`, as two units in `/etc/systemd/system`, started by `systemctl enable --now outreach-brief.timer`:
+
+    # outreach-brief.service
+    [Unit]
+    Wants=network-online.target
+    After=network-online.target
+    [Service]
+    Type=oneshot
+    DynamicUser=yes
+    StateDirectory=outreach
+    EnvironmentFile=/etc/outreach.env
+    ExecStart=/opt/outreach/bin/outreach-async brief --since /var/lib/outreach/last.json --post env:WEBHOOK_URL
+    # The brief was posted, and has findings.
+    SuccessExitStatus=1
+
+    # outreach-brief.timer
+    [Timer]
+    OnCalendar=Mon..Fri 07:30
+    Persistent=true
+    [Install]
+    WantedBy=timers.target
+
 Serving the fake
 ----------------
 `outreach-async serve --world world.json --seed 3 --behaviour strict` serves the fake to clients in any language. Under `/_fake/`,
@@ -80,6 +115,7 @@ Exit codes
     1    findings at or above `--fail-on`, or a request refused by the service
     2    wrong usage
     3    incomplete: rows rejected, unknown or not applied, or pages not read; takes precedence over 1
+    69   a brief was written, but could not be posted
     75   suspended, resume later
     77   not allowed: the service answered 401 or 403
     130  interrupted

@@ -25,7 +25,8 @@ from outreach_async._cli.app import create_completer
 from outreach_async._cli.connection import open_client, workspaces_of
 from outreach_async._cli.options import FAKE, READING, Options, shared_options
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
-from outreach_async._cli.process import OK, run_async
+from outreach_async._cli.posting import PostError, parse_webhook, post
+from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.validation import require_seconds
 from outreach_async.audit._prometheus import require_client, write_prometheus
@@ -49,6 +50,7 @@ from outreach_async.audit.reports._wording import format_count
 from outreach_async.audit.reports.brief import Brief, build_baseline, build_brief
 from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest
+from outreach_async.transport._secret import Secret
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -335,7 +337,7 @@ def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[s
     for path in paths:
         files.require_folder("--output", path)
         suffix = path.suffix.lower()
-        if form and suffix in SUFFIXES and form != format_of(path.name):
+        if form and suffix in SUFFIXES and form != format_of(path.name) and (form, suffix) != ("slack", ".json"):
             text = f"--output {path} and --format {form} name different formats"
             raise click.UsageError(f"{text}; omit --format, or pass another --output.")
         if form is None and SUFFIXES.get(suffix) not in known:
@@ -423,6 +425,14 @@ def clock_of(options: Options) -> Callable[[], float]:
 @click.option(
     "--no-replace", is_flag=True, help="Do not replace the --since file, so that the next brief shows the same changes."
 )
+@click.option(
+    "--post",
+    "webhook",
+    type=parse_webhook,
+    metavar="URL",
+    help="Post the brief to an incoming webhook of Slack (https only). The URL is a secret: env:NAME reads it from an "
+    "environment variable.",
+)
 @_fail_on_option
 @_policy_option
 @_output_option("brief", BRIEF_WRITERS)
@@ -438,6 +448,7 @@ def brief(
     options: Options,
     since: Path | None,
     no_replace: bool,
+    webhook: Secret | None,
     fail_on: str,
     policy: Path | None,
     outputs: tuple[Path, ...],
@@ -457,7 +468,7 @@ def brief(
     cannot be read, the file keeps the earlier data about the workspace.
 
     The command reads mailboxes and campaigns, with one request for each campaign. The exit codes are the same as those of the
-    command 'audit'.
+    command 'audit', and 69 if the brief was written, but could not be posted. The next brief then shows the same changes.
     """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs), quiet=options.quiet)
     if as_schema:
@@ -477,7 +488,10 @@ def brief(
 
     async def run_brief() -> int:
         report = await _audit(options, screen, policy=chosen, campaigns=True, deadline=deadline)
-        _output(screen, build_brief(report, earlier), dict(formats), print_format)
+        view = build_brief(report, earlier)
+        _output(screen, view, dict(formats), print_format)
+        if webhook and not await _post(screen, webhook, view):
+            return NOT_DELIVERED
         baseline = build_baseline(report, earlier)
         if since and baseline and not no_replace:
             # The file is replaced last: if the brief could not be printed, the next brief must show these changes again.
@@ -486,3 +500,14 @@ def brief(
         return (report.since(earlier) if earlier else report).exit_code(fail_on)
 
     return run_async(run_brief)
+
+
+async def _post(screen: Screen, webhook: Secret, view: Brief) -> bool:
+    """Post a brief, and return whether it was delivered."""
+    try:
+        await post(webhook, write_brief(view, "slack"))
+    except PostError as error:
+        screen.warn(f"--post: the brief was not delivered: {error}. It is complete here; run the command again to post it.")
+        return False
+    screen.print_line("Posted.")
+    return True

@@ -42,6 +42,7 @@ from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit.reports._days import DailyFigures
 from outreach_async.audit.reports._html_page import render_brief_html, render_html
+from outreach_async.audit.reports._slack import render_brief_slack
 from outreach_async.audit.reports._text import render_brief_markdown, render_brief_text, render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import InvalidRequest
@@ -126,9 +127,10 @@ BRIEF_WRITERS: Final[Mapping[str, Callable[[Brief], str]]] = MappingProxyType(
         "json": render_brief_json,
         "markdown": render_brief_markdown,
         "html": render_brief_html,
+        "slack": render_brief_slack,
     }
 )
-"""Functions that render a brief, by format name."""
+"""Functions that render a brief, by format name. The format `slack` is the JSON of a message for an incoming webhook."""
 
 SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -158,6 +160,7 @@ _FIRST_BRIEF_BYTES: Final = {
     "json": re.compile(rb'\s*\{\s*"version":\s*[0-9]+,\s*"at":'),
     "markdown": re.compile(b"# Outreach brief\r?\n"),
     "html": re.compile(b"<!doctype html>.*?<title>Outreach brief, ", re.DOTALL),
+    "slack": re.compile(rb'\s*\{\s*"text":\s*"Outreach brief: '),
 }
 _HEAD_SIZE: Final = 4096
 
