@@ -149,7 +149,7 @@ class RateLimiter:
     ) -> None:
         self.max_in_flight = max_in_flight
         self._policy = policy
-        self._wall_clock = wall_clock
+        self.wall_clock = wall_clock
         self._bucket = None if rate is None else TokenBucket(rate)
         self._usage = Usage() if needs_share else None
         self._loop: object = None
@@ -366,7 +366,7 @@ class RateLimiter:
     def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
         """Apply the quota that a response states, unless the quota resets more than `retry_after_cap` seconds from now."""
         # Return whether the response states a quota.
-        if not has_quota(headers) or (quota := parse_quota(headers, self._wall_clock)) is None:
+        if not has_quota(headers) or (quota := parse_quota(headers, self.wall_clock)) is None:
             return False
         if quota.reset <= self._policy.retry_after_cap:
             self._quota.apply(quota, started=started, now=now, in_flight=self.in_flight)

@@ -40,6 +40,8 @@ class RunThrottle:
         self.drained: OutreachError | None = None
         self.pause_reason = ""
         self.last_error: OutreachError | None = None
+        self.dated: tuple[str, float] | None = None
+        """The first `Date` that the service sent, and the local time at which it arrived."""
         self.on_change: Callable[[float], None] = lambda _now: None
         self._limiter = limiter
         self._policy = policy
@@ -143,6 +145,8 @@ class RunThrottle:
     def on_success(self, now: float, started: float, headers: Mapping[str, str], _budget_spent: int = 0, /) -> None:
         self._failure_window.record_success()
         self._succeeded_at = now
+        if self.dated is None and "date" in headers:
+            self.dated = headers["date"], self._limiter.wall_clock()
         paused_at = None if self._fast_path else self._on_healthy(started)
         self._limiter.on_success(now, started, headers, paused_at)
 

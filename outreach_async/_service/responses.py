@@ -277,11 +277,12 @@ def parse_retry_after(headers: Mapping[str, str], *, now: float) -> float | None
     value = headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(value):
         return float(value)
-    until, sent = _parse_date(value), _parse_date(headers.get("date", ""))
+    until, sent = parse_date(value), parse_date(headers.get("date", ""))
     return None if until is None else max(0.0, until - (now if sent is None else sent))
 
 
-def _parse_date(value: str) -> float | None:
+def parse_date(value: str) -> float | None:
+    """Return a date of a header field in Unix seconds; `None` if it is invalid."""
     from datetime import UTC
     from email.utils import parsedate_to_datetime  # a slow import, needed only for dates
 

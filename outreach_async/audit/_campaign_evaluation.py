@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -191,7 +191,7 @@ def _compare(case: StepCase, thresholds: Mapping[str, float], workspace: str) ->
 class WorkspaceUse:
     """Adds up a workspace's daily limits, e-mails sent, and e-mails that its campaigns have left to send."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._mailboxes = self._campaigns = 0
         self._daily_limit: Number = 0
@@ -200,17 +200,17 @@ class WorkspaceUse:
 
     def add_mailboxes(self, mailboxes: Iterable[Mailbox]) -> None:
         """Add mailboxes to the totals, except those that are certainly younger than 30 days."""
+        now = self._now()
         for mailbox in mailboxes:
-            if not Case.of(mailbox, self._now).younger(_MIN_AGE / DAY):
+            if not Case.of(mailbox, now).younger(_MIN_AGE / DAY):
                 self._mailboxes += 1
                 self._daily_limit += valid_or_zero(mailbox.daily_limit)
                 self._sent += valid_or_zero(mailbox.sent_30days)
 
     def facts(self, rows: Iterable[CampaignRow]) -> WorkspaceFacts:
         """Return the input of the workspace rules, given the rows of the workspace's campaigns."""
-        live = [
-            row for row in rows if row.status == LIVE and row.left_to_send and row.created and row.created <= self._now - _MIN_AGE
-        ]
+        oldest = self._now() - _MIN_AGE
+        live = [row for row in rows if row.status == LIVE and row.left_to_send and row.created and row.created <= oldest]
         return WorkspaceFacts(
             mailboxes=self._mailboxes,
             daily_limit=self._daily_limit,

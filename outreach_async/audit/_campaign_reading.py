@@ -84,7 +84,7 @@ class CampaignReader:
         campaigns: Campaigns,
         workspaces: Workspaces,
         policy: Policy,
-        now: float,
+        now: Callable[[], float],
         at_once: int,
         in_time: RunInTime,
         progress: ProgressMeter,
@@ -146,7 +146,7 @@ class CampaignReader:
             self._slots.release()
 
     def _evaluate(self, reading: _WorkspaceReading, campaign: Campaign, steps: list[Step] | None) -> CampaignVerdict:
-        case = CampaignCase.of(campaign, steps, reading.fields, self._now)
+        case = CampaignCase.of(campaign, steps, reading.fields, self._now())
         self._progress.add_campaign()
         return evaluate_campaign(case, self._policy, reading.workspace)
 

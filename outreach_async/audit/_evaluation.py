@@ -122,6 +122,7 @@ class AuditState:
         self.workspaces = workspaces
         self.policy = policy
         self.now = float(now)  # an integer would look different in a JSON report
+        self.service_clock = False
         self.totals: dict[GroupKind, GroupTotals] = {kind: GroupTotals() for kind in GROUP_KINDS}
         self.flagged: list[list[FlaggedMailbox]] = [[] for _ in workspaces]
         self.columns = [MailboxColumns() for _ in workspaces]

@@ -46,6 +46,7 @@ class Report:
         workspaces: Ids of the workspaces, in the order given, without duplicates.
         denied: True if nothing could be read because the service responded with 401 or 403 for every workspace.
         at: Time of the audit, in Unix seconds.
+        service_clock: True if `at` is the service's time, because its clock and the local clock differ by more than a minute.
         policy: The policy of the audit.
         groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
         totals: Number of groups of each kind, including groups that are not in `groups`.
@@ -83,6 +84,7 @@ class Report:
     last_read: dict[str, float] = attrs.field(factory=dict)
     campaigns: CampaignResults | None = None
     names: dict[str, str] = attrs.field(factory=dict)
+    service_clock: bool = False
 
     def __repr__(self) -> str:
         """Show the numbers only: `asyncio.run` of Python 3.11 and 3.12 builds the `repr` of every result."""

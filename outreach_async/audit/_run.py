@@ -16,6 +16,7 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
+from outreach_async._service.responses import parse_date
 from outreach_async._service.retry import explain_status
 from outreach_async._service.validation import require_display, require_seconds, type_name
 from outreach_async._vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
@@ -43,6 +44,8 @@ _PAGES_AT_ONCE: Final = 2
 """Maximum number of pages of one workspace to request concurrently."""
 _MIN_LARGE_AT_ONCE: Final = 2
 """This many workspaces with several pages can always be read concurrently, even if they exceed `_MAX_LATER_MAILBOXES`."""
+_MAX_CLOCK_DIFFERENCE: Final = 60.0
+"""An audit uses the service's time if it differs from the local time by more than this many seconds."""
 _MAX_LATER_MAILBOXES: Final = 8_000
 """Maximum number of mailboxes from second and later pages that are in memory at the same time. Decoding a page of 2,000 mailboxes
 takes 4 MB."""
@@ -105,7 +108,7 @@ async def audit(
     campaigns: bool = False,
     display: int = MAX_MAILBOX_DISPLAY,
     deadline: float | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Report:
     """Read and check every mailbox of the workspaces, and return a report.
@@ -127,7 +130,9 @@ async def audit(
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the API documentation).
         deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
             unreadable.
-        clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time.
+        clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time. By
+            default, it is the local time, or the time in the service's header field `Date` if the two differ by more than a
+            minute; `Report.service_clock` says which.
         names: Names of workspaces by id, which reports show beside the ids.
 
     Raises:
@@ -160,7 +165,7 @@ def stream(
     campaigns: bool = False,
     display: int = MAX_MAILBOX_DISPLAY,
     deadline: float | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> AuditRun:
     """Return an audit that works like `audit`, but yields each finding as soon as the finding is final.
@@ -177,7 +182,9 @@ def stream(
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the API documentation).
         deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
             unreadable.
-        clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time.
+        clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time. By
+            default, it is the local time, or the time in the service's header field `Date` if the two differ by more than a
+            minute; `Report.service_clock` says which.
         names: Names of workspaces by id, which reports show beside the ids.
 
     Raises:
@@ -191,10 +198,11 @@ def stream(
                 print(finding.rule, finding.severity, finding.email)  # -> OA101 error bob@north.example
         ```
     """
-    state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), clock())
+    state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), (clock or time.time)())
     display = require_display("display", display, mailboxes=True)
     limit = require_seconds("deadline", deadline)
-    return AuditRun(client, state, display, limit, campaigns=campaigns, names=require_names(names, state.workspaces))
+    shown = require_names(names, state.workspaces)
+    return AuditRun(client, state, display, limit, campaigns=campaigns, names=shown, follow_service=clock is None)
 
 
 def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
@@ -238,6 +246,7 @@ class AuditRun:
         *,
         campaigns: bool = False,
         names: Mapping[str, str] = MappingProxyType({}),
+        follow_service: bool = False,
     ) -> None:
         # With a deadline, the deadline alone limits how long the audit waits for a service that is down.
         max_outage = None if deadline is None else math.inf
@@ -247,6 +256,7 @@ class AuditRun:
         self._with_campaigns = campaigns
         self._campaigns: CampaignReader | None = None
         self._state = state
+        self._may_follow_service = follow_service
         self._names = names
         self._display = display
         self._deadline = deadline
@@ -314,7 +324,7 @@ class AuditRun:
             campaigns=self._resources.campaigns,
             workspaces=self._resources.workspaces,
             policy=self._state.policy,
-            now=self._state.now,
+            now=self._settle_time,
             at_once=self._workers,
             in_time=self._run_in_time,
             progress=self._progress,
@@ -338,12 +348,22 @@ class AuditRun:
     async def _run(self, findings: FindingsChannel) -> None:
         try:
             self.summaries = [result.summary() for result in await self._read_workspaces(findings)]
+            self._settle_time()
             final = finish_reading(self._state, self.summaries)
             await findings.put([*chain.from_iterable(final.errors), *final.deferred])
             findings.end(build_report(self._state, self.summaries, final, self._names))
         # If this task raised the error, the block would be cancelled and the caller would get an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
+
+    def _settle_time(self) -> float:
+        """Return the time of the audit, which is settled when it is first needed, after the first response."""
+        if self._may_follow_service and (dated := self._resources.throttle.dated) is not None:
+            date, arrived = parse_date(dated[0]), dated[1]
+            if date is not None and abs(date - arrived) > _MAX_CLOCK_DIFFERENCE:
+                self._state.now, self._state.service_clock = date, True
+        self._may_follow_service = False  # all mailboxes are checked at one time
+        return self._state.now
 
     async def _read_workspaces(self, findings: FindingsChannel) -> list[WorkspaceReadResult]:
         workspaces = self._state.workspaces
@@ -365,7 +385,7 @@ class AuditRun:
         """Read the mailboxes of a workspace and then, if the audit reads campaigns, its campaigns."""
         if self._campaigns is None:
             return await self._read_mailboxes(workspace, findings, None)
-        use = WorkspaceUse(self._state.now)
+        use = WorkspaceUse(self._settle_time)
         result = await self._read_mailboxes(workspace, findings, use)
         if result.error is not None and not result.mailboxes:  # its campaigns cannot be read either
             return attrs.evolve(result, campaigns=CampaignsRead(campaigns=WorkspaceCampaigns(), errors=[], error=result.error))
@@ -384,6 +404,7 @@ class AuditRun:
 
         async def add_page(mailboxes: list[Mailbox]) -> None:
             nonlocal count, is_large
+            self._settle_time()
             count += len(mailboxes)
             self._progress.add_mailboxes(len(mailboxes))
             if use is not None:
@@ -539,6 +560,7 @@ def build_report(
         scores=scores.scores(),
         denied=nothing_read and all(summary.denied for summary in summaries),
         at=state.now,
+        service_clock=state.service_clock,
         policy=state.policy.used,
         groups=scores.groups(),
         totals={kind: len(totals) for kind, totals in state.totals.items()},

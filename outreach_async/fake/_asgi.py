@@ -93,7 +93,9 @@ async def _read_body(receive: Receive) -> bytes | None:
 
 
 async def _send_response(send: Send, response: Response) -> None:
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
+    # An ASGI server adds a `Date` of its own, and a response must not have two.
+    fields = ((name, value) for name, value in response.headers.items() if name != "date")
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body})
 

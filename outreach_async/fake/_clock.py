@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
 from functools import lru_cache
 from typing import Final
 
@@ -82,6 +83,12 @@ def _format_minutes(minutes: int) -> str:
                 count = min(count, 11)  # 360 to 364 days would be 12 months, but "1 year" starts at 365 days
             return f"{count} {unit}{'' if count == 1 else 's'} ago"
     return "just now"
+
+
+@lru_cache(maxsize=16)
+def format_http_date(second: int) -> str:
+    """Format a time as the header field `Date` does, in whole seconds."""
+    return formatdate(second, usegmt=True)
 
 
 def format_date(moment: float) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from outreach_async.fake._builder import Seeder, WorldBuilder
-from outreach_async.fake._clock import Clock
+from outreach_async.fake._clock import Clock, format_http_date
 from outreach_async.fake._create_contact import email_key
 from outreach_async.fake._error_responses import RENDERERS, RequestRefused
 from outreach_async.fake._fault_plan import Exchange, execute_with_faults
@@ -39,7 +39,7 @@ _MAX_HINT_LENGTH: Final = 2000
 def respond(call: ParsedRequest, context: Context, number: int) -> Response:
     """Execute a request and return the response; a refused request gets an error response (rules W11, E2 and E3)."""
     call.request_id = f"req_{number:016x}"
-    fields = {"x-request-id": call.request_id}
+    fields = {"date": format_http_date(int(context.now)), "x-request-id": call.request_id}
     headers: Mapping[str, str] = {}
     try:
         status, document = execute(call, context)

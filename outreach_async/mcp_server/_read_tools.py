@@ -82,7 +82,7 @@ class ReadTools:
         workspaces: NamedWorkspaces,
         *,
         deadline: float,
-        clock: Callable[[], float],
+        clock: Callable[[], float] | None,
         read_earlier: Callable[[], Report | None],
     ) -> None:
         self._client = client

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -136,7 +135,7 @@ def create_server(
     *,
     allow_writes: Iterable[str] = (),
     deadline: float = DEADLINE,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] | None = None,
     read_earlier: Callable[[], Report | None] = lambda: None,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> MCPServer[Any]:
@@ -151,7 +150,7 @@ def create_server(
         allow_writes: Ids of the workspaces in which contacts may be created. The tools may read these workspaces too. By default,
             no tool can create contacts.
         deadline: Time limit of a tool call, in seconds.
-        clock: Function that returns the time of an audit, in Unix seconds.
+        clock: Function that returns the time of an audit, in Unix seconds; see `outreach_async.audit.audit`.
         read_earlier: Function that returns either the earlier report that a brief compares with, or `None`. Every brief calls the
             function in a worker thread. The function may raise `InvalidRequest`.
         names: Names of workspaces by id. Tools accept names and ids, and show both.

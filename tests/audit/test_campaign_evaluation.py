@@ -165,7 +165,7 @@ def test_fields_are_read_only_for_placeholders_and_the_rule_about_them() -> None
 
 
 def test_young_mailboxes_and_young_campaigns_do_not_count_for_the_use_of_limits() -> None:
-    use = WorkspaceUse(NOW)
+    use = WorkspaceUse(lambda: NOW)
     use.add_mailboxes([mailbox(), mailbox(created_at=NOW - 29 * DAY), mailbox(daily_limit=-1, sent_30days=math.nan)])
     young, empty = campaign(created=NOW - 29 * DAY), step(left_to_send=0)
 

@@ -389,7 +389,7 @@ async def _audit_apart(
 ) -> tuple[auditing.Report, list[auditing.Report]]:
     """Audit groups of workspaces, each with a client and a rate of its own. Return one report, and one for each workspace."""
     require_seconds("deadline", about["deadline"])
-    workspaces, at, salt = workspaces_of(options), clock_of(options)(), token_hex()
+    workspaces, at, salt = workspaces_of(options), (clock_of(options) or time.time)(), token_hex()
     found: dict[str, auditing.AuditPart] = {}
     with show_progress(screen, "Auditing", len(workspaces), "workspaces") as show_bar:
 
@@ -406,10 +406,10 @@ async def _audit_apart(
     return merge(found.values(), workspaces=workspaces), [merge([found[each]], workspaces=[each]) for each in workspaces]
 
 
-def clock_of(options: Options) -> Callable[[], float]:
-    """Return the function that provides the time of an audit, in Unix seconds. The embedded service has a fixed time."""
+def clock_of(options: Options) -> Callable[[], float] | None:
+    """Return the clock of an audit of the embedded service, which has a fixed time; `None` for any other service."""
     if options.base_url != FAKE:
-        return time.time
+        return None
     from outreach_async._cli._demo_world import create_demo_world
 
     return lambda: create_demo_world().now

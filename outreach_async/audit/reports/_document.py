@@ -144,7 +144,7 @@ def _head(title: str, summary: Summary, changes: str) -> Paragraph:
     counts = [
         Span(count_severity(severity, count), severity.value if count else SOFT) for severity, count in summary.counts.items()
     ]
-    findings = [Span("Findings: "), *_join([span] for span in counts), Span(f". Audited {format_time(summary.at)}.")]
+    findings = [Span("Findings: "), *_join([span] for span in counts), Span(f". Audited {summary.audited}.")]
     lines = [[Span(format_headline(title, summary))], [Span(summary.verdict, STRONG)], findings]
     return Paragraph([*lines, [Span(changes)]] if changes else lines)
 

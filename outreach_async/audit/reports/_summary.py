@@ -92,6 +92,13 @@ class Summary:
     tasks: list[Task]
     resolved: list[Task]
     names: dict[str, str]
+    service_clock: bool
+
+    @property
+    def audited(self) -> str:
+        """The time of the audit, and whose clock it is if the clocks differ."""
+        clocks = " by the service's clock, from which this computer's differs by more than a minute"
+        return f"{format_time(self.at)}{clocks if self.service_clock else ''}"
 
     def label_of(self, workspace: str) -> str:
         """Return the name of a workspace with its id; its id if it has no name.
@@ -121,6 +128,7 @@ def summarize(report: Report) -> Summary:
     )
     return Summary(
         at=report.at,
+        service_clock=report.service_clock,
         since=diff.at if diff else None,
         size=_format_size(report),
         verdict=_format_verdict(report),

@@ -171,6 +171,7 @@ class Brief(Summary):
         campaigns: The campaigns, grouped by workspace. Within a workspace, campaigns that sent the most e-mails since the earlier
             report come first. `None` if the audit did not read campaigns.
         names: Names of workspaces by id. A workspace without a name is not in it.
+        service_clock: True if `at` is the service's time, because its clock and the local clock differ by more than a minute.
 
     Example:
         ```python
