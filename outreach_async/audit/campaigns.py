@@ -17,7 +17,7 @@ async def main() -> None:
     for finding in report.findings:
         if finding.campaign:
             print(finding.severity, finding.rule, finding.campaign_name, "-", finding.message)
-            # -> error OA201 Spring - no activity for ...
+            # such as: error OA201 Spring - no activity for 9 days
     for row in report.campaigns.rows:
         print(row.name, row.status, row.sent, "sent,", row.left_to_send, "left")  # -> Spring live 0 sent, 80 left
 

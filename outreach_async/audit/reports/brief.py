@@ -24,7 +24,6 @@ async def main() -> None:
     for task in brief.tasks:
         print(task.severity, task.title, "-", task.remedy)
     # -> error No SPF - Publish one TXT record ...
-    # -> error Live but not sending - ...
     for campaign in brief.campaigns or []:
         print(campaign.name, campaign.sent, campaign.new_sent)  # -> Spring 0 None
     print(write_brief(brief, "markdown").splitlines()[0])  # -> # Outreach brief
