@@ -113,8 +113,7 @@ Streaming
 mailbox without findings, and about 200 bytes for each domain and server. Findings about a domain or a server, and those that
 depend on the whole domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile,
 `findings.progress` shows what was read, the estimated time left, and the reason for a pause.
-While the service refuses requests or is down, an audit waits until its `deadline`. Without one, it waits at most 15 minutes, or a
-few seconds if it never reached the service. Workspaces not read by then are unreadable.
+While the service is down, an audit waits until its `deadline`, or at most 15 minutes; workspaces not read by then are unreadable.
 
 Auditing in parts
 -----------------
