@@ -112,7 +112,9 @@ def report(
 
 def _report_ledger(screen: Screen, location: files.JournalLocation, outputs: _Outputs) -> int:
     if outputs.wanted:
-        raise click.UsageError(f"{outputs.flag or '--uncertain'}: a ledger has no e-mails; pass --results to the import.")
+        flag = outputs.flag or "--uncertain"
+        remedy = f"run the import with --ledger {location} --dry-run --results PATH, which sends nothing"
+        raise click.UsageError(f"{flag}: a ledger has no e-mails; {remedy}.")
     found = Ledger(location).report()
     screen.print_table(("workspace", "campaign", "contacts"), [(*target, count) for target, count in found.targets.items()])
     screen.print_line(f"{found.contacts:,} contacts, {found.uncertain:,} uncertain, {found.gone:,} gone from the last input")
