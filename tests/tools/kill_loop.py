@@ -1,6 +1,6 @@
 """Kill processes that send rows with a journal or a ledger, and compare what they leave with what the service did.
 
-Run: python -m tools.kill_loop [--kills 500] [--seed 0] [--kinds file folder s3 ledger ledger-folder]
+Run: python -m tools.kill_loop [--kills 500] [--seed 0] [--kinds file folder s3 ledger ledger-folder ledger-s3]
 
 Each process is killed with SIGKILL: by the service when it receives a request (before the service carries it out, after that, or
 before the service carries it out late), a few milliseconds after a write to the disk, or at a random time. With a journal, the
@@ -44,7 +44,7 @@ from outreach_async.fake import FakeService, faults
 from outreach_async.fake._fault_plan import Exchange
 from outreach_async.transport._wire import Request
 
-Kind = Literal["file", "folder", "s3", "ledger", "ledger-folder"]
+Kind = Literal["file", "folder", "s3", "ledger", "ledger-folder", "ledger-s3"]
 Place = Literal["before a request", "after a request", "before a late request", "after a write", "at a random time"]
 FAULTS: Final = (
     faults.reset(),
@@ -257,7 +257,8 @@ class KilledNights:
     """Runs of changing rows with one ledger, whose processes are killed."""
 
     def __init__(self, folder: Path, location: str, fake: FakeService, url: str, chance: random.Random) -> None:
-        self.killer = Killer(folder, chance, ["after a write", "at a random time"])
+        places: list[Place] = ["at a random time"] if location.startswith("s3:") else ["after a write", "at a random time"]
+        self.killer = Killer(folder, chance, places)
         self.rows: list[dict[str, str]] = []
         self._location = location
         self._fake = fake
@@ -326,7 +327,8 @@ def kill_nights(kind: Kind, seed: int, folder: Path, served: _Served, url: str) 
     fake.add_campaign(SPACE, id="camp_1", name="Spring")
     fake.add_campaign(SPACE, id="camp_2", name="Autumn")
     served.exchange = fake.exchange
-    location = (folder / "contacts").as_uri() if kind == "ledger-folder" else str(folder / "contacts.ledger")
+    locations = {"ledger-folder": (folder / "contacts").as_uri(), "ledger-s3": f"s3://journals/{folder.name}"}
+    location = locations.get(kind, str(folder / "contacts.ledger"))
     nights = KilledNights(folder, location, fake, url, chance)
     for _ in range(4):
         nights.change()
@@ -359,7 +361,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=get_args(Kind), default=get_args(Kind))
     given = parser.parse_args()
     with ExitStack() as stack:
-        if "s3" in given.kinds:
+        if {"s3", "ledger-s3"} & {*given.kinds}:
             os.environ |= environment(stack.enter_context(serve_s3()))
         done = loop(given.kills, given.seed, given.kinds)
     for (kind, place), count in sorted(done.items()):

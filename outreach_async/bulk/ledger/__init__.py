@@ -84,8 +84,8 @@ failed job again, and let only one run at a time use the ledger. (Tested by hand
 calls their functions without the frameworks.)
 
 `Ledger("contacts.ledger").report()` counts contacts and lists the runs. On the command line: `outreach-async import contacts.csv
---ledger contacts.ledger --duplicates overwrite`; with `--dry-run`, it only counts, and `--dry-run --results ids.csv` writes the ids
-that the ledger knows; `outreach-async report contacts.ledger`.
+--ledger contacts.ledger --duplicates overwrite`; with `--dry-run`, it only counts, and `--dry-run --results ids.csv` writes the
+ids that the ledger knows; `outreach-async report contacts.ledger`.
 """
 
 from __future__ import annotations
