@@ -8,7 +8,7 @@ from tools.kill_loop import Kind, loop
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["file", "folder", "s3", "ledger", "ledger-folder"])
+@pytest.mark.parametrize("kind", ["file", "folder", "s3", "ledger", "ledger-folder", "ledger-s3"])
 def test_kills_lose_duplicate_and_mislabel_no_row(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve_s3() as port:
         for name, value in environment(port).items():
