@@ -92,6 +92,8 @@ def create_transport(base_url: str, backend: str, limit: int) -> Transport:
 
 def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping[str, Any], *, read_only: bool) -> dict[str, Any]:
     """Return the arguments of a client: those given, and the values of the environment and a configuration file."""
+    from outreach_async._config_file import key_of  # imported on demand: few clients have a configuration file
+
     chosen = _choose_workspace(config, workspace)
     arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
     if arguments.get("transport") is None and arguments.get("base_url") is None:
@@ -100,15 +102,17 @@ def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping
         arguments.setdefault("timeout", config.timeout)
     rates = read_rate(os.environ), chosen and chosen.rate, config.rate
     arguments.setdefault("rate", next((rate for rate in rates if rate is not None), None))
-    key = config.key_of(chosen)
+    key = key_of(config, chosen)
     if not read_only and arguments.get("owner_key") is None and not os.environ.get("OUTREACH_OWNER_KEY") and key is not None:
         arguments["owner_key"] = key.read()
     return arguments
 
 
 def _choose_workspace(config: ConfigValues, workspace: str | None) -> ConfiguredWorkspace | None:
+    from outreach_async._config_file import select  # as above
+
     if workspace is None:
-        found = config.select(os.environ.get("OUTREACH_WORKSPACE", "")) or config.find(*config.workspace)
+        found = select(config, os.environ.get("OUTREACH_WORKSPACE", "")) or config.find(*config.workspace)
     else:
         found = config.find(workspace)
     if len(found) > 1:

@@ -34,7 +34,6 @@ _MAX_SIZE: Final = 4_000_000
 _MAX_KEY_SIZE: Final = 4_096
 _MAX_LISTED: Final = 8
 _MAX_SHOWN: Final = 60
-_COMMAND_TIMEOUT: Final = 120.0  # seconds; a password manager may ask a person
 _REFERENCES: Final = '{ env = "NAME" }, { file = "/run/secrets/name" } or { command = ["op", "read", "op://vault/name/key"] }'
 
 
@@ -68,11 +67,12 @@ class KeyReference:
         return f"{'environment variable' if self.kind == 'env' else 'file'} {self.value}"
 
     @drop_frames
-    def read(self, environment: Mapping[str, str] = os.environ) -> Secret:
+    def read(self, environment: Mapping[str, str] = os.environ, *, timeout: float = 120.0) -> Secret:
         """Return the key, hidden from `repr` and tracebacks.
 
         Args:
             environment: The environment variables.
+            timeout: Limit for a command, in seconds. A password manager may ask a person.
 
         Raises:
             InvalidRequest: The key cannot be read, or is not an owner key.
@@ -87,7 +87,7 @@ class KeyReference:
             if not key.reveal():
                 raise InvalidRequest(f"owner_key: the {self} is not set; set it, or correct its name in the configuration file")
         else:
-            key = self._read_file() if self.kind == "file" else self._run_command()
+            key = self._read_file() if self.kind == "file" else self._run_command(timeout)
         remedy = f"correct what the {self} contains" if self.kind != "command" else f"correct what the {self} prints"
         require_id("owner_key", key.reveal(), "owner_key", remedy)
         return key
@@ -100,7 +100,7 @@ class KeyReference:
             reason = error.strerror
         raise InvalidRequest(f"owner_key: the {self} cannot be read ({reason}); correct its path or its permissions")
 
-    def _run_command(self) -> Secret:
+    def _run_command(self, timeout: float) -> Secret:
         # Standard input may be the file of an import. What the command prints, also to stderr, may contain the key.
         try:
             done = subprocess.run(  # noqa: S603 - the user's own program, in a file that only the user can write
@@ -108,11 +108,11 @@ class KeyReference:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                timeout=_COMMAND_TIMEOUT,
+                timeout=timeout,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            reason = f"did not end within {_COMMAND_TIMEOUT:g} s"
+            reason = f"did not end within {timeout:g} s"
         except OSError as error:
             reason = f"cannot be run ({error.strerror})"
         else:
@@ -168,10 +168,6 @@ class ConfigValues:
     from_profile: frozenset[str] = attrs.field(default=frozenset(), repr=False, eq=False)
     """Names of the values that the profile sets."""
 
-    def key_of(self, workspace: ConfiguredWorkspace | None) -> KeyReference | None:
-        """Return where the owner key of a workspace is stored."""
-        return (workspace and workspace.owner_key) or self.owner_key
-
     @property
     def names(self) -> dict[str, str]:
         """The names of the workspaces, by id."""
@@ -216,10 +212,16 @@ class ConfigValues:
             f"{_suggest(selector, [*(each.name for each in self.workspaces), *groups, ALL], 'the names are')}"
         )
 
-    def select(self, text: str) -> list[ConfiguredWorkspace]:
-        """Return the workspaces of one text: a selector, or several that are separated by blanks or commas."""
-        known = {name for each in self.workspaces for name in (each.name, *each.groups)}
-        return self.find(*([text] if text in known else split_selectors(text)))
+
+def key_of(config: ConfigValues, workspace: ConfiguredWorkspace | None) -> KeyReference | None:
+    """Return where the owner key of a workspace is stored."""
+    return (workspace and workspace.owner_key) or config.owner_key
+
+
+def select(config: ConfigValues, text: str) -> list[ConfiguredWorkspace]:
+    """Return the workspaces of one text: a selector, or several that are separated by blanks or commas."""
+    known = {name for each in config.workspaces for name in (each.name, *each.groups)}
+    return config.find(*([text] if text in known else split_selectors(text)))
 
 
 def split_selectors(text: str) -> list[str]:

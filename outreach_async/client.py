@@ -119,7 +119,7 @@ class OutreachClient:
             ```python
             Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
             print(OutreachClient.from_config(workspace="acme"))
-            # -> <OutreachClient <HttpxTransport to https://api.example> workspace='space_1'>
+            # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
         from outreach_async._assembly import client_arguments

@@ -32,7 +32,7 @@ Path("outreach.toml").write_text(
     f'base_url = "{os.environ["OUTREACH_BASE_URL"]}"\n'
     "[workspaces]\n"
     'acme = { id = "space_1", groups = ["retail"] }\n'
-    'bolt = { id = "space_2", groups = ["retail"] }\n'
+    'bolt = { id = "space_2" }\n'
 )
 
 
@@ -40,13 +40,12 @@ async def main() -> None:
     config = load_config()
     async with config.client("acme", read_only=True) as client:
         print([campaign.name async for campaign in client.campaigns.list()])  # -> ['Spring']
-        report = await audit(client, [each.id for each in config.find("retail")], names=config.names)
+        report = await audit(client, [each.id for each in config.find("all")], names=config.names)
         print(report.name_of("space_2"))  # -> bolt
     async with config.clients("retail", read_only=True) as clients:
         for name, client in clients.items():
             print(name, len(await client.workspaces.fields()))
             # -> acme 37
-            # -> bolt 37
 
 
 anyio.run(main)
@@ -142,7 +141,7 @@ class Config(ConfigValues):
             ```python
             Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
             print(load_config("outreach.toml").client("acme", read_only=True))
-            # -> <OutreachClient <HttpxTransport to https://api.example> workspace='space_1'>
+            # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
         return OutreachClient(**client_arguments(self, workspace, options, read_only=read_only))
@@ -217,7 +216,7 @@ def load_config(path: str | os.PathLike[str] | None = None, profile: str | None 
     Example:
         ```python
         Path("outreach.toml").write_text('[workspaces]\nacme = { id = "space_1" }\n[profile.slow]\nrate = 1\n')
-        print(load_config().rate, load_config(profile="slow").rate)  # -> None 1
+        print(load_config().rate, load_config(profile="slow").rate)  # -> None 1.0
         ```
     """
     return require_config(path, profile, Config)

@@ -136,11 +136,14 @@ class SyncClient:
     ) -> Self:
         r"""Create a client from a configuration file, as `OutreachClient.from_config` does.
 
+        Raises:
+            InvalidRequest: There is no file, a value in it is missing or invalid, or the owner key cannot be read.
+
         Example:
             ```python
             Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
             print(SyncClient.from_config(workspace="acme"))
-            # -> <SyncClient <HttpxTransport to https://api.example> workspace='space_1'>
+            # -> <SyncClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
         arguments = client_arguments(require_config(path, profile, ConfigValues), workspace, options, read_only=read_only)

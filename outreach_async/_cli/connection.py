@@ -11,7 +11,7 @@ import click
 
 from outreach_async._assembly import create_transport
 from outreach_async._cli.options import FAKE, Options
-from outreach_async._config_file import ConfiguredWorkspace
+from outreach_async._config_file import ConfiguredWorkspace, key_of
 from outreach_async._engine.logs import configure_logging
 from outreach_async._service.validation import require_id
 from outreach_async.client import OutreachClient
@@ -53,7 +53,7 @@ def find_owner_key(options: Options, workspace: str | None) -> Any:
     """Return the owner key: that of the command line or the environment, or the one that the configuration file refers to."""
     if options.owner_key is not None:
         return options.owner_key
-    reference = options.config.key_of(_find_workspace(options, workspace))
+    reference = key_of(options.config, _find_workspace(options, workspace))
     return None if reference is None else reference.read()
 
 
@@ -84,7 +84,7 @@ def require_credentials(options: Options) -> None:
     """Check that a base URL, an owner key and one workspace are given. For the embedded service, the base URL suffices."""
     if options.base_url != FAKE:
         _require_base_url(options)
-        if options.config.key_of(_find_workspace(options, options.workspace)) is None:
+        if key_of(options.config, _find_workspace(options, options.workspace)) is None:
             require_id("--owner-key", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
         require_id("--workspace", options.workspace, "workspace", "pass --workspace or set OUTREACH_WORKSPACE")
 
@@ -94,12 +94,12 @@ def refused_workspaces(options: Options) -> dict[str, str]:
     if options.owner_key is not None or not options.workspaces:
         return {}
     config, run = options.config, str(options.workspace)
-    used = config.key_of(_find_workspace(options, run))
+    used = key_of(config, _find_workspace(options, run))
     return {
         each.id: f"expected a workspace with the owner key of {options.name_of(run)}, got {each.name}, which has another key; "
         f"import its rows with --workspace {shlex.quote(each.name)}"
         for each in config.workspaces
-        if config.key_of(each) != used
+        if key_of(config, each) != used
     }
 
 

@@ -22,6 +22,7 @@ from outreach_async._config_file import (
     find_config,
     profiles_of,
     read_config,
+    select,
     split_selectors,
 )
 from outreach_async._service.validation import read_rate, require_id, require_rate
@@ -286,7 +287,7 @@ def find_workspaces(config: ConfigValues, selectors: Any, source: str) -> tuple[
         try:
             for part in split_selectors(text) if text.startswith(tuple(ID_PREFIXES.values())) else ():
                 require_id("workspace", part, "workspace", "use the id of a workspace")
-            found |= dict.fromkeys(each.id for each in config.select(text))
+            found |= dict.fromkeys(each.id for each in select(config, text))
         except InvalidRequest as error:
             raise InvalidRequest(f"{source}{str(error).removeprefix('workspace')}") from None
     return tuple(found)

@@ -294,6 +294,12 @@ def test_a_key_that_cannot_be_read_is_an_error_without_secrets(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_command_that_does_not_end_is_an_error() -> None:
+    command = KeyReference("command", (sys.executable, "-c", "import time; time.sleep(60)"))
+    with pytest.raises(InvalidRequest, match=r"did not end within 0.01 s; run the whole command in a shell to see why$"):
+        command.read(timeout=0.01)
+
+
 def agency() -> FakeService:
     service = FakeService()
     for number in (1, 2, 3):

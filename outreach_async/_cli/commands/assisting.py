@@ -14,6 +14,7 @@ from outreach_async._cli.commands.auditing import clock_of, load_report
 from outreach_async._cli.connection import open_client, workspaces_of
 from outreach_async._cli.options import CONNECTION, FAKE, Options, WorkspaceType, find_workspaces, shared_options
 from outreach_async._cli.process import OK, run_async
+from outreach_async._config_file import key_of
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_id
 from outreach_async.audit import Report
@@ -82,7 +83,7 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
 
 def _require_key(options: Options, writable: Sequence[str]) -> None:
     """Check that there is an owner key, and only one for all workspaces in which contacts may be created."""
-    keys = {options.config.key_of(each) for each in options.config.find(*writable)}
+    keys = {key_of(options.config, each) for each in options.config.find(*writable)}
     if options.owner_key is None and len(keys) > 1:
         text = f"--allow-writes: expected workspaces with the same owner key, got {len(keys)} keys; run a server for each key."
         raise click.UsageError(text)

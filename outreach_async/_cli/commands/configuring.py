@@ -19,7 +19,7 @@ from outreach_async._cli.messages import count_noun
 from outreach_async._cli.options import FAKE, READING, Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
-from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace
+from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, key_of
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Number
@@ -167,7 +167,7 @@ async def _check_all(options: Options) -> int:
 
 async def _check_workspace(options: Options, workspace: ConfiguredWorkspace, client: OutreachClient) -> _Check:
     found = _Check(workspace=workspace, key="given" if options.owner_key else "none")
-    reference = options.config.key_of(workspace)
+    reference = key_of(options.config, workspace)
     if reference is not None and not options.owner_key:
         try:
             await anyio.to_thread.run_sync(reference.read)
