@@ -24,6 +24,7 @@ _COMMANDS: Final = {
     "contacts": ("commands.creating", "contacts", "Create a contact."),
     "demo": ("commands.demo", "demo", "Run imports, an audit and a brief against an embedded service."),
     "fields": ("commands.lists", "fields", "List the contact fields of one or more workspaces."),
+    "history": ("commands.history", "history", "Show, export or prune the figures of earlier audits."),
     "import": ("commands.importing", "import_", "Create a contact for each row of a file."),
     "mailboxes": ("commands.lists", "mailboxes", "List the mailboxes of one or more workspaces."),
     "mcp": ("commands.assisting", "mcp", "Run an MCP server for assistants over stdin and stdout."),

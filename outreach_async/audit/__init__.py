@@ -76,7 +76,8 @@ Comparing reports, and writing them to files
 --------------------------------------------
 `since` compares a report with an earlier report. Each finding is marked `new` or `unchanged`. `diff` contains the resolved
 findings, the findings that could not be checked this time, and the changed numbers; `diff.counts` shows how they add up.
-`history` contains the score and the counts of earlier audits. `to_dict` and `from_dict` convert a report to and from JSON:
+`history` contains the score and the counts of earlier audits. `outreach_async.audit.history` stores every audit in one file, and
+compares with the last. `to_dict` and `from_dict` convert a report to and from JSON:
 
 ```python
 import json

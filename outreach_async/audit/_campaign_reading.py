@@ -12,6 +12,7 @@ from outreach_async.audit._campaign_conditions import CampaignCase, FieldNames
 from outreach_async.audit._campaign_evaluation import CampaignVerdict, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._findings import Finding, Rule, Violation, build_finding
 from outreach_async.audit._meter import ProgressMeter
+from outreach_async.audit._readings import Readings
 from outreach_async.audit._rules import (
     CAMPAIGN_UNDECODABLE,
     CAMPAIGNS_MISSING,
@@ -88,6 +89,7 @@ class CampaignReader:
         at_once: int,
         in_time: RunInTime,
         progress: ProgressMeter,
+        readings: Readings | None,
     ) -> None:
         self._campaigns = campaigns
         self._workspaces = workspaces
@@ -97,6 +99,7 @@ class CampaignReader:
         self._slots = anyio.Semaphore(at_once)
         self._in_time = in_time
         self._progress = progress
+        self._readings = readings
 
     async def read(self, workspace: str) -> CampaignsRead:
         reading = _WorkspaceReading(workspace)
@@ -148,7 +151,10 @@ class CampaignReader:
     def _evaluate(self, reading: _WorkspaceReading, campaign: Campaign, steps: list[Step] | None) -> CampaignVerdict:
         case = CampaignCase.of(campaign, steps, reading.fields, self._now())
         self._progress.add_campaign()
-        return evaluate_campaign(case, self._policy, reading.workspace)
+        verdict = evaluate_campaign(case, self._policy, reading.workspace)
+        if self._readings is not None:
+            self._readings.add_campaign(verdict.row, campaign, steps)
+        return verdict
 
     async def _read_fields(self, reading: _WorkspaceReading, steps: list[Step]) -> None:
         """Read the fields of the workspace if checking these steps requires them, at most once per workspace."""

@@ -56,7 +56,7 @@ class Report:
         history: Scores and counts of at most 100 earlier audits, oldest first. The method `since` collects them from the earlier
             reports and their histories.
         last_read: Ids of workspaces that this audit could not read completely, with the time of their last complete reading in
-            Unix seconds. The data about such a workspace is from that reading. Only `build_baseline` sets this attribute.
+            Unix seconds. The data about such a workspace is from that reading. Only `History.baseline` sets this attribute.
         campaigns: The campaigns and their totals; `None` if the audit did not read campaigns.
         names: Names of workspaces by id. A workspace without a name is not in it.
 
@@ -379,12 +379,12 @@ def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff
     # Two findings match if they have the same rule and the same subject. Mailboxes, campaigns and steps are matched by id, first
     # within the same workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or
     # workspace.
-    matches, gone = _match_findings(earlier.findings, later.findings)
+    matches, gone = match_findings(earlier.findings, later.findings)
     findings = [
         attrs.evolve(after, state="unchanged" if before else "new") for before, after in zip(matches, later.findings, strict=True)
     ]
     pairs = [(before, after) for before, after in zip(matches, findings, strict=True) if before]
-    is_unchecked = _unchecked_scope(later)
+    is_unchecked = find_unchecked(later)
     return findings, Diff(
         at=earlier.at,
         new=[finding for finding in findings if finding.state == "new"],
@@ -404,7 +404,7 @@ def _ids_without(workspaces: Sequence[str], others: Iterable[str]) -> list[str]:
     return [workspace for workspace in workspaces if workspace not in known]
 
 
-def _match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
+def match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
     """Match the findings of two audits. Each finding is matched at most once."""
     matches: list[Finding | None] = [None] * len(later)
     left = dict(enumerate(earlier))
@@ -430,7 +430,7 @@ def _workspace_independent_key(finding: Finding) -> Hashable:
     return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
 
-def _unchecked_scope(report: Report) -> Callable[[Finding], bool]:
+def find_unchecked(report: Report) -> Callable[[Finding], bool]:
     """Return a check whether an earlier finding may still apply, although the later `report` does not contain it."""
     # An audit does not check everything: rules may be off, and workspaces or mailboxes may not have been read.
     errors = [finding for finding in report.findings if finding.rule in INCOMPLETE]

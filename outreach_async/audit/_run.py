@@ -26,6 +26,7 @@ from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._evaluation import AuditState, FinalFindings
 from outreach_async.audit._findings import Finding, Violation, build_finding
 from outreach_async.audit._meter import AuditProgress, ProgressMeter
+from outreach_async.audit._readings import Readings
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import MISSING, UNDECODABLE, UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS, UNREADABLE
 from outreach_async.audit._scoring import GroupScores
@@ -110,6 +111,7 @@ async def audit(
     deadline: float | None = None,
     clock: Callable[[], float] | None = None,
     names: Mapping[str, str] | None = None,
+    readings: Readings | None = None,
 ) -> Report:
     """Read and check every mailbox of the workspaces, and return a report.
 
@@ -134,6 +136,7 @@ async def audit(
             default, it is the local time, or the time in the service's header field `Date` if the two differ by more than a
             minute; `Report.service_clock` says which.
         names: Names of workspaces by id, which reports show beside the ids.
+        readings: Collects everything that is read, for `History.append`; see `outreach_async.audit.history`.
 
     Raises:
         InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display`, `deadline` or
@@ -154,6 +157,7 @@ async def audit(
         deadline=deadline,
         clock=clock,
         names=names,
+        readings=readings,
     )
 
 
@@ -167,6 +171,7 @@ def stream(
     deadline: float | None = None,
     clock: Callable[[], float] | None = None,
     names: Mapping[str, str] | None = None,
+    readings: Readings | None = None,
 ) -> AuditRun:
     """Return an audit that works like `audit`, but yields each finding as soon as the finding is final.
 
@@ -186,6 +191,7 @@ def stream(
             default, it is the local time, or the time in the service's header field `Date` if the two differ by more than a
             minute; `Report.service_clock` says which.
         names: Names of workspaces by id, which reports show beside the ids.
+        readings: Collects everything that is read, for `History.append`; see `outreach_async.audit.history`.
 
     Raises:
         InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display`, `deadline` or
@@ -202,7 +208,9 @@ def stream(
     display = require_display("display", display, mailboxes=True)
     limit = require_seconds("deadline", deadline)
     shown = require_names(names, state.workspaces)
-    return AuditRun(client, state, display, limit, campaigns=campaigns, names=shown, follow_service=clock is None)
+    return AuditRun(
+        client, state, display, limit, campaigns=campaigns, names=shown, follow_service=clock is None, readings=readings
+    )
 
 
 def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
@@ -247,6 +255,7 @@ class AuditRun:
         campaigns: bool = False,
         names: Mapping[str, str] = MappingProxyType({}),
         follow_service: bool = False,
+        readings: Readings | None = None,
     ) -> None:
         # With a deadline, the deadline alone limits how long the audit waits for a service that is down.
         max_outage = None if deadline is None else math.inf
@@ -258,6 +267,7 @@ class AuditRun:
         self._state = state
         self._may_follow_service = follow_service
         self._names = names
+        self._readings = readings
         self._display = display
         self._deadline = deadline
         self._deadline_at = math.inf
@@ -328,6 +338,7 @@ class AuditRun:
             at_once=self._workers,
             in_time=self._run_in_time,
             progress=self._progress,
+            readings=self._readings,
         )
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -409,6 +420,8 @@ class AuditRun:
             self._progress.add_mailboxes(len(mailboxes))
             if use is not None:
                 use.add_mailboxes(mailboxes)
+            if self._readings is not None:
+                self._readings.add_mailboxes(workspace, mailboxes)
             found = self._state.add_page(workspace, mailboxes)
             mailboxes.clear()  # frees memory while the findings wait for the consumer
             await findings.put(found)

@@ -62,6 +62,7 @@ from outreach_async._vocabulary import MAX_MAILBOX_DISPLAY
 from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._evaluation import FIGURES, AuditState, FlaggedMailbox, MailboxFacts
 from outreach_async.audit._findings import Finding, GroupKind, Rule, Severity, Violation, build_finding
+from outreach_async.audit._readings import Readings
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNREADABLE
 from outreach_async.audit._run import AuditRun, ReadSummary, build_report, finish_reading, require_names, require_workspace_ids
@@ -169,6 +170,7 @@ async def audit_part(
     campaigns: bool = False,
     display: int = MAX_MAILBOX_DISPLAY,
     deadline: float | None = None,
+    readings: Readings | None = None,
 ) -> AuditPart:
     """Read and check the mailboxes of some workspaces of an audit. `merge` combines the parts of all workspaces.
 
@@ -184,6 +186,7 @@ async def audit_part(
         campaigns: Whether to check the campaigns of the workspaces as well; the same for all parts.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the API documentation).
         deadline: Limit in seconds for this part; `None` for no limit.
+        readings: Collects everything that is read, for `History.append`; parts in one process may share it.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -196,7 +199,7 @@ async def audit_part(
     """
     state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), _require_time(at), key=_require_key(salt))
     display = require_display("display", display, mailboxes=True)
-    run = AuditRun(client, state, display, require_seconds("deadline", deadline), campaigns=campaigns)
+    run = AuditRun(client, state, display, require_seconds("deadline", deadline), campaigns=campaigns, readings=readings)
     await run
     return build_part(state, run.summaries)
 

@@ -60,7 +60,9 @@ Audits and briefs
 Reports come as text, JSON, CSV, Markdown and one self-contained HTML page. A policy (a TOML file, `--policy`) turns rules off and
 changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` explains one and names its source. `--campaigns`
 also checks campaigns, steps and placeholders, and reports which A/B variant gets more replies, or that it is too early to tell.
-This costs about one more request per campaign. `brief` shows open tasks and the changes since the last brief on one page.
+This costs about one more request per campaign. `brief` shows open tasks and the changes since the last brief on one page. With
+`--history history.db`, `audit` and `brief` keep what they read, because the service returns only current totals; `history show`
+prints the figures of each day. See `outreach_async.audit.history`.
 
 `audit --output-folder reports` writes an index, and for each workspace a page to send to a client, with nothing of the others.
 
@@ -72,7 +74,7 @@ be delivered, it is still written, the exit code is 69, and the next brief shows
 command prints to stderr:
 
     MAILTO=ops@company.example
-    30 7 * * 1-5  . ~/outreach.env; /opt/outreach/bin/outreach-async brief --since ~/last.json --post env:WEBHOOK_URL --quiet
+    30 7 * * 1-5  . ~/outreach.env; /opt/outreach/bin/outreach-async brief --history ~/history.db --post env:WEBHOOK_URL --quiet
 
 `outreach.env` (mode 600) contains `export WEBHOOK_URL=https://...`, `export OUTREACH_BASE_URL=...` and so on. With systemd, the
 same file without `export`, as two units in `/etc/systemd/system`, started by `systemctl enable --now outreach-brief.timer`:
@@ -86,7 +88,7 @@ same file without `export`, as two units in `/etc/systemd/system`, started by `s
     DynamicUser=yes
     StateDirectory=outreach
     EnvironmentFile=/etc/outreach.env
-    ExecStart=/opt/outreach/bin/outreach-async brief --since /var/lib/outreach/last.json --post env:WEBHOOK_URL
+    ExecStart=/opt/outreach/bin/outreach-async brief --history /var/lib/outreach/history.db --post env:WEBHOOK_URL
     # The brief was posted, and has findings.
     SuccessExitStatus=1
 

@@ -20,8 +20,9 @@ Tools
 -----
 `list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` return pages of 20 items. `audit` checks
 mailboxes and, with the argument `campaigns`, campaigns too. It returns recommended actions, most urgent first; with the argument
-`rule`, it returns the findings of that rule. `brief` lists open tasks and, with the server's option `--since last.json`, the
-changes since the audit stored in that file. The command `brief --since last.json` writes the file; the tool only reads it.
+`rule`, it returns the findings of that rule. `brief` lists open tasks and, with the server's option `--history history.db`, the
+changes since the last audit in that file. The option adds the tool `history`: daily figures of workspaces, campaigns or domains.
+The commands `brief --history` and `audit --history` write the file; the tools only read it.
 `explain_rule` explains a rule, or lists all rules. `check_contacts` checks contacts as an import does, without sending them.
 
 The tools read only the workspaces of `--workspace` (or `OUTREACH_WORKSPACE`) and `--allow-writes`. The first workspace is the

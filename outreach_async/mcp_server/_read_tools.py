@@ -9,11 +9,13 @@ from io import BytesIO
 from typing import Annotated, Any, Final
 
 import anyio.to_thread
+import attrs
 from pydantic import Field
 
 from outreach_async.audit import CATALOGUE, Report, audit, explain
 from outreach_async.audit._conditions import quote
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS
+from outreach_async.audit.history import History, Kind
 from outreach_async.audit.policy import suggest_name
 from outreach_async.audit.reports import write, write_brief
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, list_gaps
@@ -71,6 +73,12 @@ _CAMPAIGN_NEWS: Final = (
     *("id", "name", "workspace", "status", "contacts", "sent", "replies_num", "bounces_num", "left_to_send"),
     *("new_contacts", "new_sent", "new_replies", "new_bounces"),
 )
+MAX_DAYS: Final = 100
+"""Maximum number of rows in an answer about the history: a day of several workspaces has several."""
+_HISTORY_NOTE: Final = (
+    "Figures of each day in UTC. A missing figure is not known. If spread_over is above 1, days had no audit, and the difference "
+    "was divided among them."
+)
 _MAX_PLACES: Final = 3
 """Maximum number of domains, servers or workspaces that an action of an audit lists."""
 
@@ -83,14 +91,14 @@ class ReadTools:
         *,
         deadline: float,
         clock: Callable[[], float] | None,
-        read_earlier: Callable[[], Report | None],
+        history: History | None,
     ) -> None:
         self._client = client
         self._workspaces = workspaces
         self._deadline = deadline
         self._clock = clock
         self._answers = AnswerWriter.of(client)
-        self._read_earlier = read_earlier
+        self._history = history
         self._report: Report | None = None
         self._brief: Brief | None = None
 
@@ -147,7 +155,8 @@ class ReadTools:
         spaces = self._choose_workspaces(workspaces)
         brief = self._brief if page > 1 else None
         if brief is None or [space.id for space in brief.workspaces] != spaces:
-            earlier = await anyio.to_thread.run_sync(self._read_earlier)
+            # An audit of minutes is not started if its history cannot be read.
+            earlier = await anyio.to_thread.run_sync(self._history.baseline, spaces) if self._history else None
             brief = self._brief = build_brief(await self._audit(spaces, campaigns=True), earlier)
         return self._write_brief(brief, page)
 
@@ -161,6 +170,31 @@ class ReadTools:
             names=self._workspaces.names,
         )
         return self._report
+
+    async def history(
+        self,
+        workspace: str | None = None,
+        campaign: str | None = None,
+        domain: str | None = None,
+        days: Annotated[int, Field(ge=1, le=PAGE_SIZE)] = 14,
+    ) -> str:
+        spaces = [self._choose_workspace(workspace)] if workspace else list(self._workspaces.ids)
+        if campaign is not None and domain is not None:
+            raise InvalidRequest("campaign and domain: expected one of them, got both; omit one")
+        kind: Kind = "campaign" if campaign is not None else "domain" if domain is not None else "workspace"
+        read = partial(self._require_history().daily, kind, campaign or domain, workspaces=spaces, days=days)
+        found = await anyio.to_thread.run_sync(read)
+        shown = found[-MAX_DAYS:]
+        return self._answers.write(
+            about=_HISTORY_NOTE,
+            days=[{name: value for name, value in attrs.asdict(day).items() if value is not None} for day in shown],
+            **({"omitted": len(found) - len(shown)} if len(found) > len(shown) else {}),
+        )
+
+    def _require_history(self) -> History:
+        if self._history is None:  # pragma: no cover - the tool is offered only with a history
+            raise InvalidRequest("history: none; start the server with --history FILE")
+        return self._history
 
     async def explain_rule(self, rule: str | None = None) -> str:
         return list_rules() if rule is None else explain_rule(rule)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import Context
     from mcp_types import CallToolResult, InputRequiredResult
 
-    from outreach_async.audit import Report
+    from outreach_async.audit.history import History
     from outreach_async.client import OutreachClient
 
 DEADLINE: Final = 50.0
@@ -54,6 +54,7 @@ _DESCRIPTIONS: Final = {
     "urgent first. If 'rule' is given, returns that rule's findings, from the last audit if possible. 'page' selects a further "
     "page.",
     "brief": "List open tasks, changes since the last brief, and each campaign's new e-mails and replies.",
+    "history": "Daily figures of workspaces, or of a campaign (id) or domain, from earlier audits.",
     "explain_rule": "Explain an audit rule, such as OA120: condition, thresholds, source, remedy. Without 'rule', lists all.",
     "check_contacts": f"Check up to {MAX_CONTACTS} contacts (column to value) before creating contacts. Sends nothing. "
     "'columns' maps column names to field codes or 'ignore'.",
@@ -136,7 +137,7 @@ def create_server(
     allow_writes: Iterable[str] = (),
     deadline: float = DEADLINE,
     clock: Callable[[], float] | None = None,
-    read_earlier: Callable[[], Report | None] = lambda: None,
+    history: History | None = None,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> MCPServer[Any]:
     """Create an MCP server whose tools use a client. No request is sent.
@@ -151,8 +152,7 @@ def create_server(
             no tool can create contacts.
         deadline: Time limit of a tool call, in seconds.
         clock: Function that returns the time of an audit, in Unix seconds; see `outreach_async.audit.audit`.
-        read_earlier: Function that returns either the earlier report that a brief compares with, or `None`. Every brief calls the
-            function in a worker thread. The function may raise `InvalidRequest`.
+        history: History with which a brief compares, and which the tool `history` shows. The server only reads it.
         names: Names of workspaces by id. Tools accept names and ids, and show both.
 
     Raises:
@@ -169,12 +169,13 @@ def create_server(
     require_seconds("deadline", deadline)
     limited = client.with_options(deadline=deadline)
     named = NamedWorkspaces(readable, names)
-    reading = ReadTools(limited, named, deadline=deadline, clock=clock, read_earlier=read_earlier)
+    reading = ReadTools(limited, named, deadline=deadline, clock=clock, history=history)
     tools = [
         _build_tool(function, _READS)
         for function in (
             *(reading.list_campaigns, reading.campaign_steps, reading.list_mailboxes, reading.list_fields, reading.audit),
             *(reading.brief, reading.explain_rule, reading.check_contacts),
+            *((reading.history,) if history else ()),
         )
     ]
     if writable:

@@ -1,4 +1,4 @@
-"""The `brief` command: its arguments, output, exit codes, and the file of the last brief."""
+"""The `brief` command: its arguments, output, exit codes, and its history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.cli import COMMAND, KEY, Shell, environment
 
 from outreach_async._cli.commands.auditing import show
 from outreach_async._cli.output import Screen
-from outreach_async.audit import Report
+from outreach_async.audit.history import History
 from outreach_async.audit.reports import brief_schema
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService
@@ -24,50 +24,47 @@ from outreach_async.fake.faults import status
 FAKE = ("--base-url", "fake:")
 
 
-def stored(path: Path) -> Report:
-    return Report.from_dict(json.loads(path.read_bytes()))
-
-
 def test_the_first_brief_creates_the_file_and_the_next_one_compares(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = tmp_path / "last.json"
-    first = shell("brief", *server_options, "--since", str(path))
+    path = tmp_path / "history.db"
+    first = shell("brief", *server_options, "--history", str(path))
     service.add_mailbox("space_1", id="mailbox_9", email="a@new.example", spf=False)
-    second = shell("brief", *server_options, "--since", str(path))
+    second = shell("brief", *server_options, "--history", str(path))
     service.set_mailbox("mailbox_9", spf=True)
-    _, third = shell.json("brief", *server_options, "--since", str(path))
+    _, third = shell.json("brief", *server_options, "--history", str(path))
 
     assert (first.code, first.err, second.code, second.err) == (0, "", 1, "")
     assert "There is no earlier brief to compare with." in first.out
     assert "No SPF: 1 mailbox on new.example (new)" in second.out
     assert [task["title"] for task in third["resolved"]] == ["No SPF"]
-    assert [each.name for each in tmp_path.iterdir()] == ["last.json"]
+    assert [each.name for each in tmp_path.iterdir()] == ["history.db"]
 
 
 @pytest.mark.thorough
-def test_the_file_may_begin_as_a_report_of_the_audit(shell: Shell, tmp_path: Path) -> None:
-    path = tmp_path / "audit.json"
-    shell("audit", *FAKE, "--campaigns", "--output", str(path))
+def test_audits_and_briefs_share_a_history(shell: Shell, tmp_path: Path) -> None:
+    path = str(tmp_path / "history.db")
+    assert shell("audit", *FAKE, "--campaigns", "--history", path).code == 1
 
-    _, value = shell.json("brief", *FAKE, "--since", str(path))
+    _, value = shell.json("brief", *FAKE, "--history", path)
 
     assert (value["changes"]["new"], value["changes"]["unchanged"] > 90) == (0, True)
-    assert " 0 new, 0 resolved, " in " ".join(shell("audit", *FAKE, "--campaigns", "--compare", str(path)).out.split())
+    again = shell("audit", *FAKE, "--campaigns", "--history", path, "--no-append")
+    assert " 0 new, 0 resolved, " in " ".join(again.out.split())
 
 
-def test_no_replace_shows_the_same_changes_again(
+def test_no_append_shows_the_same_changes_again(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = tmp_path / "last.json"
-    shell("brief", *server_options, "--since", str(path), "--no-replace")
+    path = tmp_path / "history.db"
+    shell("brief", *server_options, "--history", str(path), "--no-append")
     assert not path.exists()
-    shell("brief", *server_options, "--since", str(path))
+    shell("brief", *server_options, "--history", str(path))
     before = path.read_bytes()
     service.add_mailbox("space_1", email="a@new.example", spf=False)
 
     for _ in range(2):
-        assert "(new)" in shell("brief", *server_options, "--since", str(path), "--no-replace").out
+        assert "(new)" in shell("brief", *server_options, "--history", str(path), "--no-append").out
     assert path.read_bytes() == before
 
 
@@ -76,8 +73,8 @@ def test_what_an_incomplete_brief_could_not_read_is_not_forgotten(
 ) -> None:
     service.add_workspace("space_2")
     service.add_mailbox("space_2", email="a@two.example", spf=False)
-    path = tmp_path / "last.json"
-    both = (*server_options, "--workspace", "space_2", "--since", str(path))
+    path = tmp_path / "history.db"
+    both = (*server_options, "--workspace", "space_2", "--history", str(path))
     shell("brief", *both)
     service.faults.add(status(404), operation="list_mailboxes", match=lambda request: "space_2" in request.target)
 
@@ -91,47 +88,40 @@ def test_what_an_incomplete_brief_could_not_read_is_not_forgotten(
 
 
 @pytest.mark.parametrize("answer", [403, 404])
-def test_a_brief_that_could_read_nothing_leaves_the_file_as_it_is(
+def test_a_brief_that_could_read_nothing_changes_no_figures(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, answer: int
 ) -> None:
     code = {403: 77, 404: 3}[answer]
-    path, other = tmp_path / "last.json", tmp_path / "other.json"
-    shell("brief", *server_options, "--since", str(path))
-    before = path.read_bytes()
+    path = tmp_path / "history.db"
+    shell("brief", *server_options, "--history", str(path))
+    before = History(path).baseline(["space_1"])
     service.faults.add(status(answer))
 
-    assert shell("brief", *server_options, "--since", str(path)).code == code
-    assert shell("brief", *server_options, "--since", str(other)).code == code
-    assert (path.read_bytes(), other.exists()) == (before, False)
+    assert shell("brief", *server_options, "--history", str(path)).code == code
+
+    after = History(path).baseline(["space_1"])
+    assert before is not None
+    assert after is not None
+    assert (after.at, after.campaigns, after.scores) == (before.at, before.campaigns, before.scores)
 
 
 @pytest.mark.thorough
 def test_a_brief_that_nobody_saw_leaves_the_file_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "last.json"
+    path = tmp_path / "history.db"
     read, write = os.pipe()
     os.close(read)
-    command = [*COMMAND, "brief", *FAKE, "--since", str(path)]
+    command = [*COMMAND, "brief", *FAKE, "--history", str(path)]
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=environment(), check=False)
     os.close(write)
 
     assert (done.returncode != 0, done.stderr, path.exists()) == (True, "", False)
 
 
-def test_a_brief_is_no_report_to_compare_with(shell: Shell, tmp_path: Path) -> None:
-    path = tmp_path / "brief.json"
-    shell("brief", *FAKE, "--output", str(path))
-
-    ended = shell("brief", *FAKE, "--since", str(path), "--no-replace")
-
-    assert (ended.code, ended.out) == (2, "")
-    assert f"--since {path}: report: not the JSON of an audit; pass the output of `audit --json`" in ended.err
-
-
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(shell: Shell, tmp_path: Path) -> None:
-    ended = shell("brief", *FAKE, "--since", str(tmp_path / "none" / "last.json"))
+    ended = shell("brief", *FAKE, "--history", str(tmp_path / "none" / "history.db"))
 
     assert (ended.code, ended.out) == (2, "")
-    assert f"--since {tmp_path / 'none' / 'last.json'}: the folder " in ended.err
+    assert f"--history {tmp_path / 'none' / 'history.db'}: the folder " in ended.err
 
 
 @pytest.mark.thorough
@@ -149,12 +139,12 @@ def test_the_file_suffix_selects_the_output_format(shell: Shell, tmp_path: Path,
     assert ended.out.splitlines()[-1] == f"Written: {path}"
 
 
-def test_an_output_does_not_replace_the_file_of_the_last_brief(shell: Shell, tmp_path: Path) -> None:
-    path = str(tmp_path / "last.json")
-    shell("brief", *FAKE, "--since", path)
+def test_an_output_does_not_replace_the_history(shell: Shell, tmp_path: Path) -> None:
+    path = str(tmp_path / "history.db")
+    shell("brief", *FAKE, "--history", path)
 
-    same = shell("brief", *FAKE, "--since", path, "--output", path)
-    other = shell("brief", *FAKE, "--output", path)
+    same = shell("brief", *FAKE, "--history", path, "--output", path, "--format", "json")
+    other = shell("brief", *FAKE, "--output", path, "--format", "json")
 
     assert (same.code, other.code) == (2, 2)
     assert "are the same file" in same.err
@@ -188,8 +178,8 @@ def test_fail_on_and_policy_decide_the_exit_code(shell: Shell, tmp_path: Path, s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--since", __file__), f"--since {__file__}: the file exists and does not look like an output"),
-        (("--since", __file__, "--no-replace"), f"--since {__file__}: not a JSON report"),
+        (("--history", __file__), f"--history: {__file__} is not a history; pass the path of a history, or of a file"),
+        (("--history", __file__, "--no-append"), f"--history: {__file__} is not a history"),
         (
             ("--output", "b.csv"),
             "--output b.csv: expected a name ending in one of .txt, .json, .md, .markdown, .html, .htm; rename",
@@ -219,7 +209,7 @@ def test_a_terminal_gets_the_styled_brief(tmp_path: Path) -> None:
 
 
 def test_no_file_contains_a_key(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    shell("brief", *server_options, "--since", str(tmp_path / "last.json"), "--output", str(tmp_path / "b.json"))
+    shell("brief", *server_options, "--history", str(tmp_path / "history.db"), "--output", str(tmp_path / "b.json"))
 
-    assert all(KEY not in path.read_text(encoding="utf-8") for path in tmp_path.iterdir())
+    assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.iterdir())
     assert len(list(tmp_path.iterdir())) == 2

@@ -128,15 +128,15 @@ def test_the_brief_arrives_as_json_and_is_printed(shell: Shell) -> None:
     ],
 )
 def test_a_brief_that_is_refused_is_complete_and_shown_again(shell: Shell, tmp_path: Path, answer: bytes, text: str) -> None:
-    since, output = tmp_path / "last.json", tmp_path / "brief.md"
+    history, output = tmp_path / "history.db", tmp_path / "brief.md"
     with Listener(serve(answer)) as receiver:
-        done = shell(*FAKE, "--since", str(since), "--output", str(output), "--post", receiver.url + PATH)
+        done = shell(*FAKE, "--history", str(history), "--output", str(output), "--post", receiver.url + PATH)
 
     assert done.code == 69
     assert f"--post: the brief was not delivered: {text}" in done.err.replace("the receiver answered 302", "answered 302")
     assert "run the command again" in done.err
     assert output.read_text().startswith("# Outreach brief")
-    assert not since.exists()
+    assert not history.exists()
     assert len(receiver.requests) == 1
     assert "s3cr3t" not in done.out + done.err
 
@@ -241,7 +241,7 @@ def test_the_recipes_of_the_guide_post_a_brief_every_morning(tmp_path: Path, sta
         done = [subprocess.run(["/bin/sh", "-c", line], env=known, capture_output=True, text=True, check=False) for _ in range(2)]
 
     assert [(each.returncode, each.stderr) for each in done] == [(1, ""), (1, "")]
-    assert (tmp_path / "last.json").exists()
+    assert (tmp_path / "history.db").exists()
     assert len(receiver.requests) == 2
     assert "There is no earlier brief" in receiver.requests[0].decode()
     assert " 0 new, 0 resolved" in receiver.requests[1].decode()

@@ -231,11 +231,11 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         if isinstance(parameter.type, click.Path)
     }
     reads = [("import", "file"), ("import", "mapping"), ("report", "input_"), ("audit", "policy"), ("audit", "earlier")]
-    reads += [("brief", "policy"), ("mcp", "since"), ("serve", "world")]
+    reads += [("brief", "policy"), ("mcp", "history"), ("serve", "world")]
     writes = [(command, output) for command in ("import", "report") for output in ("rejects", "results")]
     writes += [("import", "save_mapping")]
-    writes += [("audit", "outputs"), ("audit", "prometheus"), ("brief", "outputs"), ("brief", "since")]
-    journals = [("import", "journal"), ("import", "ledger"), ("report", "journal")]
+    writes += [("audit", "outputs"), ("audit", "prometheus"), ("brief", "outputs")]
+    journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "history"), ("brief", "history")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
 from support.assistants import HOSTILE, MODES, Assistant, assisted, connected, text_of
 from support.cli import small_service
+from support.histories import append_days, readings_of
 
-from outreach_async import InvalidRequest
 from outreach_async.audit import Report
+from outreach_async.audit.history import History
 from outreach_async.fake import FakeService, faults
 from outreach_async.mcp_server._answers import NOTICE, PAGE_SIZE
 
@@ -170,16 +172,16 @@ async def test_campaigns_are_audited_on_request(service: FakeService, assistant:
     assert len(service.requests.of("list_steps")) == 2
 
 
-async def test_a_brief_says_what_has_changed_and_what_needs_a_person(service: FakeService) -> None:
-    reports: list[Report] = []
-    options: dict[str, Any] = {"clock": lambda: service.now, "read_earlier": lambda: reports[0] if reports else None}
+async def test_a_brief_says_what_has_changed_and_what_needs_a_person(service: FakeService, tmp_path: Path) -> None:
+    history = History(tmp_path / "history.db")
+    options: dict[str, Any] = {"clock": lambda: service.now, "history": history}
     box = service.add_mailbox("space_1", email="carl@north.example")
     service.add_campaign("space_1", name="Busy", status="live", mailboxes=[box], steps=["A"], contacts=400)
     service.set_mailbox("mailbox_a", spf=True)
     async with assisted(service, ("space_1", "space_2"), **options) as server, connected(server) as assistant:
         first = await assistant.ask("brief")
         report = json.loads(await assistant.read("outreach://audit/latest"))["report"]
-        reports.append(Report.from_dict(report))
+        assert history.append(Report.from_dict(report), readings_of(Report.from_dict(report)))
         service.advance(days=1)
         service.set_mailbox("mailbox_a", spf=False)
         service.set_mailbox("mailbox_b", blacklists=0)
@@ -224,13 +226,42 @@ async def test_a_workspace_that_cannot_be_read_is_in_the_brief(service: FakeServ
     assert "never read before" in answer["not_up_to_date"][0]
 
 
-async def test_a_file_of_the_last_brief_that_is_damaged_is_an_error(service: FakeService) -> None:
-    def fail() -> None:
-        raise InvalidRequest("--since last.json: not a JSON report; pass one written by 'audit --json'")
-
-    async with assisted(service, read_earlier=fail) as server, connected(server) as assistant:
-        assert (await assistant.fail("brief")).startswith("--since last.json: not a JSON report")
+async def test_a_damaged_history_is_an_error_before_anything_is_read(service: FakeService, tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    append_days(path, 2)
+    history = History(path)
+    path.write_bytes(path.read_bytes()[:8192])
+    async with assisted(service, history=history) as server, connected(server) as assistant:
+        assert "is damaged" in await assistant.fail("brief")
+        assert "is damaged" in await assistant.fail("history")
     assert len(service.requests) == 0
+
+
+async def test_the_history_is_shown_for_workspaces_campaigns_and_domains(service: FakeService, tmp_path: Path) -> None:
+    append_days(tmp_path / "history.db", 40, campaigns=4)
+    options: dict[str, Any] = {"history": History(tmp_path / "history.db")}
+    async with assisted(service, ("space_1", "space_2"), **options) as server, connected(server) as assistant:
+        spaces = await assistant.ask("history", days=20)
+        (day,) = (await assistant.ask("history", campaign="camp_0", days=1))["days"]
+        domains = await assistant.ask("history", workspace="space_1", domain="one.example")
+        both = await assistant.fail("history", campaign="camp_0", domain="one.example")
+        many = await assistant.fail("history", days=1000)
+    assert len(spaces["days"]) == 40
+    assert len(json.dumps(spaces)) < 10_000
+    assert (day["id"], day["sent"], day["spread_over"]) == ("camp_0", 10, 1)
+    assert len(domains["days"]) == 14
+    assert "expected one of them, got both" in both
+    assert "days: " in many
+
+
+async def test_the_history_is_bounded_and_has_no_other_workspaces(service: FakeService, tmp_path: Path) -> None:
+    spaces = tuple(f"space_{number}" for number in range(1, 9))
+    append_days(tmp_path / "history.db", 30, spaces=spaces)
+    history = History(tmp_path / "history.db")
+    async with assisted(service, spaces[:7], history=history) as server, connected(server) as assistant:
+        answer = await assistant.ask("history", days=20)
+    assert (len(answer["days"]), answer["omitted"]) == (100, 40)
+    assert spaces[7] not in json.dumps(answer)
 
 
 async def test_the_last_audit_is_a_resource(assistant: Assistant) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,17 +17,19 @@ from support.assistants import HOSTILE, MODES, assisted, connected
 from support.cli import small_service
 
 from outreach_async import InvalidRequest, OutreachClient
+from outreach_async.audit.history import History
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.mcp_server import create_server
 from outreach_async.mcp_server._tool_server import serve_stdio, slim_schema
 
 LISTS = ["list_campaigns", "campaign_steps", "list_mailboxes", "list_fields"]
-READS = [*LISTS, "audit", "brief", "explain_rule", "check_contacts"]
+READS = [*LISTS, "audit", "brief", "explain_rule", "check_contacts", "history"]
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_the_list_of_all_tools_takes_less_than_5_kilobytes(service: FakeService, mode: str) -> None:
-    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, mode=mode) as assistant:
+async def test_the_list_of_all_tools_takes_less_than_5_kilobytes(service: FakeService, mode: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"allow_writes": ["space_1"], "history": History(tmp_path / "history.db")}
+    async with assisted(service, **options) as server, connected(server, mode=mode) as assistant:
         result = await assistant.client.list_tools()
     assert [tool.name for tool in result.tools] == [*READS, "create_contacts"]
     assert len(result.model_dump_json(by_alias=True, exclude_none=True).encode()) < 5000
@@ -45,7 +48,7 @@ async def test_the_schemas_state_the_limits_and_what_may_be_omitted(service: Fak
     }
     assert schema["properties"]["campaign"] == {"type": "string"}
     hints = {name: tool.annotations.read_only_hint for name, tool in tools.items() if tool.annotations}
-    assert hints == {**dict.fromkeys(READS, True), "create_contacts": None}
+    assert hints == {**dict.fromkeys(READS[:-1], True), "create_contacts": None}
 
 
 def test_a_schema_loses_titles_and_null_and_nothing_else() -> None:

@@ -68,7 +68,7 @@ def test_the_command_of_every_morning_runs_unchanged_day_after_day(environment: 
         done = subprocess.run(command, shell=True, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S602 - the project's own line
         assert (done.returncode, done.stderr) == (1, "")
         assert found in " ".join(done.stdout.split())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["brief.html", "brief.md", "last.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["brief.html", "brief.md", "history.db"]
 
 
 @pytest.mark.thorough

@@ -28,6 +28,7 @@ from outreach_async.fake._fault_plan import Service
 PACKAGES: Final = (
     "outreach_async",
     "outreach_async.audit",
+    "outreach_async.audit.history",
     "outreach_async.audit.reports.brief",
     "outreach_async.bulk",
     "outreach_async.config",

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import click
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.auditing import clock_of, load_report
+from outreach_async._cli.commands.auditing import clock_of, open_history
 from outreach_async._cli.connection import open_client, workspaces_of
 from outreach_async._cli.options import CONNECTION, FAKE, Options, WorkspaceType, find_workspaces, shared_options
 from outreach_async._cli.process import OK, run_async
 from outreach_async._config_file import key_of
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_id
-from outreach_async.audit import Report
-from outreach_async.errors import InvalidRequest
 
 
 @click.command()
@@ -36,13 +33,14 @@ from outreach_async.errors import InvalidRequest
     help="Time limit of a call.  [default: 50, because many assistants give up after a minute]",
 )
 @click.option(
-    "--since",
+    "--history",
     type=files.PATH,
     metavar="FILE",
-    help="JSON file of the command 'brief'. The tool 'brief' shows changes since the last brief, but does not update the file.",
+    help="File of 'brief --history', which is only read. The tool 'brief' shows the changes since its last audit, and the tool "
+    "'history' its figures.",
 )
 @shared_options(*CONNECTION, "workspaces", "owner_key")
-def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, since: Path | None) -> int:
+def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, history: Path | None) -> int:
     """Run an MCP server for assistants over stdin and stdout.
 
     Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
@@ -59,7 +57,7 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
     if writable and options.base_url != FAKE:
         _require_key(options, writable)
     workspaces = list(dict.fromkeys([*(options.workspaces or writable or workspaces_of(options)), *writable]))
-    _read_report(since)  # report an invalid file at the start, not during a conversation
+    store = open_history(options, history)  # reports an invalid file at the start, not during a conversation
     # stdout is reserved for the protocol. If logging were not configured, the SDK would log with rich, which wraps lines.
     logging.basicConfig(level=logging.ERROR if options.quiet else logging.WARNING, format="%(name)s: %(message)s")
 
@@ -73,7 +71,7 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
                 allow_writes=writable,
                 deadline=DEADLINE if deadline is None else deadline,
                 clock=clock_of(options),
-                read_earlier=partial(_read_report, since),
+                history=store,
                 names=options.config.names,
             )
             await serve_stdio(server)
@@ -90,12 +88,3 @@ def _require_key(options: Options, writable: Sequence[str]) -> None:
     if keys == {None}:
         remedy = "pass --owner-key or set OUTREACH_OWNER_KEY, because --allow-writes needs an owner key"
         require_id("--owner-key", options.owner_key, "owner_key", remedy)
-
-
-def _read_report(path: Path | None) -> Report | None:
-    if path is None or not path.exists():
-        return None
-    try:
-        return load_report("--since", path)
-    except click.ClickException as error:
-        raise InvalidRequest(error.format_message()) from None

@@ -30,6 +30,7 @@ from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.validation import require_seconds
 from outreach_async.audit._prometheus import require_client, write_prometheus
+from outreach_async.audit.history import History, Readings
 from outreach_async.audit.reports import (
     BRIEF_WRITERS,
     SUFFIXES,
@@ -47,7 +48,7 @@ from outreach_async.audit.reports._html_page import load_templates
 from outreach_async.audit.reports._summary import format_changes, format_counts, format_headline, summarize
 from outreach_async.audit.reports._text import StyledReport
 from outreach_async.audit.reports._wording import format_count
-from outreach_async.audit.reports.brief import Brief, build_baseline, build_brief
+from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._secret import Secret
@@ -76,6 +77,14 @@ _deadline_option: Final = click.option(
     "unreadable.  [default: none]",
 )
 
+_history_option: Final = click.option(
+    "--history",
+    type=files.PATH,
+    metavar="FILE",
+    help="Compare with the last audit in this file, and append this one to it; see the command 'history'.",
+)
+_no_append_option: Final = click.option("--no-append", is_flag=True, help="Only read the --history file.")
+
 
 def _list_suffixes(known: Collection[str]) -> str:
     """Return the file suffixes of the given formats, separated by commas."""
@@ -102,8 +111,10 @@ def _output_option(what: str, known: Collection[str]) -> Callable[[T], T]:
     metavar="EARLIER.json",
     multiple=True,
     help="JSON report of an earlier audit; repeatable. Show the changes since the latest of these reports, and trends over all "
-    "reports.",
+    "reports.  [default: the last audit in --history]",
 )
+@_history_option
+@_no_append_option
 @_output_option("report", WRITERS)
 @click.option(
     "--prometheus",
@@ -138,6 +149,8 @@ def audit(
     campaigns: bool,
     policy: Path | None,
     earlier: tuple[Path, ...],
+    history: Path | None,
+    no_append: bool,
     outputs: tuple[Path, ...],
     prometheus: Path | None,
     folder: Path | None,
@@ -152,11 +165,10 @@ def audit(
     Pass --workspace several times, a group or "all" of the configuration file, or set OUTREACH_WORKSPACE to several, separated by
     blanks.
 
-    For a daily audit, run the following command. On the first run, it warns that there is no earlier report:
+    For a daily audit, run the following command. It compares each audit with the one before:
 
     \b
-    outreach-async audit --compare audit.json \\
-      --output audit.json --output audit.html
+    outreach-async audit --history history.db --output audit.html
     """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs), quiet=options.quiet)
     if as_schema:
@@ -169,6 +181,7 @@ def audit(
     files.require_writable(
         files.FileUse.for_reading("--policy", policy),
         *(files.FileUse.for_reading("--compare", path) for path in existing),
+        files.FileUse.for_journal("--history", history, written=not no_append),
         *(files.FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in formats),
         files.FileUse.for_writing("--prometheus", prometheus, partial(has_format, "prometheus")),
         *_folder_uses(folder, options),
@@ -181,20 +194,42 @@ def audit(
         if path not in existing:
             screen.warn(f"--compare: {path} does not exist; skipping it (expected on the first run of a daily audit)")
     print_format = None if outputs else _choose_print_format(form, screen)
+    store = open_history(options, history)
 
     async def run_audit() -> int:
+        readings = Readings()
         parts: list[auditing.Report] = []
-        report = await _audit(options, screen, parts if folder else None, policy=chosen, campaigns=campaigns, deadline=deadline)
-        if reports:
-            report = report.since(*reports)
+        about = {"policy": chosen, "campaigns": campaigns, "deadline": deadline, "readings": readings}
+        read = await _audit(options, screen, parts if folder else None, **about)
+        baseline = store.baseline(read.workspaces) if store and not reports else None
+        before = [baseline] if baseline else reports
+        report = read.since(*before) if before else read
         if prometheus:
             with files.explain_write_errors("--prometheus", prometheus):
                 write_prometheus(report, prometheus)
         pages = _render_folder(folder, report, parts) if folder else {}
         _output(screen, report, dict(formats), print_format, pages)
+        _append(screen, None if no_append else store, read, readings)
         return report.exit_code(fail_on)
 
     return run_async(run_audit)
+
+
+def open_history(options: Options, path: Path | None) -> History | None:
+    """Check the file of `--history`, before anything is sent."""
+    if path is None:
+        return None
+    try:
+        return History(path, address=options.base_url)
+    except InvalidRequest as error:
+        raise click.UsageError(f"--{error}") from error
+
+
+def _append(screen: Screen, store: History | None, report: auditing.Report, readings: Readings) -> None:
+    # The history is written last: if the report could not be printed, the next one must show these changes again.
+    if store is not None and not store.append(report, readings):
+        text = "has a later audit of these workspaces; nothing was appended: check the clock, or run the command again"
+        screen.warn(f"--history: {store.path} {text}")
 
 
 def _folder_uses(folder: Path | None, options: Options) -> Iterator[Iterator[files.FileUse]]:
@@ -251,7 +286,7 @@ def _output(
     else:
         show(screen, view)
     screen.print_result(view.to_dict())
-    sys.stdout.flush()  # raises an error for a broken pipe before the --since file is replaced
+    sys.stdout.flush()  # raises an error for a broken pipe before the --history file is changed
 
 
 def _render(view: auditing.Report | Brief, form: str) -> str:
@@ -416,15 +451,8 @@ def clock_of(options: Options) -> Callable[[], float] | None:
 
 
 @click.command()
-@click.option(
-    "--since",
-    type=files.OutputPath(),
-    metavar="FILE",
-    help="JSON file that stores the audit of the last brief. Show the changes since that audit, and replace the file.",
-)
-@click.option(
-    "--no-replace", is_flag=True, help="Do not replace the --since file, so that the next brief shows the same changes."
-)
+@_history_option
+@_no_append_option
 @click.option(
     "--post",
     "webhook",
@@ -446,8 +474,8 @@ def clock_of(options: Options) -> Callable[[], float] | None:
 def brief(
     *,
     options: Options,
-    since: Path | None,
-    no_replace: bool,
+    history: Path | None,
+    no_append: bool,
     webhook: Secret | None,
     fail_on: str,
     policy: Path | None,
@@ -462,10 +490,10 @@ def brief(
     The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning:
 
     \b
-    outreach-async brief --since last.json
+    outreach-async brief --history history.db
 
-    The first run creates the --since file. Later runs replace it, but only after the brief has been written. If a workspace
-    cannot be read, the file keeps the earlier data about the workspace.
+    The first run creates the --history file. Later runs append to it, but only after the brief has been written. If a workspace
+    cannot be read, the next brief compares it with its last reading.
 
     The command reads mailboxes and campaigns, with one request for each campaign. The exit codes are the same as those of the
     command 'audit', and 69 if the brief was written, but could not be posted. The next brief then shows the same changes.
@@ -477,26 +505,22 @@ def brief(
     formats = _choose_formats(outputs, form, BRIEF_WRITERS)
     files.require_writable(
         files.FileUse.for_reading("--policy", policy),
-        files.FileUse.for_reading("--since", since)
-        if no_replace
-        else files.FileUse.for_writing("--since", since, partial(has_format, "json")),
+        files.FileUse.for_journal("--history", history, written=not no_append),
         *(files.FileUse.for_writing("--output", path, partial(has_brief_format, chosen_form)) for path, chosen_form in formats),
         force=force,
     )
-    earlier = load_report("--since", since) if since and since.exists() else None
     print_format = None if outputs else _choose_print_format(form, screen)
+    store = open_history(options, history)
 
     async def run_brief() -> int:
-        report = await _audit(options, screen, policy=chosen, campaigns=True, deadline=deadline)
+        readings = Readings()
+        report = await _audit(options, screen, policy=chosen, campaigns=True, deadline=deadline, readings=readings)
+        earlier = store.baseline(report.workspaces) if store else None
         view = build_brief(report, earlier)
         _output(screen, view, dict(formats), print_format)
         if webhook and not await _post(screen, webhook, view):
             return NOT_DELIVERED
-        baseline = build_baseline(report, earlier)
-        if since and baseline and not no_replace:
-            # The file is replaced last: if the brief could not be printed, the next brief must show these changes again.
-            with files.explain_write_errors("--since", since):
-                atomic_write(since, write(baseline, "json"))
+        _append(screen, None if no_append else store, report, readings)
         return (report.since(earlier) if earlier else report).exit_code(fail_on)
 
     return run_async(run_brief)

@@ -47,7 +47,7 @@ paused {_PAUSED_CAMPAIGN} and has added {_ADDED_CONTACTS} contacts to {_FILLED_C
 """
 _NEXT_STEPS: Final = """
 Nothing left your machine, and nothing was stored. Try next, on that service:
-  {command} brief --base-url fake: --since last.json
+  {command} brief --base-url fake: --history history.db
   {command} audit --base-url fake: --output audit.html
   {command} campaigns --base-url fake:
   {command} import your.csv --base-url fake: --dry-run

@@ -1,51 +1,43 @@
 """Build a daily brief: a one-page summary of the changes since the last brief, and of the open tasks.
 
 A brief summarizes a report and compares it with an earlier report. The findings with the same rule and severity become one task
-with a remedy. `build_brief` and `build_baseline` are pure functions; the caller loads and saves the reports.
+with a remedy. `build_brief` is a pure function; a history stores what the next brief compares with.
 
 ```python
-import json
-from pathlib import Path
-
 import anyio
 from outreach_async import OutreachClient
-from outreach_async._files.atomic import atomic_write
-from outreach_async.audit import Report, audit
-from outreach_async.audit.reports.brief import build_baseline, build_brief
+from outreach_async.audit import audit
+from outreach_async.audit.history import History, Readings
 from outreach_async.audit.reports import write_brief
+from outreach_async.audit.reports.brief import build_brief
 
 
 async def main() -> None:
-    path = Path("last.json")
-    earlier = Report.from_dict(json.loads(path.read_bytes())) if path.exists() else None
+    history, readings = History("history.db"), Readings()
     async with OutreachClient() as client:
-        report = await audit(client, ["space_1"], campaigns=True)
-    brief = build_brief(report, earlier)
+        report = await audit(client, ["space_1"], campaigns=True, readings=readings)
+    brief = build_brief(report, history.baseline(report.workspaces))
     for task in brief.tasks:
         print(task.severity, task.title, "-", task.remedy)
     # -> error No SPF - Publish one TXT record ...
     for campaign in brief.campaigns or []:
         print(campaign.name, campaign.sent, campaign.new_sent)  # -> Spring 0 None
     print(write_brief(brief, "markdown").splitlines()[0])  # -> # Outreach brief
-    if baseline := build_baseline(report, earlier):
-        atomic_write(path, json.dumps(baseline.to_dict()))
+    history.append(report, readings)
 
 
 anyio.run(main)
 ```
 
-The command `outreach-async brief --since last.json` does the same. The file is a JSON report, as written by `audit --output`.
+The command `outreach-async brief --history history.db` does the same.
 
 Workspaces that cannot be read
 ------------------------------
-If a workspace cannot be read completely, `build_baseline` takes the missing data from the earlier report. This data consists of
-the findings that were not checked again, the numbers of campaigns, and the score. `Report.last_read` has the time of this data.
+If a workspace cannot be read completely, `History.baseline` returns its earlier reading. This consists of the findings that were
+not checked again, the numbers of campaigns, and the score. `Report.last_read` has the time of this reading.
 
-The next brief that can read the workspace compares it with this data. Therefore, each finding is reported as new only once, and
-each increase of a number is counted exactly once. If a number has decreased, the brief contains `None` instead of an increase.
-
-If nothing could be read, the baseline is the earlier report, or `None` if there is no earlier report. Otherwise, workspaces that
-the new audit does not cover are dropped.
+The next brief that can read the workspace compares it with this reading. Therefore, each finding is reported as new only once,
+and each increase of a number is counted exactly once. If a number has decreased, the brief contains `None`.
 """
 
 from __future__ import annotations
@@ -60,14 +52,16 @@ from outreach_async.audit._report import ChangeCounts, Report
 from outreach_async.audit._rules import INCOMPLETE
 from outreach_async.audit._values import to_json_values
 from outreach_async.audit.campaigns import CampaignRow
-from outreach_async.audit.reports._baseline import FIGURES, build_baseline, campaign_rows, last_read
 from outreach_async.audit.reports._summary import Summary, Task, summarize
 from outreach_async.models import Number
 
-__all__ = ["Brief", "CampaignBrief", "ChangeCounts", "Task", "WorkspaceBrief", "build_baseline", "build_brief"]
+__all__ = ["Brief", "CampaignBrief", "ChangeCounts", "Task", "WorkspaceBrief", "build_brief"]
 
 BRIEF_VERSION: Final = 1
 """Version of the JSON format of briefs."""
+
+_FIGURES: Final = ("contacts", "sent", "replies_num", "bounces_num")
+"""Campaign fields whose increase a brief shows."""
 
 
 @attrs.frozen(kw_only=True)
@@ -207,7 +201,7 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
 
     Args:
         report: The report of an audit.
-        earlier: The baseline of the last brief, or any earlier report; `None` for the first brief.
+        earlier: The baseline in a history, or any earlier report; `None` for the first brief.
 
     Example:
         ```python
@@ -239,7 +233,7 @@ def _build_workspace(workspace: str, report: Report, earlier: Report | None) -> 
         score=score.score if score else None,
         score_before=before.score if before else None,
         error=_reading_errors(report).get(workspace) if workspace in report.unreadable else None,
-        since=last_read(earlier).get(workspace),
+        since=_last_read(earlier).get(workspace),
     )
 
 
@@ -252,7 +246,7 @@ def _reading_errors(report: Report) -> dict[str, str]:
 def _build_campaigns(report: Report, earlier: Report | None) -> list[CampaignBrief] | None:
     if report.campaigns is None:
         return None
-    before = campaign_rows(earlier)
+    before = _campaign_rows(earlier)
     since = earlier.at if earlier else math.inf
     places = {workspace: place for place, workspace in enumerate(report.workspaces)}
     campaigns = [_build_campaign(row, before.get((row.workspace, row.id)), since) for row in report.campaigns.rows]
@@ -261,9 +255,9 @@ def _build_campaigns(report: Report, earlier: Report | None) -> list[CampaignBri
 
 def _build_campaign(row: CampaignRow, before: CampaignRow | None, since: float) -> CampaignBrief:
     # If the campaign was created after the earlier audit, all of its numbers are new.
-    known = dict.fromkeys(FIGURES, 0) if (row.created or 0) > since else {}
+    known = dict.fromkeys(_FIGURES, 0) if (row.created or 0) > since else {}
     if before is not None:
-        known = {name: getattr(before, name) for name in FIGURES}
+        known = {name: getattr(before, name) for name in _FIGURES}
     return CampaignBrief(
         id=row.id,
         name=row.name,
@@ -286,3 +280,15 @@ def _build_campaign(row: CampaignRow, before: CampaignRow | None, since: float) 
 
 def _increase(now: Number | None, before: Number | None) -> Number | None:
     return None if now is None or before is None or now < before else now - before
+
+
+def _last_read(report: Report | None) -> dict[str, float]:
+    """Return the time at which each workspace was last read completely, in Unix seconds."""
+    if report is None:
+        return {}
+    unread = set(report.unreadable)
+    return {workspace: report.at for workspace in report.workspaces if workspace not in unread} | report.last_read
+
+
+def _campaign_rows(report: Report | None) -> dict[tuple[str, str], CampaignRow]:
+    return {(row.workspace, row.id): row for row in report.campaigns.rows} if report and report.campaigns else {}

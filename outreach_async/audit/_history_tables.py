@@ -1,0 +1,260 @@
+"""The tables and views of a history: SQL, without I/O.
+
+Mailboxes, domains, campaigns and steps have two tables each: one for names and settings, and one for figures. A row is valid from
+the snapshot `first` to the snapshot `last`. While a reading equals the one before, only `last` changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+APPLICATION_ID: Final = 0x4F414849  # "OAHI": outreach_async, history
+FORMAT_VERSION: Final = 1
+_PRIME: Final = 32_749
+"""Modulus of `parity`: the largest prime below 2^15, so that a parity takes two bytes."""
+
+COUNTS: Final = ("critical", "error", "warning", "info")
+
+
+@attrs.frozen
+class Entity:
+    """A kind of thing that a history follows, with the names of its tables and columns."""
+
+    table: str
+    key: str
+    identity: tuple[str, ...]
+    settings: tuple[str, ...]
+    figures: tuple[str, ...]
+
+    @property
+    def figure_table(self) -> str:
+        return f"{self.table.removesuffix('es' if self.table == 'mailboxes' else 's')}_figures"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (*self.identity, *self.settings)
+
+
+MAILBOX: Final = Entity(
+    "mailboxes",
+    "mailbox",
+    ("workspace", "id"),
+    ("email", "domain", "type", "status", "server_ip", "spf", "dkim", "dmarc", "created_at"),
+    (
+        *("daily_limit", "campaigns", "blacklists", "sent_today", "sent_30days", "sent_90days", "bounced_30days"),
+        "opened_14days",
+    ),
+)
+DOMAIN: Final = Entity("domains", "number", ("domain",), (), ("mailboxes", "sent_30days", "score"))
+CAMPAIGN: Final = Entity(
+    "campaigns",
+    "campaign",
+    ("workspace", "id"),
+    ("name", "status", "created", "planned_end"),
+    (
+        *("steps", "contacts", "sent", "opens_num", "replies_num", "interested_num", "bounces_num", "unsubscribed_num"),
+        *("left_to_send", "ends"),
+    ),
+)
+STEP: Final = Entity(
+    "steps",
+    "step",
+    ("workspace", "campaign_id", "id"),
+    ("position", "status"),
+    ("sent", "opened_num", "replied_num", "unsubscribed_num", "left_to_send", "already_sent", "out_of"),
+)
+ENTITIES: Final = (MAILBOX, DOMAIN, CAMPAIGN, STEP)
+
+CAMPAIGN_COUNTERS: Final = {"sent": "sent", "opened": "opens_num", "replied": "replies_num", "bounced": "bounces_num"}
+"""The daily figures of a campaign, and the totals whose differences they are."""
+_MAILBOX_COUNTERS: Final = {"sent": "sent_90days", "bounced": "bounced_30days"}
+_WINDOWS: Final = {"sent_90days": 89 * 86_400, "bounced_30days": 29 * 86_400}
+"""Age in seconds up to which no e-mail of a mailbox has left a total. Until then, its difference is the number of events."""
+
+SNAPSHOT_FIGURES: Final = ("day", "at", "score", "mailboxes", "campaigns", *COUNTS)
+WORKSPACE_FIGURES: Final = ("mailboxes", "sent_30days", "score", "campaigns", *COUNTS)
+FINDING_TEXTS: Final = (
+    *("workspace", "rule", "severity", "mailbox", "email", "domain", "server_ip", "campaign", "campaign_name", "step"),
+    *("message", "remedy", "confidence"),
+)
+
+
+def parity(columns: Iterable[str]) -> str:
+    """Return an SQL expression of numeric columns, which any change of one column changes."""
+    terms = (f"coalesce(CAST({name} * 1000 AS INTEGER) % {_PRIME}, 7) * {at}" for at, name in enumerate(columns, 2))
+    return f"(({' + '.join(terms)}) % {_PRIME})"
+
+
+def parity_of(entity: Entity) -> str:
+    return parity((entity.key, "first", "last", *entity.figures))
+
+
+def _checked(columns: Sequence[str]) -> str:
+    # `PRAGMA quick_check` evaluates constraints, so that it finds a number that was damaged in place.
+    return f"parity INTEGER NOT NULL CHECK (parity = {parity(columns)})"
+
+
+def create_statements() -> Iterable[str]:
+    """Yield the statements that create an empty history."""
+    yield f"PRAGMA application_id = {APPLICATION_ID}"
+    yield f"PRAGMA user_version = {FORMAT_VERSION}"
+    yield "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+    yield "CREATE TABLE days (day INTEGER PRIMARY KEY, date TEXT NOT NULL CHECK (date = date(day * 86400, 'unixepoch')))"
+    counts = ", ".join(f"{name} INTEGER NOT NULL" for name in COUNTS)
+    yield (
+        "CREATE TABLE snapshots (snapshot INTEGER PRIMARY KEY, day INTEGER NOT NULL, at REAL NOT NULL, score REAL,"
+        f" mailboxes INTEGER NOT NULL, campaigns INTEGER, {counts}, scope TEXT NOT NULL,"
+        f" {_checked(('snapshot', *SNAPSHOT_FIGURES))})"
+    )
+    yield (
+        "CREATE TABLE workspaces (snapshot INTEGER NOT NULL, workspace TEXT NOT NULL, name TEXT NOT NULL,"
+        " reading TEXT NOT NULL CHECK (reading IN ('complete', 'partial', 'none')),"
+        f" mailboxes INTEGER, sent_30days, score REAL, campaigns INTEGER, {counts}, crc INTEGER NOT NULL,"
+        f" {_checked(('snapshot', *WORKSPACE_FIGURES))}, PRIMARY KEY (workspace, snapshot)) WITHOUT ROWID"
+    )
+    for entity in ENTITIES:
+        valid = f"{entity.key} INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL"
+        # The primary key begins with the snapshot: rows are appended, which fills the pages of the file.
+        key = f"PRIMARY KEY (first, {entity.key})) WITHOUT ROWID"
+        yield f"CREATE TABLE {entity.table} ({valid}, {', '.join(entity.labels)}, crc INTEGER NOT NULL, {key}"
+        check = _checked((entity.key, "first", "last", *entity.figures))
+        yield f"CREATE TABLE {entity.figure_table} ({valid}, {', '.join(entity.figures)}, {check}, {key}"
+    texts = ", ".join(f"{name} TEXT" for name in FINDING_TEXTS)
+    yield (
+        "CREATE TABLE findings (finding INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, resolved INTEGER,"
+        f" {texts}, sent_30days, figures TEXT NOT NULL, crc INTEGER NOT NULL,"
+        f" {_checked(('finding', 'first', 'last', 'resolved', 'sent_30days'))})"
+    )
+    for name, query in VIEWS.items():
+        yield f"CREATE VIEW {name} AS {query}"
+
+
+def _days_of(entity: Entity, counters: Mapping[str, str], read: str) -> str:
+    """Return CTEs that end with `diffs`, the differences of an entity's counters for each day, and `levels`, its other figures.
+
+    `read` is a condition on the rows of `workspaces` in which the entity was read.
+    """
+    key = entity.key
+    known = {name: f"last_at - created_at < {_WINDOWS[total]}" if total in _WINDOWS else "1" for name, total in counters.items()}
+    lags = ", ".join(f"f.{total} - lag(f.{total}, 1, CASE WHEN b.at IS NOT NULL THEN 0 END) OVER w AS d_{name}"
+                     for name, total in counters.items())  # fmt: skip
+    fell = " OR ".join(f"({known[name]} AND d_{name} < 0)" for name in counters)
+    given = ", ".join(f"CASE WHEN NOT coalesce({fell}, 0) AND {known[name]} THEN d_{name} END" for name in counters)
+    none, zero = ", ".join("NULL" for _ in counters), ", ".join(f"CASE WHEN {each} THEN 0 END" for each in known.values())
+    names = ", ".join(f"d_{name}" for name in counters)
+    # A sum ignores NULL, and would then be too low.
+    sums = ", ".join(
+        f"CASE WHEN count(d_{name}) = count(*) THEN sum(CASE spread WHEN 1 THEN d_{name} ELSE 1.0 * d_{name} / spread END) END"
+        f" AS {name}"
+        for name in counters
+    )
+    return f"""
+  current AS (SELECT {key}, max(first) AS version, {", ".join(entity.labels)} FROM {entity.table} GROUP BY {key}),
+  births AS (  -- entities that were created after the reading before their first one: their totals began at 0
+    SELECT n.{key}, n.first, s.at, s.day
+    FROM (SELECT {key}, min(first) AS first FROM {entity.figure_table} GROUP BY {key}) n JOIN current c USING ({key})
+    JOIN snapshots s ON s.snapshot = (
+      SELECT max(snapshot) FROM workspaces w WHERE workspace = c.workspace AND {read} AND snapshot < n.first)
+    WHERE c.{"created_at" if entity is MAILBOX else "created"} > s.at),
+  ends AS (  -- the day on which a complete reading lacks an entity, or else the last day of its workspace
+    SELECT {key}, max(last) AS last, (
+        SELECT min(day) FROM workspaces w JOIN snapshots USING (snapshot)
+        WHERE workspace = c.workspace AND reading = 'complete' AND {read} AND snapshot > f.last) AS gone,
+      (SELECT max(day) FROM workspaces JOIN snapshots USING (snapshot) WHERE workspace = c.workspace) AS latest
+    FROM {entity.table} f JOIN current c USING ({key}) WHERE f.status IS NOT 'draft' GROUP BY {key}),
+  readings AS (
+    SELECT f.*, a.day AS first_day, z.day AS last_day, coalesce(lag(z.day) OVER w, b.day) AS before_day,
+      z.at AS last_at, lead(f.first) OVER w AS next, {lags}
+    FROM {entity.figure_table} f JOIN snapshots a ON a.snapshot = f.first JOIN snapshots z ON z.snapshot = f.last
+      LEFT JOIN births b ON b.{key} = f.{key} AND b.first = f.first
+    WINDOW w AS (PARTITION BY f.{key} ORDER BY f.first)),
+  changes ({key}, since, until, spread, gap, {names}) AS (
+    SELECT {key}, min(before_day + 1, first_day), first_day, max(1, first_day - before_day), coalesce({fell}, 0), {given}
+      FROM readings JOIN current USING ({key}) WHERE before_day IS NOT NULL
+    UNION ALL SELECT {key}, first_day, first_day, 1, 0, {none} FROM readings WHERE before_day IS NULL
+    UNION ALL SELECT {key}, first_day + 1, last_day, 1, 0, {zero}
+      FROM readings JOIN current USING ({key}) WHERE last_day > first_day
+    UNION ALL SELECT {key}, min(last_day + 1, gone), gone, 1, 1, {none}
+      FROM readings JOIN ends USING ({key}) WHERE next IS NULL AND gone IS NOT NULL
+    UNION ALL SELECT {key}, last_day + 1, latest, 1, 0, {none}
+      FROM readings JOIN ends USING ({key}) WHERE next IS NULL AND gone IS NULL AND latest > last_day),
+  diffs AS (
+    SELECT {key}, d.day, d.date, {sums}, max(spread) AS spread_over, max(gap) AS gap
+    FROM changes JOIN days d ON d.day BETWEEN since AND until GROUP BY {key}, d.day),
+  levels AS (
+    SELECT {key}, d.day, d.date, max(first) AS newest, {", ".join(entity.figures)}
+    FROM readings JOIN days d ON d.day BETWEEN first_day AND last_day GROUP BY {key}, d.day)"""  # noqa: S608 - names of this module
+
+
+def _campaign_days() -> str:
+    ctes = _days_of(CAMPAIGN, CAMPAIGN_COUNTERS, "w.campaigns IS NOT NULL")
+    return f"""WITH {ctes}
+SELECT d.date, c.workspace, c.id, c.name, c.status, d.sent, d.opened, d.replied, d.bounced, l.contacts, l.left_to_send,
+  d.spread_over, d.gap
+FROM diffs d JOIN current c USING (campaign) LEFT JOIN levels l USING (campaign, day)"""  # noqa: S608 - names of this module
+
+
+def _mailbox_days() -> str:
+    ctes = _days_of(MAILBOX, _MAILBOX_COUNTERS, "w.reading <> 'none'")
+    levels = "sent_today, sent_30days, bounced_30days, daily_limit, blacklists, opened_14days"
+    return f"""WITH {ctes},
+  both AS (SELECT mailbox, day, date FROM diffs UNION SELECT mailbox, day, date FROM levels)
+SELECT b.date, c.workspace, c.id, c.email, c.domain, d.sent, d.bounced, {levels}, coalesce(d.spread_over, 1) AS spread_over,
+  l.day IS NOT NULL AS was_read
+FROM both b JOIN current c USING (mailbox) LEFT JOIN diffs d USING (mailbox, day) LEFT JOIN levels l USING (mailbox, day)"""  # noqa: S608
+
+
+def _sum_known(column: str) -> str:
+    return f"CASE WHEN count({column}) = count(*) THEN sum({column}) END AS {column}"
+
+
+def domain_sums(condition: str) -> str:
+    """Return a query for the sums over the mailboxes of each domain that meet a condition."""
+    sums = ", ".join(map(_sum_known, ("sent", "bounced", "sent_today", "sent_30days", "bounced_30days")))
+    return f"""SELECT date, domain, count(*) AS mailboxes, {sums}, max(blacklists) AS blacklists, max(spread_over) AS spread_over
+  FROM mailbox_days WHERE domain IS NOT NULL AND {condition} GROUP BY domain, date"""  # noqa: S608 - names of this module
+
+
+VIEWS: Final = {
+    "campaign_days": _campaign_days(),
+    "mailbox_days": _mailbox_days(),
+    "domain_days": f"""WITH scores AS (
+    SELECT domain, d.day, d.date, max(f.first) AS newest, f.score FROM domains JOIN domain_figures f USING (number)
+      JOIN snapshots a ON a.snapshot = f.first JOIN snapshots z ON z.snapshot = f.last
+      JOIN days d ON d.day BETWEEN a.day AND z.day GROUP BY domain, d.day)
+SELECT m.*, s.score FROM ({domain_sums("1")}) m LEFT JOIN scores s USING (domain, date)""",  # noqa: S608 - as above
+    "workspace_days": f"""WITH totals AS (
+    SELECT workspace, date, {_sum_known("sent")}, {_sum_known("opened")}, {_sum_known("replied")}, {_sum_known("bounced")},
+      max(spread_over) AS spread_over, sum(gap) AS gaps FROM campaign_days GROUP BY workspace, date),
+  states AS (
+    SELECT workspace, d.date, max(w.snapshot) AS snapshot, w.name, w.reading, w.mailboxes, w.sent_30days, w.score,
+      {", ".join(f"w.{name}" for name in COUNTS)}
+    FROM workspaces w JOIN snapshots s USING (snapshot) JOIN days d USING (day) GROUP BY workspace, d.day),
+  both AS (SELECT workspace, date FROM totals UNION SELECT workspace, date FROM states),
+  names AS (SELECT workspace, max(snapshot) AS snapshot, name FROM workspaces GROUP BY workspace)
+SELECT b.date, b.workspace, n.name, coalesce(s.reading, 'none') AS reading, t.sent, t.opened, t.replied, t.bounced,
+  s.mailboxes, s.sent_30days, s.score, {", ".join(f"s.{name}" for name in COUNTS)},
+  coalesce(t.spread_over, 1) AS spread_over, coalesce(t.gaps, 0) AS gaps
+FROM both b JOIN names n USING (workspace) LEFT JOIN totals t USING (workspace, date)
+  LEFT JOIN states s USING (workspace, date)""",  # noqa: S608 - names of this module
+}
+
+CRC_COLUMNS: Final = {
+    "workspaces": ("snapshot", "workspace", "name", "reading"),
+    **{entity.table: (entity.key, "first", "last", *entity.labels) for entity in ENTITIES},
+    "findings": ("finding", "first", "last", "resolved", *FINDING_TEXTS, "figures"),
+}
+"""The columns of each table that `crc` covers: texts, for which SQL has no checksum."""
+
+TABLES: Final = (
+    *("snapshots", "workspaces"),
+    *(name for entity in ENTITIES for name in (entity.table, entity.figure_table)),
+    "findings",
+)
+"""The tables to export; `about` and `days` are internal."""
+TEXT_COLUMNS: Final = frozenset(
+    {*FINDING_TEXTS, "date", "id", "name", "type", "status", "server_ip", "campaign_id", "reading", "scope", "figures"}
+)

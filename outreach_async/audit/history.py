@@ -1,0 +1,538 @@
+r"""Keep what the service forgets: the figures of every audit, in one SQLite file.
+
+The service returns current totals only. A history stores the totals that each audit reads, and computes the figures of each day:
+
+```python
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.audit import audit
+from outreach_async.audit.history import History, Readings
+
+
+async def main() -> None:
+    history = History("history.db", address="https://api.example")
+    for _ in range(2):  # once a day
+        readings = Readings()
+        async with OutreachClient() as client:
+            report = await audit(client, ["space_1"], campaigns=True, readings=readings)
+        if earlier := history.baseline(report.workspaces):
+            print(report.since(earlier).diff.counts.unchanged, "unchanged")  # -> 2 unchanged
+        history.append(report, readings)
+    for day in history.daily("campaign", "camp_1", days=7):
+        print(day.name, day.sent, day.replied)  # -> Spring None None
+
+
+anyio.run(main)
+```
+
+`outreach-async audit --history history.db` and `brief --history history.db` do the same; with `--no-append`, they only compare.
+`outreach-async history show|export|prune` shows daily figures, writes every table and view to a Parquet or CSV file, and deletes
+old snapshots.
+
+Days
+----
+Days are in UTC. A figure of a day is the difference between the last reading on this day and the last reading before it, so an
+audit at 08:00 shows what happened since 08:00 of the day before. If days lack a reading, the difference is spread over them, and
+`spread_over` is their number. A figure is `NULL` if it is not known:
+
+- on the day of the first reading, unless the campaign was created after the reading before;
+- if a total has fallen, because a campaign was reset; `gap` is then 1;
+- on the day on which a campaign or mailbox was deleted or moved to another workspace;
+- while a workspace cannot be read; later, the difference is spread over these days.
+
+A sum over campaigns or mailboxes is `NULL` if one of them is not known: a sum that is too low looks like a bad day.
+
+The totals of mailboxes cover 30 or 90 days, so their differences are no daily figures, except for new mailboxes: `sent` is known
+up to an age of 89 days, and `bounced` up to 29 days. For older mailboxes, use the levels `sent_30days` and `bounced_30days`, and
+`sent_today`, which the service counts itself. E-mails, opens, replies and bounces of a day come from campaigns.
+
+Tables
+------
+`snapshots` has a row for each audit, and `workspaces` one for each workspace of an audit. Its column `reading` is `complete`,
+`partial` or `none`. What an audit could not read leaves the earlier rows valid. In all other tables, a row is valid from the
+snapshot `first` to the snapshot `last`, and rows that do not change are not repeated:
+
+| table | columns besides `first` and `last` |
+|---|---|
+| `snapshots` | `snapshot`, `day`, `at` (Unix seconds), `score`, `mailboxes`, `campaigns`, findings by severity, ... |
+| `workspaces` | `snapshot`, `workspace`, `name`, `reading`, `mailboxes`, `score`, `campaigns`, findings by severity, ... |
+| `mailboxes` | `mailbox` (a number), `workspace`, `id`, `email`, `domain`, `type`, `status`, `spf`, `dkim`, `dmarc`, ... |
+| `mailbox_figures` | `mailbox`, `daily_limit`, `blacklists`, `sent_today`, `sent_30days`, `sent_90days`, `bounced_30days`, ... |
+| `domains`, `domain_figures` | `number`, `domain`; `mailboxes`, `sent_30days`, `score` |
+| `campaigns` | `campaign` (a number), `workspace`, `id`, `name`, `status`, `created`, `planned_end` |
+| `campaign_figures` | `campaign`, `contacts`, `sent`, `opens_num`, `replies_num`, `bounces_num`, `left_to_send`, `ends`, ... |
+| `steps`, `step_figures` | `step`, `workspace`, `campaign_id`, `id`, `position`; `sent`, `replied_num`, `left_to_send`, ... |
+| `findings` | `finding`, `resolved` (a snapshot, or `NULL` while open), `rule`, `severity`, `mailbox`, `message`, ... |
+
+The texts and the severity of a finding are those of its last reading. `parity` and `crc` are checksums.
+
+| view | a row for each day and |
+|---|---|
+| `workspace_days` | workspace: `sent`, `opened`, `replied`, `bounced`, `score`, findings by severity, `reading`, ... |
+| `campaign_days` | campaign: `sent`, `opened`, `replied`, `bounced`, `contacts`, `left_to_send`, `spread_over`, `gap` |
+| `domain_days` | domain: `mailboxes`, `sent`, `bounced`, `sent_today`, `sent_30days`, `bounced_30days`, `score`, ... |
+| `mailbox_days` | mailbox: the same, and `daily_limit`, `blacklists`, `opened_14days`, `was_read` |
+
+pandas, DuckDB (`ATTACH 'history.db' (TYPE sqlite)`), Datasette and Metabase read the file; open it read-only. The bounces of each
+workspace in a week, worst first:
+
+```sql
+SELECT name, sum(sent) AS sent, round(100.0 * sum(bounced) / sum(sent), 1) AS percent
+FROM workspace_days WHERE date > date((SELECT max(date) FROM days), '-7 days')
+GROUP BY workspace, name HAVING sum(sent) > 0 ORDER BY percent DESC
+```
+
+Campaigns that sent nothing for three days, although e-mails are left:
+
+```sql
+SELECT workspace, name, max(left_to_send) AS left_to_send FROM campaign_days
+WHERE date > date((SELECT max(date) FROM days), '-3 days') AND status = 'live'
+GROUP BY workspace, id, name HAVING sum(sent) = 0 AND count(sent) = 3 AND max(left_to_send) > 0
+```
+
+How long findings stay open, by rule:
+
+```sql
+SELECT rule, count(*) AS findings, round(avg(coalesce(z.day, (SELECT max(day) FROM days)) - a.day), 1) AS days
+FROM findings JOIN snapshots a ON a.snapshot = findings.first LEFT JOIN snapshots z ON z.snapshot = findings.resolved
+GROUP BY rule ORDER BY days DESC
+```
+
+Size and safety
+---------------
+SIZE_SENTENCE
+A snapshot is one transaction: a kill, a full disk or a loss of power loses at most the snapshot that is being written. Several
+processes can append: each waits for the others. Each use checks the whole file, and refuses a damaged one. A file that is not a
+history is never changed, and a history belongs to the address of one service. The file contains the addresses of mailboxes, so
+only its owner can read it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final, Literal, get_args
+
+import attrs
+
+from outreach_async.audit._history_snapshot import FINDING_CHECKED, find_damage, read_baseline, renew_checksums, write_snapshot
+from outreach_async.audit._history_tables import (
+    APPLICATION_ID,
+    ENTITIES,
+    FORMAT_VERSION,
+    TABLES,
+    VIEWS,
+    create_statements,
+    domain_sums,
+    parity,
+    parity_of,
+)
+from outreach_async.audit._readings import Readings
+from outreach_async.audit._report import Report
+from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.models import Number
+from outreach_async.transport._urls import parse_base_url
+
+__all__ = ["DayFigures", "History", "HistoryError", "Readings"]
+
+Kind = Literal["workspace", "campaign", "domain", "mailbox"]
+
+_WAIT: Final = 60.0
+"""Seconds to wait for another process that writes a snapshot, which takes less than a second."""
+_MOVE: Final = "move it away and restore a copy, or start a new history"
+
+
+class HistoryError(OutreachError):
+    """A history cannot be read or written, for example because the disk is full or the file is damaged.
+
+    Example:
+        ```python
+        history, readings = History("history.db"), Readings()
+        history.append(await audit(client, ["space_1"], readings=readings), readings)
+        history.path.write_bytes(history.path.read_bytes()[:8192])
+        try:
+            history.daily("workspace")
+        except HistoryError as error:
+            print(error)  # -> history history.db is damaged: ...
+        ```
+    """
+
+
+@attrs.frozen(kw_only=True)
+class DayFigures:
+    """The figures of one workspace, campaign, domain or mailbox on one day. A figure is `None` if it is not known.
+
+    Attributes:
+        date: The day in UTC, as `YYYY-MM-DD`.
+        workspace: Id of the workspace; `None` for a domain.
+        id: Id of the workspace, campaign or mailbox, or the domain.
+        name: Name of the workspace or campaign, address of the mailbox, or the domain.
+        sent: E-mails sent.
+        opened: E-mails opened; known for campaigns and workspaces.
+        replied: Replies; known for campaigns and workspaces.
+        bounced: E-mails bounced.
+        sent_today: E-mails that a mailbox or the mailboxes of a domain had sent on this day when they were read.
+        sent_30days: E-mails sent in 30 days, as the service stated on this day.
+        bounced_30days: E-mails bounced in 30 days.
+        score: Score of the workspace or domain.
+        spread_over: Number of days over which a difference was spread: 1 if there is a snapshot of this day and of the day
+            before.
+
+    Example:
+        ```python
+        history, readings = History("history.db"), Readings()
+        history.append(await audit(client, ["space_1"], readings=readings), readings)
+        (day,) = history.daily("domain", "north.example")
+        print(day.name, day.sent_30days > 0, day.spread_over)  # -> north.example True 1
+        ```
+    """
+
+    date: str
+    workspace: str | None
+    id: str
+    name: str
+    sent: Number | None
+    opened: Number | None = None
+    replied: Number | None = None
+    bounced: Number | None = None
+    sent_today: Number | None = None
+    sent_30days: Number | None = None
+    bounced_30days: Number | None = None
+    score: float | None = None
+    spread_over: int = 1
+
+
+_SHARED: Final = "date, sent, bounced, sent_30days, spread_over"
+_COLUMNS: Final[dict[str, str]] = {
+    "workspace": f"{_SHARED}, workspace, workspace AS id, name, opened, replied, score",
+    "campaign": f"{_SHARED.replace('sent_30days, ', '')}, workspace, id, name, opened, replied",
+    "domain": f"{_SHARED}, NULL AS workspace, domain AS id, domain AS name, sent_today, bounced_30days, score",
+    "mailbox": f"{_SHARED}, workspace, id, email AS name, sent_today, bounced_30days",
+}
+
+
+class History:
+    """A file with the figures of all audits. Each method opens the file, and closes it at its end.
+
+    Args:
+        path: Path of the file; `append` creates it.
+        address: Base URL of the service. A history of another service is refused.
+
+    Raises:
+        InvalidRequest: The file is not a history, belongs to another service, or was written by a newer version.
+        HistoryError: The file is damaged.
+
+    Example:
+        ```python
+        history, readings = History("history.db"), Readings()
+        history.append(await audit(client, ["space_1"], readings=readings), readings)
+        print(len(history.daily("mailbox")), len(history.daily("workspace", "space_1")))  # -> 2 1
+        ```
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, address: str | None = None) -> None:
+        self.path = Path(path)
+        self._address = None if address is None else _normalize(address)
+        self._identity: str | None = None
+        self.check()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file exists and has contents. A process that is killed while it creates a history leaves an empty file."""
+        return self.path.exists() and (not self.path.is_file() or self.path.stat().st_size > 0)
+
+    def check(self) -> None:
+        """Check that the file is an undamaged history of the service, or does not exist yet.
+
+        Raises:
+            InvalidRequest: The file is not a history, belongs to another service, or was written by a newer version.
+            HistoryError: The file is damaged.
+
+        Example:
+            ```python
+            History("history.db").check()
+            ```
+        """
+        if self.exists:
+            with self._reading():
+                pass
+
+    def append(self, report: Report, readings: Readings) -> bool:
+        """Append a snapshot: what an audit read. The snapshot is stored completely or not at all.
+
+        Args:
+            report: The report of the audit, which need not be compared with an earlier one.
+            readings: The `Readings` that were passed to the same audit.
+
+        Returns:
+            True; False if nothing was appended, because the history has a later reading of one of the workspaces. This happens
+            if another process was faster, or if the clock was wrong.
+
+        Raises:
+            HistoryError: The snapshot could not be written. The history contains everything that it contained before.
+
+        Example:
+            ```python
+            readings = Readings()
+            report = await audit(client, ["space_1"], readings=readings)
+            print(History("history.db").append(report, readings))  # -> True
+            ```
+        """
+        with self._writing() as db:
+            spaces = ",".join("?" * len(report.workspaces))
+            query = f"SELECT 1 FROM workspaces JOIN snapshots USING (snapshot) WHERE at > ? AND workspace IN ({spaces}) LIMIT 1"  # noqa: S608
+            if db.execute(query, (report.at, *report.workspaces)).fetchone():
+                return False
+            write_snapshot(db, report, readings)
+        return True
+
+    def baseline(self, workspaces: Sequence[str]) -> Report | None:
+        """Return the last readings of workspaces as a report, for `report.since` and `build_brief`.
+
+        If a workspace could not be read in the last audit, the baseline has its reading before; `last_read` has the time.
+
+        Args:
+            workspaces: Ids of the workspaces of the next audit.
+
+        Returns:
+            The baseline; `None` if the history contains none of the workspaces.
+
+        Example:
+            ```python
+            history, readings = History("history.db"), Readings()
+            history.append(await audit(client, ["space_1"], readings=readings), readings)
+            report = await audit(client, ["space_1"])
+            print(report.since(history.baseline(report.workspaces)).diff.counts.unchanged)  # -> 1
+            ```
+        """
+        if not self.exists:
+            return None
+        with self._reading() as db:
+            return read_baseline(db, workspaces)
+
+    def daily(
+        self, kind: Kind, subject: str | None = None, *, workspaces: Sequence[str] | None = None, days: int = 30
+    ) -> list[DayFigures]:
+        """Return the figures of the last days, oldest first.
+
+        Args:
+            kind: What to return figures of: `workspace`, `campaign`, `domain` or `mailbox`.
+            subject: Id of the workspace, campaign or mailbox, or the domain; by default, all of them.
+            workspaces: Ids of workspaces; figures of others are left out. A domain then has no score, which belongs to all its
+                mailboxes.
+            days: Number of days, which end with the last day of the history.
+
+        Raises:
+            InvalidRequest: `kind` or `days` is invalid, or the file does not exist.
+
+        Example:
+            ```python
+            history, readings = History("history.db"), Readings()
+            history.append(await audit(client, ["space_1"], campaigns=True, readings=readings), readings)
+            print([(day.name, day.sent) for day in history.daily("campaign", workspaces=["space_1"])])  # -> [('Spring', None)]
+            ```
+        """
+        if kind not in get_args(Kind):
+            raise InvalidRequest(f"kind: expected one of {', '.join(get_args(Kind))}, got {kind!r}; pass one of them")
+        if days < 1:
+            raise InvalidRequest(f"days: expected a number of at least 1, got {days!r}; pass, for example, 30")
+        values: dict[str, object] = {"days": f"-{days} days", "subject": subject}
+        values |= {f"workspace_{number}": workspace for number, workspace in enumerate(workspaces or ())}
+        where, source = "date > (SELECT date(max(date), :days) FROM days)", f"{kind}_days"
+        if subject is not None:
+            where += " AND id = :subject"
+        if workspaces is not None:
+            among = f"workspace IN ({', '.join(f':workspace_{number}' for number in range(len(workspaces)))})"
+            if kind == "domain":  # other workspaces may have mailboxes of the same domain
+                source = f"(SELECT *, NULL AS score FROM ({domain_sums(among)}))"  # noqa: S608 - names of this package
+            else:
+                where += f" AND {among}"
+        query = f"SELECT * FROM (SELECT {_COLUMNS[kind]} FROM {source}) WHERE {where} ORDER BY date, name, id"  # noqa: S608
+        with self._reading() as db:
+            rows = db.execute(query, values)
+            names = [column[0] for column in rows.description]
+            return [DayFigures(**dict(zip(names, row, strict=True))) for row in rows]
+
+    @contextmanager
+    def tables(self) -> Iterator[dict[str, tuple[list[str], Iterator[tuple[Any, ...]]]]]:
+        """Provide the columns and the rows of every table and view by its name, as of one moment.
+
+        Example:
+            ```python
+            history, readings = History("history.db"), Readings()
+            history.append(await audit(client, ["space_1"], readings=readings), readings)
+            with history.tables() as tables:
+                columns, rows = tables["mailbox_days"]
+                print(columns[2:4], [row[3] for row in rows])
+            # -> ['id', 'email'] ['ada@north.example', 'bob@north.example']
+            ```
+        """
+        with self._reading() as db:
+            db.execute("BEGIN")
+            yield {name: _select(db, name) for name in (*TABLES, *VIEWS)}
+
+    def prune(self, keep: float) -> int:
+        """Delete snapshots that are older than `keep` seconds before the last snapshot, and free their space.
+
+        Returns:
+            The number of deleted snapshots.
+
+        Example:
+            ```python
+            history, readings = History("history.db"), Readings()
+            history.append(await audit(client, ["space_1"], readings=readings), readings)
+            print(history.prune(keep=400 * 86_400))  # -> 0
+            ```
+        """
+        if not keep > 0:
+            raise InvalidRequest(f"keep: expected more than 0 seconds, got {keep!r}; pass, for example, 400 * 86_400")
+        with self._writing() as db:
+            ((oldest,),) = db.execute(
+                "SELECT min(snapshot) FROM snapshots WHERE at >= (SELECT max(at) FROM snapshots) - ?", (keep,)
+            )
+            deleted = 0 if oldest is None else _prune(db, oldest)
+        if deleted:
+            with self._open("rw") as db:
+                db.execute("VACUUM")  # copies the file; a kill leaves the old one
+        return deleted
+
+    @contextmanager
+    def _open(self, mode: str) -> Iterator[sqlite3.Connection]:
+        """Provide a connection, and explain the errors of SQLite."""
+        try:
+            uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+            with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT, check_same_thread=False)) as db:
+                yield db
+        except (sqlite3.Error, OSError) as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: Exception) -> OutreachError:
+        text = str(error)
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+            return HistoryError(f"history {self.path} is damaged: {text}; {_MOVE}")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return HistoryError(f"history {self.path}: {text}; wait until the other program has ended, and try again")
+        return HistoryError(
+            f"history {self.path}: {text}; nothing was stored: free disk space or check its permissions, and try again"
+        )
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if not self.exists:
+            raise InvalidRequest(
+                f"history: {self.path} does not exist; pass the path of a history, as written by `audit --history`"
+            )
+        self._require_history()
+        with self._open("rw" if os.access(self.path, os.W_OK) else "ro") as db:
+            self._require_intact(db)
+            yield db
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Provide a connection in a transaction, which is committed at the end of the block."""
+        if self.exists:
+            self._require_history()
+        else:
+            with self._explained():
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # contains addresses of mailboxes
+        with self._open("rw") as db:
+            db.execute("PRAGMA synchronous = EXTRA")  # a commit is durable, also after a loss of power
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                # Only now can no other process create the tables.
+                if db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+                    self._create(db)
+                self._require_intact(db)
+                yield db
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    with suppress(sqlite3.Error):  # some errors have already rolled back
+                        db.execute("ROLLBACK")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._explain(error) from error
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        for statement in create_statements():
+            db.execute(statement)
+        about = {"identity": token_hex(8), "address": self._address or ""}
+        db.executemany("INSERT INTO about VALUES (?, ?)", about.items())
+
+    def _require_history(self) -> None:
+        """Check the header without locks or recovery, because SQLite might change a file that is not a history."""
+        # SQLite reads it: if this process opened and closed the file itself, it would drop the locks of its other connections.
+        try:
+            with self._open("ro&immutable=1") as db:
+                ((application,),) = db.execute("PRAGMA application_id")
+        except HistoryError:  # damaged, or a process was killed during a commit, which the next connection rolls back
+            with self._explained():
+                header = self.path.read_bytes()[:72] if self.path.is_file() else b""
+            application = int.from_bytes(header[68:72]) if header.startswith(b"SQLite format 3\0") else None
+        if application != APPLICATION_ID:
+            raise InvalidRequest(
+                f"history: {self.path} is not a history; pass the path of a history, or of a file that does not exist"
+            )
+
+    def _require_intact(self, db: sqlite3.Connection) -> None:
+        ((version,),) = db.execute("PRAGMA user_version")
+        if version > FORMAT_VERSION:
+            raise InvalidRequest(f"history: {self.path} was written by a newer version of this library; use that version")
+        ((result,), *_) = db.execute("PRAGMA quick_check(1)")
+        if result != "ok":
+            raise HistoryError(f"history {self.path} is damaged: {result}; {_MOVE}")
+        if (found := find_damage(db)) is not None:
+            raise HistoryError(f"history {self.path} is damaged: {found}; {_MOVE}")
+        about = dict(db.execute("SELECT name, value FROM about"))
+        self._require_same(about.get("identity"), about.get("address"))
+
+    def _require_same(self, identity: str | None, address: str | None) -> None:
+        if identity is None or address is None:
+            raise HistoryError(f"history {self.path} is damaged: it does not name its service; {_MOVE}")
+        if self._address and address and self._address != address:
+            raise InvalidRequest(
+                f"history: {self.path} belongs to the service {address}, not to {self._address}; use one file for each service"
+            )
+        if self._identity not in {None, identity}:
+            raise InvalidRequest(f"history: {self.path} was replaced by another history; start again")
+        self._identity = identity
+
+
+def _normalize(address: str) -> str:
+    # `fake:` is the embedded service of the command line.
+    return str(parse_base_url(address)) if "//" in address else address
+
+
+def _select(db: sqlite3.Connection, name: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+    rows = db.execute(f"SELECT * FROM {name}")  # noqa: S608 - a name of this package
+    return [column[0] for column in rows.description], rows
+
+
+def _prune(db: sqlite3.Connection, oldest: int) -> int:
+    """Delete everything before the snapshot `oldest`, from which rows that are still valid then begin."""
+    deleted = db.execute("DELETE FROM snapshots WHERE snapshot < ?", (oldest,)).rowcount
+    db.execute("DELETE FROM workspaces WHERE snapshot < ?", (oldest,))
+    for entity in ENTITIES:
+        for table in (entity.table, entity.figure_table):
+            db.execute(f"DELETE FROM {table} WHERE last < ?", (oldest,))  # noqa: S608 - a name of this package
+            new = f", parity = {parity_of(entity).replace('(first *', f'({oldest} *')}" if table == entity.figure_table else ""
+            db.execute(f"UPDATE {table} SET first = ?{new} WHERE first < ?", (oldest, oldest))  # noqa: S608 - as above
+    db.execute("DELETE FROM findings WHERE resolved < ?", (oldest,))
+    new = parity(FINDING_CHECKED).replace("(first *", f"({oldest} *").replace("(last *", f"(max(last, {oldest}) *")
+    query = f"UPDATE findings SET first = max(first, ?), last = max(last, ?), parity = {new} WHERE first < ?"  # noqa: S608
+    db.execute(query, (oldest, oldest, oldest))
+    db.execute("DELETE FROM days WHERE day < (SELECT min(day) FROM snapshots)")
+    renew_checksums(db)
+    return deleted

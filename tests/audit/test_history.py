@@ -1,0 +1,588 @@
+"""The history of audits: what was read is kept, daily figures are right or missing, and nothing else can happen to the file."""
+
+from __future__ import annotations
+
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from zlib import crc32
+
+import attrs
+import pandas as pd
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from support.audit import mailbox
+from support.campaigns import DAY
+from support.examples import scaled
+from support.histories import START, DrawnWorld, Sent, agency, append_days, pass_day
+
+from outreach_async import InvalidRequest
+from outreach_async.audit import history as guide
+from outreach_async.audit._history_tables import FORMAT_VERSION, TABLES, VIEWS, create_statements
+from outreach_async.audit.history import DayFigures, History, HistoryError
+
+HELPER = (sys.executable, "-m", "support.histories")
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.db"
+
+
+def sent_of(history: History, id_: str = "camp_0") -> list[tuple[str, Any, int]]:
+    return [(day.date[5:], day.sent, day.spread_over) for day in history.daily("campaign", id_, days=100)]
+
+
+def one_campaign(**about: Any) -> tuple[DrawnWorld, Sent]:
+    world = DrawnWorld(["space_1"], boxes={"space_1": [mailbox()]})
+    sent = world.campaigns["camp_0"] = Sent("space_1", **{"created": START - 9 * DAY, **about})
+    return world, sent
+
+
+def read_tables(path: Path) -> dict[str, list[str]]:
+    with History(path).tables() as tables:
+        return {name: sorted(map(repr, rows)) for name, (_, rows) in tables.items()}
+
+
+# Days.
+
+
+def test_a_day_has_the_difference_to_the_reading_before(path: Path) -> None:
+    append_days(path, 3)
+
+    assert sent_of(History(path)) == [("03-02", None, 1), ("03-03", 10, 1), ("03-04", 10, 1)]
+
+
+def test_days_without_a_snapshot_share_the_difference_and_are_marked(path: Path) -> None:
+    world, sent = one_campaign()
+    history = History(path)
+    history.append(*world.read(START))
+    sent.sent = 30
+    history.append(*world.read(START + 3 * DAY))
+
+    assert sent_of(history)[1:] == [("03-03", 10, 3), ("03-04", 10, 3), ("03-05", 10, 3)]
+
+
+def test_a_total_that_falls_is_a_gap_and_no_negative_day(path: Path) -> None:
+    world, sent = one_campaign(sent=50)
+    history = History(path)
+    for day, total in enumerate((50, 60, 5, 15)):
+        sent.sent = total
+        history.append(*world.read(START + day * DAY))
+
+    assert [each[1] for each in sent_of(history)] == [None, 10, None, 10]
+
+
+def test_all_e_mails_of_a_campaign_that_is_new_since_the_last_reading_count(path: Path) -> None:
+    world, _ = one_campaign()
+    history = History(path)
+    history.append(*world.read(START))
+    world.campaigns["camp_new"] = Sent("space_1", START + 100, sent=7)
+    world.campaigns["camp_moved"] = Sent("space_1", START - 100, sent=7)
+    history.append(*world.read(START + DAY))
+
+    assert sent_of(history, "camp_new") == [("03-03", 7, 1)]
+    assert sent_of(history, "camp_moved") == [("03-03", None, 1)]
+
+
+def test_the_day_on_which_a_campaign_disappears_is_a_gap(path: Path) -> None:
+    append_days(path, 2)
+    world = DrawnWorld(boxes={"space_1": [mailbox()], "space_2": [mailbox()]})
+    history = History(path)
+    history.append(*world.read(START + 2 * DAY))
+    history.append(*world.read(START + 3 * DAY))
+
+    assert sent_of(history)[1:] == [("03-03", 10, 1), ("03-04", None, 1)]
+    assert [day.sent for day in history.daily("workspace", "space_1")] == [None, 10, None, None]
+
+
+def test_runs_on_one_day_add_up(path: Path) -> None:
+    world, sent = one_campaign()
+    history = History(path)
+    for hours in (0, 5, 24, 30, 30):
+        history.append(*world.read(START + hours * 3600))
+        sent.sent += 4
+
+    assert [each[1] for each in sent_of(history)] == [None, 12]
+
+
+def test_a_workspace_that_cannot_be_read_is_unknown_until_it_is_read_again(path: Path) -> None:
+    world, sent = one_campaign()
+    history = History(path)
+    history.append(*world.read(START))
+    before = read_tables(path)
+    sent.sent = 20
+    history.append(*world.read(START + DAY, unread=["space_1"]))
+    during = history.daily("workspace")
+    after = read_tables(path)
+    history.append(*world.read(START + 2 * DAY))
+
+    assert [after[name] == before[name] for name in ("mailboxes", "mailbox_figures", "campaigns", "campaign_figures")] == [
+        True
+    ] * 4
+    assert [(day.sent, day.score) for day in during] == [(None, 90.0), (None, None)]
+    assert [(day.sent, day.spread_over) for day in history.daily("workspace")] == [(None, 1), (10, 2), (10, 2)]
+
+
+def test_a_sum_with_an_unknown_part_is_unknown(path: Path) -> None:
+    world, sent = one_campaign()
+    world.campaigns["camp_1"] = Sent("space_1", START - DAY, sent=9)
+    history = History(path)
+    history.append(*world.read(START))
+    sent.sent, world.campaigns["camp_1"].sent = 5, 1
+    history.append(*world.read(START + DAY))
+
+    assert [day.sent for day in history.daily("workspace")] == [None, None]
+
+
+def test_rolling_totals_of_a_mailbox_give_daily_figures_only_while_it_is_new(path: Path) -> None:
+    world, _ = one_campaign()
+    history = History(path)
+    about = {"sent_90days": 100, "bounced_30days": 2}
+    ages = {"old": 400, "middle": 50, "young": 3}
+    for day in range(2):
+        world.boxes["space_1"] = [
+            mailbox(id=f"mailbox_{age}", created_at=START - days * DAY, email=f"a@{age}.example", **about)
+            for age, days in ages.items()
+        ]
+        history.append(*world.read(START + day * DAY))
+        about = {"sent_90days": 130, "bounced_30days": 3}
+
+    found = {day.name[2:].removesuffix(".example"): (day.sent, day.bounced) for day in history.daily("mailbox", days=1)}
+    assert found == {"old": (None, None), "middle": (30, None), "young": (30, 1)}
+    assert {day.id: day.sent for day in history.daily("domain", days=1)}["young.example"] == 30
+
+
+def test_a_campaign_without_its_e_mails_counts_as_not_read(path: Path) -> None:
+    world, sent = one_campaign()
+    history = History(path)
+    history.append(*world.read(START))
+    report, readings = world.read(START + DAY)
+    (labels, figures), *_ = readings._records["space_1", "campaigns"]
+    readings._records["space_1", "campaigns"] = [(labels, tuple(None for _ in figures))]
+    history.append(report, readings)
+    sent.sent = 20
+    history.append(*world.read(START + 2 * DAY))
+
+    assert sent_of(history)[1:] == [("03-03", 10, 2), ("03-04", 10, 2)]
+
+
+# The state machine.
+
+
+@attrs.define
+class Modelled:
+    """A campaign of the model: the days and totals of its readings."""
+
+    workspace: str
+    sent: Sent
+    readings: list[tuple[int, int]] = attrs.Factory(list)
+    born: int | None = None
+    gone: int | None = None
+
+
+class Mornings(RuleBasedStateMachine):
+    """A world that changes, and is appended to a history, against a model in plain Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = TemporaryDirectory()
+        self.history = History(Path(self._folder.name) / "history.db")
+        self.world = DrawnWorld(["space_1", "space_2"], boxes={space: [mailbox()] for space in ("space_1", "space_2")})
+        self.models: dict[str, Modelled] = {}
+        self.now, self.read_at = START, dict[str, float]()
+        self.latest: dict[str, int] = {}
+        self.number = 0
+
+    def teardown(self) -> None:
+        self._folder.cleanup()
+
+    @rule(space=st.sampled_from(["space_1", "space_2"]), total=st.integers(0, 20))
+    def add(self, space: str, total: int) -> None:
+        self.number += 1
+        sent = Sent(space, self.now, sent=total)
+        self.world.campaigns[f"camp_{self.number}"] = sent
+        self.models[f"camp_{self.number}"] = Modelled(space, sent)
+
+    @precondition(lambda self: self.world.campaigns)
+    @rule(data=st.data(), change=st.integers(-5, 50))
+    def change(self, data: st.DataObject, change: int) -> None:
+        sent = self.world.campaigns[data.draw(st.sampled_from(sorted(self.world.campaigns)))]
+        sent.sent = max(0, sent.sent + change)
+
+    @precondition(lambda self: self.world.campaigns)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        del self.world.campaigns[data.draw(st.sampled_from(sorted(self.world.campaigns)))]
+
+    @rule(hours=st.sampled_from([1, 6, 24, 24, 24, 72]))
+    def wait(self, hours: int) -> None:
+        self.now += hours * 3600
+
+    @rule(unread=st.sets(st.sampled_from(["space_1", "space_2"])))
+    def append(self, unread: set[str]) -> None:
+        self.now += 1
+        assert self.history.append(*self.world.read(self.now, unread))
+        day = int(self.now // DAY)
+        for space in ("space_1", "space_2"):
+            self.latest[space] = day
+        for id_, model in self.models.items():
+            if model.workspace in unread:
+                continue
+            if id_ in self.world.campaigns:
+                if not model.readings and model.workspace in self.read_at and model.sent.created > self.read_at[model.workspace]:
+                    model.born = int(self.read_at[model.workspace] // DAY)
+                model.readings.append((day, model.sent.sent))
+            elif model.readings and model.gone is None:
+                model.gone = day
+        self.read_at |= dict.fromkeys({"space_1", "space_2"} - unread, self.now)
+
+    @invariant()
+    def the_daily_figures_are_those_of_the_model(self) -> None:
+        if not self.history.exists:
+            return
+        found: dict[str, dict[int, Any]] = defaultdict(dict)
+        for each in self.history.daily("campaign", days=1000):
+            found[each.id][_day_of(each)] = each.sent
+        expected = {id_: days for id_, model in self.models.items() if (days := self.expect(model))}
+        assert {id_: {day: pytest.approx(sent) for day, sent in days.items()} for id_, days in expected.items()} == dict(found)
+        sums: dict[tuple[str, int], list[Any]] = defaultdict(list)
+        for id_, days in expected.items():
+            for day, value in days.items():
+                sums[self.models[id_].workspace, day].append(value)
+        totals = {(each.id, _day_of(each)): each.sent for each in self.history.daily("workspace", days=1000)}
+        for key, values in sums.items():
+            assert totals[key] == (None if None in values else pytest.approx(sum(values)))
+
+    def expect(self, model: Modelled) -> dict[int, Any]:
+        if not model.readings:
+            return {}
+        parts: dict[int, list[Any]] = defaultdict(list)
+        before: tuple[int, int] | None = None if model.born is None else (model.born, 0)
+        for day, total in model.readings:
+            if before is None:
+                parts[day].append(None)
+            else:
+                days = range(min(before[0] + 1, day), day + 1)
+                for each in days:
+                    parts[each].append(None if total < before[1] else (total - before[1]) / len(days))
+            before = day, total
+        last, until = model.readings[-1][0], self.latest[model.workspace]
+        missing = range(last + 1, until + 1) if model.gone is None else range(min(last + 1, model.gone), model.gone + 1)
+        for each in missing:
+            parts[each].append(None)
+        return {day: None if None in values else sum(values) for day, values in parts.items()}
+
+
+def _day_of(day: DayFigures) -> int:
+    return int(pd.Timestamp(day.date).timestamp() // DAY)
+
+
+@pytest.mark.thorough
+def test_every_history_shows_the_days_of_a_simple_model() -> None:
+    run_state_machine_as_test(Mornings, settings=settings(max_examples=scaled(30), stateful_step_count=25, deadline=None))
+
+
+# Kills, full disks, other processes and damage.
+
+
+@pytest.mark.thorough
+def test_a_process_that_is_killed_at_any_point_loses_its_snapshot_only(path: Path) -> None:
+    done = subprocess.run([*HELPER, "kills", str(path)], cwd=TESTS, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    kills, during_commit = map(int, done.stdout.split())
+    assert kills > 50
+    assert during_commit > 5
+
+
+@pytest.mark.thorough
+def test_snapshots_of_two_processes_at_once_are_both_stored(path: Path) -> None:
+    command = [*HELPER, "appends", str(path)]
+    running = [subprocess.Popen([*command, space, "10"], cwd=TESTS, stderr=subprocess.PIPE) for space in ("space_1", "space_2")]
+    for process in running:
+        _, errors = process.communicate(timeout=200)
+        assert process.returncode == 0, errors
+
+    history = History(path)
+    for space in ("space_1", "space_2"):
+        assert [day.sent for day in history.daily("workspace", space)] == [None, *[10] * 9]
+
+
+class FullDisk(History):
+    """A history on a disk that is full after a few more pages."""
+
+    room = 1
+
+    @contextmanager
+    def _open(self, mode: str) -> Iterator[sqlite3.Connection]:
+        with super()._open(mode) as db:
+            (pages,) = db.execute("PRAGMA page_count").fetchone()
+            db.execute(f"PRAGMA max_page_count = {max(1, pages + self.room)}")
+            yield db
+
+
+@pytest.mark.parametrize("room", [1, 4, 8])
+def test_a_full_disk_is_an_error_and_loses_nothing(path: Path, room: int) -> None:
+    append_days(path, 3)
+    before = read_tables(path)
+    full = FullDisk(path)
+    full.room = room
+
+    with pytest.raises(HistoryError, match="database or disk is full; nothing was stored: free disk space"):
+        full.append(*agency(boxes=300, campaigns=10, spaces=3).read(START + 9 * DAY))
+
+    assert read_tables(path) == before
+    assert sorted(each.name for each in path.parent.iterdir()) == ["history.db"]
+
+
+def test_a_full_disk_leaves_no_new_history_that_looks_damaged(path: Path) -> None:
+    with pytest.raises(HistoryError, match="is full"):
+        FullDisk(path).append(*agency(boxes=3, campaigns=1, spaces=1).read(START))
+
+    append_days(path, 1)
+    assert len(History(path).daily("workspace")) == 2
+
+
+def test_a_damaged_byte_is_refused_or_changes_nothing(path: Path) -> None:
+    append_days(path, 4, campaigns=2)
+    content, expected, chance = path.read_bytes(), read_tables(path), random.Random(3)  # noqa: S311 - a sample
+    refused = 0
+    for _ in range(scaled(40)):
+        place = chance.randrange(len(content))
+        path.write_bytes(content[:place] + bytes([content[place] ^ chance.randrange(1, 256)]) + content[place + 1 :])
+        try:
+            assert read_tables(path) == expected, place
+        except (HistoryError, InvalidRequest):
+            refused += 1
+    assert refused > 0
+
+
+@pytest.mark.parametrize("size", [100, 4096, 12_288])
+def test_a_truncated_history_is_refused_with_a_remedy_and_not_changed(path: Path, size: int) -> None:
+    append_days(path, 4)
+    path.write_bytes(cut := path.read_bytes()[:size])
+
+    with pytest.raises(HistoryError, match=r"is damaged: .*; move it away and restore a copy, or start a new history"):
+        History(path)
+    assert path.read_bytes() == cut
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("UPDATE campaign_figures SET sent = sent + 1 WHERE first = 2", "CHECK constraint"),
+        ("UPDATE campaigns SET workspace = 'space_9'", "a row of campaigns has changed"),
+        ("UPDATE workspaces SET reading = 'none'", "a row of workspaces has changed"),
+        ("UPDATE findings SET rule = 'OA999'", "a row of findings has changed"),
+        ("DROP VIEW campaign_days", "the definition of campaign_days has changed"),
+        ("DELETE FROM about", "it does not name its service"),
+    ],
+)
+def test_a_changed_row_is_damage(path: Path, statement: str, what: str) -> None:
+    world, _ = one_campaign()
+    world.troubled.add(world.boxes["space_1"][0].id)
+    for day in range(3):
+        History(path).append(*world.read(START + day * DAY))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA ignore_check_constraints = 1")
+        assert db.execute(statement).rowcount
+        db.commit()
+
+    with pytest.raises(HistoryError, match=f"is damaged: .*{what}"):
+        History(path)
+
+
+@pytest.mark.parametrize("kind", ["text", "database"])
+def test_a_file_that_is_no_history_is_not_touched(path: Path, kind: str) -> None:
+    path.write_text("my notes", encoding="utf-8")
+    if kind == "database":
+        path.unlink()
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("CREATE TABLE mine (value)")
+    before = path.read_bytes()
+
+    with pytest.raises(InvalidRequest, match="is not a history; pass the path of a history, or of a file that does not exist"):
+        append_days(path, 1)
+    assert path.read_bytes() == before
+
+
+def test_a_history_belongs_to_one_service(path: Path) -> None:
+    world, _ = one_campaign()
+    History(path, address="https://api.example/").append(*world.read(START))
+
+    History(path, address="https://API.example:443")
+    with pytest.raises(InvalidRequest, match=r"belongs to the service https://api\.example, not to https://b\.example"):
+        History(path, address="https://b.example")
+
+
+def test_a_history_that_was_replaced_is_refused(path: Path) -> None:
+    append_days(path, 1)
+    history = History(path)
+    path.unlink()
+    append_days(path, 1)
+
+    with pytest.raises(InvalidRequest, match="was replaced by another history; start again"):
+        history.daily("workspace")
+
+
+def test_a_history_of_a_newer_version_is_refused(path: Path) -> None:
+    append_days(path, 1)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 99")
+
+    with pytest.raises(InvalidRequest, match="was written by a newer version of this library"):
+        History(path)
+
+
+def test_a_history_in_use_is_an_error_that_says_so(path: Path) -> None:
+    class Impatient(History):
+        @contextmanager
+        def _open(self, mode: str) -> Iterator[sqlite3.Connection]:
+            with super()._open(mode) as db:
+                db.execute("PRAGMA busy_timeout = 0")
+                yield db
+
+    append_days(path, 1)
+    world, _ = one_campaign()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        with pytest.raises(HistoryError, match="database is locked; wait until the other program has ended, and try again"):
+            Impatient(path).append(*world.read(START + DAY))
+
+
+def test_an_older_audit_of_the_same_workspaces_is_not_appended(path: Path) -> None:
+    append_days(path, 3)
+    world, _ = one_campaign()
+    history, other = History(path), DrawnWorld(["space_9"], boxes={"space_9": [mailbox()]})
+
+    assert not history.append(*world.read(START))
+    assert history.append(*other.read(START))
+
+
+# Reading.
+
+
+def test_the_format_changes_only_with_its_version() -> None:
+    # If this fails, add 1 to FORMAT_VERSION, convert older histories, and change the checksum.
+    assert (FORMAT_VERSION, crc32("\n".join(create_statements()).encode())) == (1, 2293395658)
+
+
+def test_the_queries_of_the_guide_run(path: Path) -> None:
+    world, sent = one_campaign(sent=100)
+    world.troubled.add(world.boxes["space_1"][0].id)
+    for day in range(5):
+        sent.sent += 50 if day < 2 else 0
+        sent.bounced += day < 2
+        History(path).append(*world.read(START + day * DAY))
+    queries = re.findall(r"```sql\n(.*?)```", guide.__doc__ or "", re.DOTALL)
+    with closing(sqlite3.connect(path)) as db:
+        answers = [pd.read_sql_query(query, db).to_dict("records") for query in queries]
+
+    assert answers == [
+        [{"name": "space_1", "sent": 50, "percent": 2.0}],
+        [{"workspace": "space_1", "name": "Spring", "left_to_send": 500}],
+        [{"rule": "OA101", "findings": 1, "days": 4.0}, {"rule": "OA204", "findings": 1, "days": 1.0}],
+    ]
+
+
+def test_pandas_reads_every_table_and_view(path: Path) -> None:
+    append_days(path, 3)
+    with closing(sqlite3.connect(path)) as db:
+        frames = {name: pd.read_sql_query(f"SELECT * FROM {name}", db) for name in (*TABLES, *VIEWS)}  # noqa: S608
+
+    assert frames["campaign_days"]["sent"].tolist()[1:] == [10, 10]
+    assert frames["workspace_days"]["date"].nunique() == 3
+    assert all(len(frame) for name, frame in frames.items() if name not in {"domains", "domain_figures", "findings"})
+
+
+def test_figures_of_other_workspaces_are_left_out(path: Path) -> None:
+    append_days(path, 2, campaigns=2)
+    history = History(path)
+
+    assert {day.id for day in history.daily("campaign", workspaces=["space_2"])} == {"camp_1"}
+    assert {day.sent_30days for day in history.daily("domain", workspaces=["space_2"])} == {mailbox().sent_30days}
+
+
+@pytest.mark.parametrize(("kind", "days", "message"), [("planet", 1, "kind: expected one of"), ("domain", 0, "days: expected")])
+def test_invalid_arguments_name_the_argument(path: Path, kind: Any, days: int, message: str) -> None:
+    append_days(path, 1)
+
+    with pytest.raises(InvalidRequest, match=message):
+        History(path).daily(kind, days=days)
+    with pytest.raises(InvalidRequest, match="keep: expected more than 0 seconds, got 0"):
+        History(path).prune(0)
+
+
+def test_a_missing_history_has_no_baseline_and_no_days(path: Path) -> None:
+    assert History(path).baseline(["space_1"]) is None
+    with pytest.raises(InvalidRequest, match="does not exist; pass the path of a history"):
+        History(path).daily("workspace")
+    assert not path.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    world, _ = one_campaign()
+    with pytest.raises(HistoryError, match=r"No such file or directory.*nothing was stored"):
+        History(tmp_path / "none" / "history.db").append(*world.read(START))
+
+
+# Old rows, size and pruning.
+
+
+def test_rows_that_do_not_change_are_not_repeated_and_old_rows_stay_as_they_were(path: Path) -> None:
+    world, _ = one_campaign()
+    history = History(path)
+    query = "SELECT first, last, sent_today FROM mailbox_figures"
+    world.boxes["space_1"] = [mailbox(sent_today=7)]
+    for day in range(5):
+        history.append(*world.read(START + day * DAY))
+    with closing(sqlite3.connect(path)) as db:
+        before = db.execute(query).fetchall()
+    world.boxes["space_1"] = [mailbox(sent_today=9)]
+    history.append(*world.read(START + 5 * DAY))
+    with closing(sqlite3.connect(path)) as db:
+        after = db.execute(query).fetchall()
+
+    assert before == [(1, 5, 7)]
+    assert after == [*before, (6, 6, 9)]
+
+
+def test_pruning_keeps_the_days_that_remain_and_frees_space(path: Path) -> None:
+    world, chance = agency(boxes=40, campaigns=20, spaces=3), random.Random(1)  # noqa: S311 - a sample
+    history = History(path)
+    for day in range(20):
+        history.append(*world.read(START + day * DAY))
+        pass_day(world, chance)
+    before, size = history.daily("campaign", days=5), path.stat().st_size
+    baseline = history.baseline(world.workspaces)
+
+    assert history.prune(keep=6 * DAY) == 13
+    assert history.daily("campaign", days=5) == before
+    assert path.stat().st_size < size * 0.7
+    assert history.prune(keep=6 * DAY) == 0
+    after = history.baseline(world.workspaces)
+    assert (after and attrs.evolve(after, history=[])) == (baseline and attrs.evolve(baseline, history=[]))
+
+
+@pytest.mark.nightly
+def test_a_year_of_an_agency_takes_less_than_20_megabytes(path: Path) -> None:
+    world, chance = agency(), random.Random(2)  # noqa: S311 - a sample
+    history = History(path)
+    for day in range(365):
+        history.append(*world.read(START + day * DAY))
+        if day % 7 < 5:
+            pass_day(world, chance)
+
+    assert path.stat().st_size < 20_000_000
