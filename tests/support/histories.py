@@ -173,16 +173,25 @@ def pass_day(world: DrawnWorld, chance: random.Random, *, sending: float = 1.0) 
             sent.bounced += chance.randint(0, 2)
 
 
-def append_days(path: Path, days: int, *, campaigns: int = 1, spaces: Sequence[str] = ("space_1", "space_2")) -> None:
-    """Append a snapshot a day, in which each campaign has sent ten more e-mails, to a history."""
+def append_days(
+    path: Path,
+    days: int,
+    *,
+    campaigns: int = 1,
+    spaces: Sequence[str] = ("space_1", "space_2"),
+    gap: int = 1,
+    name: str = "Spring",
+) -> None:
+    """Append snapshots that are `gap` days apart, and between which each campaign has sent ten e-mails, to a history."""
     world, history = DrawnWorld(spaces), History(path)
     for number, space in enumerate(spaces):
         world.boxes[space] = [mailbox(id=f"mailbox_{number}", email=f"a{number}@one.example")]
-    world.campaigns |= {f"camp_{at}": Sent(spaces[at % len(spaces)], START - DAY) for at in range(campaigns)}
+    sent = {f"camp_{at}": Sent(spaces[at % len(spaces)], START - DAY, name=name) for at in range(campaigns)}
+    world.campaigns |= sent
     for day in range(days):
-        assert history.append(*world.read(START + day * DAY))
-        for sent in world.campaigns.values():
-            sent.sent += 10
+        assert history.append(*world.read(START + day * gap * DAY))
+        for each in sent.values():
+            each.sent += 10
 
 
 class Mortal(History):

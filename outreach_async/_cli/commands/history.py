@@ -17,7 +17,7 @@ from outreach_async._cli.options import AgeType, Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK
 from outreach_async._files.atomic import atomic_file
-from outreach_async._files.optional import require_library
+from outreach_async._files.optional import require_module
 from outreach_async._files.spreadsheets import escape_formula
 from outreach_async.audit._history_tables import TABLES, TEXT_COLUMNS, VIEWS
 from outreach_async.audit.history import DayFigures, History, Kind
@@ -83,7 +83,7 @@ def _format(day: DayFigures, column: str) -> Any:
 def export(options: Options, path: Path, folder: Path, form: str, *, force: bool) -> int:
     """Write each table and each view of the history to a file in FOLDER, which is created if it does not exist."""
     if form == "parquet":
-        require_library("pyarrow")
+        require_module("pyarrow", "outreach_async[parquet]")
     source = History(path)
     with files.explain_write_errors("FOLDER", folder):
         folder.mkdir(parents=True, exist_ok=True)
