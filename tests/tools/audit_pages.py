@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date, timedelta
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -31,12 +33,14 @@ from typing import Any, Final
 
 import anyio
 import attrs
-from support.audit_reports import HOSTILE, finding, fleet, group, make_report, row
+from support.audit import mailboxes, reading, report
+from support.audit_reports import AT, HOSTILE, finding, fleet, group, make_report, row
 from support.campaigns import row as campaign_row
 
 from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.audit import CampaignResults, Report, audit
 from outreach_async.audit.reports import write, write_brief
+from outreach_async.audit.reports._days import DailyFigures
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
@@ -55,6 +59,8 @@ PAPER: Final = 720
 """Width of a printed page, in CSS pixels."""
 LEAST_FILLED: Final = 0.55
 """Minimum share of a printed page above its last line. The last page may have less."""
+MOST_SHEETS: Final = 4
+"""Maximum number of printed pages, for 340 mailboxes in 60 workspaces and for every other page."""
 SOON: Final = 3.0
 """Maximum seconds until the largest page is loaded and its script has run, on a slow machine."""
 
@@ -172,6 +178,45 @@ def hostile() -> Report:
     return attrs.evolve(report, campaigns=CampaignResults(checked=len(rows), totals={}, rows=campaigns, comparisons=[]))
 
 
+def agency() -> Report:
+    """Return the report of 340 mailboxes in 60 workspaces with names, compared with the day before."""
+    names = {f"space_{at:02}": f"client-{at}" for at in range(60)}
+    troubles = (
+        {"blacklists": 3},
+        {"spf": False},
+        {"dkim": False, "spf": False, "dmarc": False},
+        {"bounced_30days": 90},
+        {"sent_today": 60},
+    )
+
+    def on(day: int) -> Report:
+        shown = []
+        for at, workspace in enumerate(names):
+            trouble = troubles[at // 3 % 5] if (at + day) % 3 == 0 else {}
+            boxes = mailboxes(5 + (at < 40), domain=f"{names[workspace]}.example", **trouble)
+            shown.append(reading(boxes, workspace=workspace))
+        rows = [campaign_row(id=f"camp_{at}", name=f"Spring {at}", workspace=f"space_{at % 60:02}") for at in range(180)]
+        campaigns = CampaignResults(checked=180, totals={}, rows=rows, comparisons=[])
+        return attrs.evolve(report(*shown), campaigns=campaigns, names=names, at=AT + 86_400 * day)
+
+    return on(1).since(on(0))
+
+
+def agency_days() -> list[DailyFigures]:
+    """Return the figures of 30 days of the workspaces and campaigns of `agency`, with a gap and an estimate."""
+    chance = random.Random(1)  # noqa: S311 - a sample, not a secret
+    subjects = [(f"space_{at % 60:02}", f"camp_{at}") for at in range(180)] + [(f"space_{at:02}", None) for at in range(60)]
+    return [
+        DailyFigures(
+            day=date(2026, 3, 2) - timedelta(days=back), workspace=workspace, campaign=campaign, estimated=back == 5,
+            sent=chance.randint(50, 90), replied=chance.randint(0, 5), bounced=chance.randint(0, 3),
+        )
+        for workspace, campaign in subjects
+        for back in range(30)
+        if back != 9
+    ]  # fmt: skip
+
+
 REPORTS: Final[dict[str, Callable[[], Report]]] = {
     "world": lambda: anyio.run(world),
     "fleet": lambda: fleet(2000, compared=True),
@@ -203,6 +248,8 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     **{name: partial(audit_page, make) for name, make in REPORTS.items()},
     **{f"brief-{name}": partial(brief_page, make) for name, make in REPORTS.items()},
     "brief-next-day": brief_of_the_next_day,
+    "agency": lambda: write(agency(), "html", days=agency_days()),
+    "brief-agency": lambda: write_brief(build_brief(agency()), "html"),
 }
 
 
@@ -279,6 +326,8 @@ def prints(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
     pdf = browser.printed()
     (pictures / f"{path.stem}.pdf").write_bytes(pdf)
     *sheets, last = read_sheets(pdf)
+    if len(sheets) >= MOST_SHEETS:
+        yield f"prints {len(sheets) + 1} pages"
     for number, (filled, _) in enumerate(sheets, 1):
         if filled < LEAST_FILLED:
             yield f"printed page {number} is only {filled:.0%} full"
