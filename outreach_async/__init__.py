@@ -76,7 +76,18 @@ if TYPE_CHECKING:
         Unauthorized,
         UnexpectedResponse,
     )
-    from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, Undecodable, WorkspaceField
+    from outreach_async.models import (
+        Campaign,
+        CampaignSteps,
+        FieldList,
+        Mailbox,
+        Page,
+        ResponseInfo,
+        Step,
+        Template,
+        Undecodable,
+        WorkspaceField,
+    )
     from outreach_async.pagination import Collected, Pager
     from outreach_async.redis_rate import RedisRate
     from outreach_async.transport._aiohttp import AiohttpTransport
@@ -103,6 +114,7 @@ __all__ = [
     "ContactRow",
     "CreatedContact",
     "DeadlineExceeded",
+    "FieldList",
     "Forbidden",
     "HttptoolsTransport",
     "HttpxTransport",
@@ -127,6 +139,7 @@ __all__ = [
     "RedisRate",
     "Request",
     "Response",
+    "ResponseInfo",
     "RetryPolicy",
     "SharedRate",
     "StatusError",
@@ -162,7 +175,18 @@ _EXPORTS: Final = {
         "Unauthorized",
         "UnexpectedResponse",
     ),
-    "models": ("Campaign", "CampaignSteps", "Mailbox", "Page", "Step", "Template", "Undecodable", "WorkspaceField"),
+    "models": (
+        "Campaign",
+        "CampaignSteps",
+        "FieldList",
+        "Mailbox",
+        "Page",
+        "ResponseInfo",
+        "Step",
+        "Template",
+        "Undecodable",
+        "WorkspaceField",
+    ),
     "pagination": ("Collected", "Pager"),
     "redis_rate": ("RedisRate",),
     "_service.retry": ("RetryPolicy",),

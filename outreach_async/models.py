@@ -6,18 +6,21 @@ as the service sent them. Relative times such as `age` are kept as the strings t
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from outreach_async._vocabulary import CampaignStatus, MailboxStatus, MailboxType, StepStatus, StepType, TemplateStatus
+from outreach_async._vocabulary import CampaignStatus, MailboxStatus, MailboxType, OpenEnum, StepStatus, StepType, TemplateStatus
+from outreach_async.errors import InvalidRequest
 
 T = TypeVar("T")
 
 Number: TypeAlias = int | float
 
-LOCAL_FIELDS: Final = frozenset({"_extra", "undecodable"})
+LOCAL_FIELDS: Final = frozenset({"_extra", "_link", "_response", "undecodable"})
 """Model attributes that the library adds and the service does not send."""
 
 
@@ -50,6 +53,75 @@ class ResponseModel:
     def extra(self) -> dict[str, Any]:
         """Response fields that this class does not define."""
         return {} if self._extra is None else self._extra
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields under the service's own names, as JSON values, with the unknown fields in `extra`.
+
+        Example:
+            ```python
+            page = await client.campaigns.list()
+            print(page.data[0].to_dict()["replies_num"])  # -> 0
+            ```
+        """
+        names = (field.name for field in attrs.fields(type(self)) if field.name not in LOCAL_FIELDS)
+        return {**{name: _to_json_value(getattr(self, name)) for name in names}, **self.extra}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return `to_dict()` as a JSON string.
+
+        Example:
+            ```python
+            field = (await client.workspaces.fields())[0]
+            print(field.to_json())  # -> {"label": "Email", "code": "email", "searchable": ["email"]}
+            ```
+        """
+        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+
+
+def _to_json_value(value: Any) -> Any:
+    if isinstance(value, ResponseModel):
+        return value.to_dict()
+    if isinstance(value, list):
+        return list(map(_to_json_value, value))
+    if isinstance(value, frozenset):
+        return sorted(map(str, value))
+    return str(value) if isinstance(value, OpenEnum) else value
+
+
+@attrs.frozen
+class ResponseInfo:
+    """The status and the header fields of a successful response.
+
+    Attributes:
+        status: The HTTP status code.
+        headers: Header fields by lower-case name. Secrets of the client are masked.
+
+    Example:
+        ```python
+        created = await client.contacts.create(email="ann@company.example")
+        print(created.response.status, created.response.request_id == created.request_id)  # -> 201 True
+        ```
+    """
+
+    status: int
+    headers: Mapping[str, str] = attrs.field(repr=False)
+
+    @property
+    def request_id(self) -> str | None:
+        """The response's `x-request-id`; `None` without one."""
+        return self.headers.get("x-request-id")
+
+
+@attrs.frozen(kw_only=True)
+class ResponseWithInfo(ResponseModel):
+    """Base class of what a call returns."""
+
+    _response: ResponseInfo | None = attrs.field(default=None, eq=False, repr=False)
+
+    @property
+    def response(self) -> ResponseInfo | None:
+        """Status and header fields of the response; `None` for an object that no call of a client has returned."""
+        return self._response
 
 
 @attrs.frozen(kw_only=True)
@@ -341,8 +413,8 @@ class Undecodable:
 
 
 @attrs.frozen(kw_only=True)
-class Page(ResponseModel, Generic[T]):
-    """One page of a list (sections "List campaigns" and "List mailboxes").
+class Page(ResponseWithInfo, Generic[T]):
+    """One page of a list (sections "List campaigns" and "List mailboxes"). Iterate over it for its items, which `len` counts.
 
     Attributes:
         status: Always `ok`.
@@ -352,12 +424,18 @@ class Page(ResponseModel, Generic[T]):
         current_page: Number of this page.
         total_pages: Number of pages available.
         undecodable: Items that do not match the service's API documentation; always empty without `undecodable="keep"`.
+        response: Status and header fields of the response.
         extra: Response fields that this class does not define.
 
     Example:
         ```python
         page = await client.mailboxes.list(display=1)
-        print(len(page.data), page.total_found, page.current_page, page.total_pages)  # -> 1 2 1 2
+        print(len(page), page.total_found, page.current_page, page.total_pages)  # -> 1 2 1 2
+        while page:
+            print([mailbox.email for mailbox in page])
+            page = await page.next_page()
+        # -> ['ada@north.example']
+        # -> ['bob@north.example']
         ```
     """
 
@@ -368,10 +446,56 @@ class Page(ResponseModel, Generic[T]):
     current_page: Number
     total_pages: Number
     undecodable: list[Undecodable] = attrs.field(factory=list, eq=False)
+    _link: Any = attrs.field(default=None, eq=False, repr=False)  # a `_PageLink`
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __bool__(self) -> bool:
+        """Return `True`, also for a page without items."""
+        return True
+
+    @property
+    def has_next(self) -> bool:
+        """Whether `next_page()` has another page to fetch. It returns `None` if that page turns out to be past the end."""
+        return self._require_link().has_next(self)
+
+    async def next_page(self) -> Page[T] | None:
+        """Fetch the page after this one; `None` at the end of the list. A page that was fetched once is kept.
+
+        Raises:
+            InvalidRequest: This page was not returned by a client, or it was pickled.
+            OutreachError: The page could not be fetched.
+
+        Example:
+            ```python
+            page = await client.mailboxes.list(display=1)
+            second = await page.next_page()
+            print(second.current_page, second.has_next, await second.next_page())  # -> 2 False None
+            ```
+        """
+        return await self._require_link().next_page(self)
+
+    def _require_link(self) -> _PageLink[T]:
+        if self._link is None:
+            raise InvalidRequest("page: expected a page that a client has returned, got a copy; list it again with page=")
+        link: _PageLink[T] = self._link
+        return link
+
+
+class _PageLink(Protocol[T]):
+    """Knows the place of a page in its list."""
+
+    def has_next(self, page: Page[T], /) -> bool: ...
+
+    async def next_page(self, page: Page[T], /) -> Page[T] | None: ...
 
 
 @attrs.frozen(kw_only=True)
-class CampaignSteps(ResponseModel):
+class CampaignSteps(ResponseWithInfo):
     """The steps of a campaign (section "List steps of a campaign" of the service's API documentation).
 
     Attributes:
@@ -382,6 +506,7 @@ class CampaignSteps(ResponseModel):
             `days_left_datetime` is the timestamp as a datetime in UTC. The conformance rule T13 reports a number.
         days_left_display: The days left, as human-readable text.
         data: The steps, in the service's order.
+        response: Status and header fields of the response.
         extra: Response fields that this class does not define.
 
     Example:
@@ -408,8 +533,21 @@ class CampaignSteps(ResponseModel):
 
 
 @attrs.frozen(kw_only=True)
-class WorkspaceFields(ResponseModel):
+class WorkspaceFields(ResponseWithInfo):
     """The response with the fields of a workspace; `client.workspaces.fields()` returns its `data`."""
 
     status: str
     data: list[WorkspaceField]
+
+
+class FieldList(list[WorkspaceField]):
+    """The fields of a workspace, with the `response` that listed them.
+
+    Example:
+        ```python
+        fields = await client.workspaces.fields()
+        print(len(fields), fields.response.status)  # -> 37 200
+        ```
+    """
+
+    response: ResponseInfo | None = None

@@ -220,7 +220,7 @@ class Pager(Generic[T]):
 
     Attributes:
         fetch: Fetches a page by its number.
-        first: Number of the first page to fetch.
+        start: Number of the first page to fetch.
         max_items: Maximum number of items; `None` for all.
 
     Example:
@@ -232,12 +232,14 @@ class Pager(Generic[T]):
     """
 
     fetch: Callable[[int], Awaitable[Page[T]]] = attrs.field(repr=False)
-    first: int = 1
+    start: int = 1
     max_items: int | None = None
 
     def __await__(self) -> Generator[Any, Any, Page[T]]:
-        """Fetch the page with the number `first`."""
-        return self.fetch(self.first).__await__()
+        """Fetch the page with the number `start`."""
+        page = yield from self.fetch(self.start).__await__()
+        object.__setattr__(page, "_link", _WalkLink(self))  # frozen for callers, but new
+        return page
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Iterate over every item once, page by page."""
@@ -248,6 +250,20 @@ class Pager(Generic[T]):
         def __iter__(self) -> NoReturn:
             remedy = "write `async for item in pager`, or `items = await pager.collect()` for a list"
             raise TypeError(f"Pager: expected `async for`, got `for`; {remedy}")
+
+    async def first(self) -> T | None:
+        """Return the first item; `None` if the list is empty.
+
+        Raises:
+            OutreachError: A page could not be fetched.
+
+        Example:
+            ```python
+            mailbox = await client.mailboxes.list(display=1).first()
+            print(mailbox.email)  # -> ada@north.example
+            ```
+        """
+        return await anext(aiter(self), None)
 
     def pages(self) -> AsyncIterator[Page[T]]:
         """Iterate over the pages. A page that only marks the end of the list is left out.
@@ -282,7 +298,7 @@ class Pager(Generic[T]):
             ```
         """
         prefetch = require_number("prefetch", prefetch, least=1)
-        cursor: PageCursor[T] = PageCursor(self.first, self.max_items)
+        cursor: PageCursor[T] = PageCursor(self.start, self.max_items)
         items: list[T] = []
 
         async def add_items(new: list[T]) -> None:
@@ -347,7 +363,7 @@ class _ItemIterator(AsyncIterator[T]):
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager
-        self._cursor: PageCursor[T] = PageCursor(pager.first, pager.max_items)
+        self._cursor: PageCursor[T] = PageCursor(pager.start, pager.max_items)
         self._ready: deque[T] = deque()
 
     async def __anext__(self) -> T:
@@ -362,19 +378,75 @@ class _PageIterator(AsyncIterator[Page[T]]):
     """An iterator over the pages of a list."""
 
     def __init__(self, pager: Pager[T]) -> None:
-        self._pager = pager
-        self._cursor: PageCursor[T] = PageCursor(pager.first)
-        self._items_left = pager.max_items
+        self._link: _WalkLink[T] | None = _WalkLink(pager, _PageWalk(pager))
 
     async def __anext__(self) -> Page[T]:
-        while not self._cursor.done and self._items_left != 0:
-            first = self._cursor.total_found is None
-            page = await _fetch_or_error(self._pager, self._cursor.number)
-            self._cursor.add(page)
-            if isinstance(page, Page) and (first or self._cursor.has_list_items):
-                data, self._items_left = _take(page.data, self._items_left)
-                return attrs.evolve(page, data=data)
-        raise StopAsyncIteration
+        page = None if self._link is None else await self._link.next_page()
+        if page is None:
+            self._link = None
+            raise StopAsyncIteration
+        self._link = page._link  # noqa: SLF001 - of this module
+        return page
+
+
+class _PageWalk(Generic[T]):
+    """A walk over the pages of a list: its state after the last page that was fetched."""
+
+    def __init__(self, pager: Pager[T]) -> None:
+        self.pager = pager
+        self.cursor: PageCursor[T] = PageCursor(pager.start)
+        self.items_left = pager.max_items
+
+    @property
+    def is_done(self) -> bool:
+        return self.cursor.done or self.items_left == 0
+
+    async def fetch_next(self) -> Page[T] | None:
+        while not self.is_done:
+            if (page := self.add(await _fetch_or_error(self.pager, self.cursor.number))) is not None:
+                return page
+        return None
+
+    def add(self, page: Page[T] | OutreachError) -> Page[T] | None:
+        """Record a page, and return it with at most `items_left` items; `None` if it only marks the end of the list."""
+        first = self.cursor.total_found is None
+        self.cursor.add(page)
+        if not isinstance(page, Page) or not (first or self.cursor.has_list_items):
+            return None
+        data, self.items_left = _take(page.data, self.items_left)
+        return attrs.evolve(page, data=data, link=_WalkLink(self.pager, self))
+
+
+class _WalkLink(Generic[T]):
+    """The place of a page in a walk. The pages of a walk are linked: each keeps the page after it, once that was fetched."""
+
+    def __init__(self, pager: Pager[T], walk: _PageWalk[T] | None = None) -> None:
+        self._pager = pager
+        self._walk = walk
+        self._fetched: list[Page[T] | None] = []  # the page after this one, once it was fetched
+        self._lock: anyio.Lock | None = None
+
+    def has_next(self, page: Page[T]) -> bool:
+        return self._fetched[0] is not None if self._fetched else not self._start(page).is_done
+
+    async def next_page(self, page: Page[T] | None = None) -> Page[T] | None:
+        self._lock = self._lock or anyio.Lock()
+        async with self._lock:  # two tasks may ask the same page
+            if not self._fetched:
+                self._fetched.append(await self._start(page).fetch_next())
+        return self._fetched[0]
+
+    def _start(self, page: Page[T] | None) -> _PageWalk[T]:
+        # Most pages are the only one that their caller fetches: a walk starts when it is needed.
+        if self._walk is None:
+            self._walk = _PageWalk(self._pager)
+            if page is not None:
+                self._walk.add(page)
+        return self._walk
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """Return the data for pickling: a copied or pickled page has no link."""
+        return type(None), ()
 
 
 def _take(items: list[T], limit: int | None) -> tuple[list[T], int | None]:

@@ -20,7 +20,7 @@ from outreach_async._service.operations import ContactRequests, PageBuilder, Req
 from outreach_async._service.validation import choose_contact, require_choice, require_number, require_seconds
 from outreach_async._vocabulary import UNSET, DuplicatePolicy, Unset
 from outreach_async.errors import OutreachError, drop_tracebacks
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, WorkspaceField
+from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox
 from outreach_async.pagination import HasId, Pager
 from outreach_async.transport._secret import drop_frames, drop_frames_async, hide
 
@@ -195,9 +195,7 @@ class Workspaces(_Resource):
     """Methods for workspaces: `fields()` lists the fields of a workspace."""
 
     @drop_frames_async
-    async def fields(
-        self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET
-    ) -> list[WorkspaceField]:
+    async def fields(self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> FieldList:
         """Return all fields that contacts of the workspace can have.
 
         See the section "List fields of a workspace" of the service's API documentation.
@@ -217,7 +215,10 @@ class Workspaces(_Resource):
         """
         operation = operations.list_fields(default_to(workspace, self._settings.workspace), self._settings.request_defaults)
         options = self._settings.call_options(timeout, deadline)
-        return (await self._engine.run(operation, options, self._throttle)).data
+        answer = await self._engine.run(operation, options, self._throttle)
+        fields = FieldList(answer.data)
+        fields.response = answer.response
+        return fields
 
 
 @attrs.frozen

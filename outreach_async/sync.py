@@ -36,6 +36,7 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack
 
+import attrs
 from anyio.from_thread import start_blocking_portal
 
 from outreach_async._assembly import client_arguments
@@ -47,7 +48,7 @@ from outreach_async._sync_run import CallerRows, ClientLoop, SyncOutcomes, SyncR
 from outreach_async._vocabulary import UNSET, DuplicatePolicy, Unset
 from outreach_async.bulk import ArrowStream, Numbers, Order, Repeats
 from outreach_async.client import OutreachClient
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceField
+from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox, Page
 from outreach_async.pagination import Collected, HasId, PageCursor, Pager, next_items
 from outreach_async.resources import RowValue, Seconds, UndecodableAction
 from outreach_async.transport._secret import hide
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from outreach_async.bulk.ledger import Changed, Ledger
     from outreach_async.hooks import Hook
 
-__all__ = ["SyncClient", "SyncOutcomes", "SyncPager", "SyncRun"]
+__all__ = ["SyncClient", "SyncOutcomes", "SyncPage", "SyncPager", "SyncRun"]
 
 Item = TypeVar("Item", bound=HasId)
 
@@ -237,6 +238,44 @@ class SyncClient:
         return repr(self._client).replace(type(self._client).__name__, type(self).__name__, 1)
 
 
+@attrs.frozen(kw_only=True)
+class SyncPage(Page[Item]):
+    """A page of the synchronous client: `next_page()` returns the page after it.
+
+    Example:
+        ```python
+        with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
+            page = client.mailboxes.list(display=1).page()
+            print(len(page), page.has_next, page.next_page().current_page)  # -> 1 True 2
+        ```
+    """
+
+    _loop: ClientLoop = attrs.field(eq=False, repr=False)
+
+    @classmethod
+    def of(cls, page: Page[Item], loop: ClientLoop) -> Self:
+        """Return a page of the synchronous client with the contents of `page`.
+
+        Args:
+            page: The page of an `OutreachClient`.
+            loop: The event loop of the synchronous client.
+        """
+        values = {field.alias: getattr(page, field.name) for field in attrs.fields(Page) if field.alias}
+        return cls(**values, loop=loop)
+
+    def next_page(self) -> SyncPage[Item] | None:  # type: ignore[override]  # synchronous, as every method of this client
+        """Fetch the page after this one, as `Page.next_page` does.
+
+        Example:
+            ```python
+            with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
+                print(client.mailboxes.list().page().next_page())  # -> None
+            ```
+        """
+        page = self._loop.run(super().next_page)
+        return None if page is None else SyncPage.of(page, self._loop)
+
+
 class SyncPager(Generic[Item]):
     """A list that is fetched on demand. Iterate over it to get all items of all pages, or fetch one page with `page()`.
 
@@ -253,11 +292,22 @@ class SyncPager(Generic[Item]):
 
     def __iter__(self) -> Iterator[Item]:
         """Iterate over every item once, page by page."""
-        cursor: PageCursor[Item] = PageCursor(self._pager.first, self._pager.max_items)
+        cursor: PageCursor[Item] = PageCursor(self._pager.start, self._pager.max_items)
         while not cursor.done:
             yield from self._loop.run(next_items, self._pager, cursor)
 
-    def page(self) -> Page[Item]:
+    def first(self) -> Item | None:
+        """Return the first item; `None` if the list is empty, as `Pager.first` does.
+
+        Example:
+            ```python
+            with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
+                print(client.mailboxes.list().first().email)  # -> ada@north.example
+            ```
+        """
+        return next(iter(self), None)
+
+    def page(self) -> SyncPage[Item]:
         """Fetch the page at which an iteration starts, as awaiting a `Pager` does.
 
         Example:
@@ -266,9 +316,13 @@ class SyncPager(Generic[Item]):
                 print(client.mailboxes.list(page=2, display=1).page().current_page)  # -> 2
             ```
         """
-        return self._loop.run(self._pager.fetch, self._pager.first)
 
-    def pages(self) -> Iterator[Page[Item]]:
+        async def fetch() -> Page[Item]:
+            return await self._pager
+
+        return SyncPage.of(self._loop.run(fetch), self._loop)
+
+    def pages(self) -> Iterator[SyncPage[Item]]:
         """Iterate over the pages, as `Pager.pages` does.
 
         Example:
@@ -283,7 +337,7 @@ class SyncPager(Generic[Item]):
             return await anext(pages, None)
 
         while (page := self._loop.run(next_page)) is not None:
-            yield page
+            yield SyncPage.of(page, self._loop)
 
     def collect(self, *, prefetch: int = 4) -> Collected[Item]:
         """Return every item once, as `Pager.collect` does.
@@ -371,12 +425,10 @@ class SyncMailboxes(_SyncResource):
 class SyncWorkspaces(_SyncResource):
     """Methods for workspaces; see `outreach_async.resources.Workspaces`."""
 
-    def fields(
-        self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET
-    ) -> list[WorkspaceField]:
+    def fields(self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> FieldList:
         """Return all fields that contacts of the workspace can have, as `Workspaces.fields` does."""
 
-        async def fetch() -> list[WorkspaceField]:
+        async def fetch() -> FieldList:
             return await self._client.workspaces.fields(workspace=workspace, timeout=timeout, deadline=deadline)
 
         return self._loop.run(fetch)

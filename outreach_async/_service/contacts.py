@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import attrs
 
 from outreach_async._vocabulary import STANDARD_FIELDS, UNSET, Outcome, Unset
-from outreach_async.models import ResponseModel
+from outreach_async.models import ResponseWithInfo
 
 OptionalString: TypeAlias = str | Unset | None
 
 
 @attrs.frozen(kw_only=True)
-class CreateContactResponse(ResponseModel):
+class CreateContactResponse(ResponseWithInfo):
     """The service's response to a create request. `CreatedContact` adds data about the call."""
 
     status: Outcome
@@ -37,6 +37,7 @@ class CreatedContact(CreateContactResponse):
             an earlier response: a server or proxy has then sent that response twice, and `id` is `None`.
         request_id: The response's `x-request-id`; `None` if the response has none.
         attempts: Number of attempts.
+        response: Status and header fields of the last response.
         extra: Response fields that this class does not define.
 
     Example:

@@ -15,7 +15,7 @@ from outreach_async._service.responses import build_unexpected_response, clean_s
 from outreach_async._service.retry import Idempotency
 from outreach_async._vocabulary import DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
 from outreach_async.errors import strip_invisible
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, ResponseInfo, WorkspaceFields
 from outreach_async.transport._secret import Secret, reveal
 from outreach_async.transport._wire import Request, Response
 
@@ -122,6 +122,10 @@ def _make_parser(
             raise build_unexpected_response(name, response, secrets, model)
         if model.status != "ok":
             raise build_unexpected_response(name, response, secrets, f"status {model.status!r} instead of 'ok'")
+        headers = (
+            {each: clean_string(value, secrets) for each, value in response.headers.items()} if secrets else response.headers
+        )
+        object.__setattr__(model, "_response", ResponseInfo(response.status, headers))  # frozen for callers, but new
         return model  # type: ignore[no-any-return]  # every model used as T has a `status`
 
     return parse
@@ -239,6 +243,7 @@ class ContactRequests:
             possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
             request_id=self._clean(response.headers.get("x-request-id")),
             attempts=info.attempts,
+            response=ResponseInfo(response.status, self._clean_headers(response.headers)),
             extra=answer.extra,
         )
 
@@ -247,6 +252,11 @@ class ContactRequests:
         if self._copy_detector.is_copy(answer):
             info = self._distrust(answer, info)[1]  # the id stays, because the run compares the ids of its rows
         return answer, info
+
+    def _clean_headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        if not self._may_contain_secret("\n".join(headers.values())):
+            return headers
+        return {name: clean_string(value, self._secrets) for name, value in headers.items()}
 
     def _clean(self, text: str | None) -> str | None:
         if text is None or (strip_invisible(text) == text and not self._may_contain_secret(text)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import pickle
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import product
@@ -21,6 +22,7 @@ from support.tables import check_rows_async
 from outreach_async import (
     Campaign,
     Collected,
+    InvalidRequest,
     OutreachClient,
     Page,
     Pager,
@@ -58,7 +60,21 @@ def collect(prefetch: int) -> Walker:
     return collected
 
 
-WALKERS = [items, pages, *map(collect, (1, 2, 3, 9))]
+async def linked(pager: Pager[Campaign]) -> list[str]:
+    """Walk from page to page, as a caller who asks the first page for the next one does."""
+    following = await anext(pager.pages(), None)
+    found: list[str] = []
+    while page := following:
+        found += [item.id for item in page]
+        assert len(page) == len(page.data)
+        may_follow = page.has_next
+        following = await page.next_page()
+        assert may_follow or following is None
+        assert await page.next_page() is following
+    return found
+
+
+WALKERS = [items, pages, linked, *map(collect, (1, 2, 3, 9))]
 walkers = st.sampled_from(WALKERS)
 sizes = st.integers(0, 9)
 displays = st.integers(1, 4)
@@ -500,7 +516,7 @@ async def test_pages_of_only_undecodable_items_do_not_end_the_iteration() -> Non
 
 
 def test_the_repr_of_a_list_shows_where_it_starts_and_ends() -> None:
-    assert repr(campaigns(PagingService(0), page=2, max_items=5)) == "Pager(first=2, max_items=5)"
+    assert repr(campaigns(PagingService(0), page=2, max_items=5)) == "Pager(start=2, max_items=5)"
 
 
 PAGING_KNOBS = ("first_page", "past_end", "bad_number", "error_renderer")
@@ -535,3 +551,43 @@ async def test_a_service_that_counts_from_1_may_answer_page_0_with_page_1() -> N
 async def test_a_service_that_counts_from_0_may_answer_errors_with_status_200() -> None:
     behaviour = Behaviour(first_page=0, past_end="error", error_renderer="200_with_error")
     await check_rows_async(((behaviour, size, [items, collect(4)]) for size in [0, 1, 3]), check_walks)
+
+
+async def test_pages_of_an_awaited_pager_are_linked() -> None:
+    service = PagingService(5, Reading())
+    first = await campaigns(service, display=2)
+    second = await first.next_page()
+    assert second is not None
+    third = await second.next_page()
+    assert third is not None
+    assert [len(page) for page in (first, second, third)] == [2, 2, 1]
+    assert [page.has_next for page in (first, second, third)] == [True, True, False]
+    assert await third.next_page() is None
+    assert service.answered == [1, 2, 3]
+
+
+async def test_two_tasks_that_ask_one_page_get_the_same_next_page() -> None:
+    page = await campaigns(PagingService(4, Reading()), display=2)
+    found: list[Page[Campaign] | None] = []
+
+    async def ask() -> None:
+        found.append(await page.next_page())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        group.start_soon(ask)
+    assert found[0] is found[1] is not None
+
+
+async def test_a_copied_page_says_that_it_has_no_next_page() -> None:
+    page = pickle.loads(pickle.dumps(await campaigns(PagingService(4, Reading()), display=2)))  # noqa: S301 - our own bytes
+    assert [item.id for item in page] == [item.id for item in page.data]
+    with pytest.raises(InvalidRequest, match="expected a page that a client has returned, got a copy; list it again"):
+        await page.next_page()
+
+
+@pytest.mark.parametrize("size", [0, 3])
+async def test_the_first_item_is_none_in_an_empty_list(size: int) -> None:
+    service = PagingService(size, Reading())
+    found = await campaigns(service, display=2).first()
+    assert (found and found.id) == next(iter(service.listed()), None)

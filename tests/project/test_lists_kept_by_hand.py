@@ -18,7 +18,7 @@ from outreach_async._service.rows import ContactFields, ContactRow
 from outreach_async.fake._request import ANY_SEGMENT, ROUTES
 from outreach_async.fake.control._bodies import OperationName
 from outreach_async.fake.faults import OPERATIONS
-from outreach_async.models import LOCAL_FIELDS, ResponseModel, WorkspaceFields
+from outreach_async.models import LOCAL_FIELDS, ResponseModel, ResponseWithInfo, WorkspaceFields
 from outreach_async.otel import URL_TEMPLATES
 
 NAMES = [route.operation for route in ROUTES]
@@ -30,7 +30,10 @@ INNER = {CreateContactResponse, WorkspaceFields}
 
 def models() -> set[type[ResponseModel]]:
     values = [*vars(outreach_async.models).values(), *vars(outreach_async._service.contacts).values()]
-    return {value for value in values if isinstance(value, type) and issubclass(value, ResponseModel)} - {ResponseModel}
+    return {value for value in values if isinstance(value, type) and issubclass(value, ResponseModel)} - {
+        ResponseModel,
+        ResponseWithInfo,
+    }
 
 
 def segments(path: str) -> tuple[str, ...]:

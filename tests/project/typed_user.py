@@ -26,6 +26,7 @@ from outreach_async import (
     Progress,
     Request,
     Response,
+    ResponseInfo,
     RetryPolicy,
     Step,
     Transport,
@@ -65,7 +66,13 @@ async def reads(client: OutreachClient) -> None:
     steps = await client.campaigns.steps("camp_1")
     assert_type(steps, CampaignSteps)
     assert_type(steps.data[0], Step)
-    assert_type(await client.workspaces.fields(), list[WorkspaceField])
+    fields = await client.workspaces.fields()
+    assert_type(fields[0], WorkspaceField)
+    assert_type(fields.response, ResponseInfo | None)
+    first = await client.campaigns.list()
+    assert_type(list(first), list[Campaign])
+    assert_type(await first.next_page(), Page[Campaign] | None)
+    assert_type(await client.campaigns.list().first(), Campaign | None)
     assert_type(await client.request("GET", "/campaigns"), Response)
 
 

@@ -246,7 +246,9 @@ def _made(kind: str, value: Any) -> Any:
 def exactly(value: Any) -> Any:
     """Convert a value so that `==` detects all differences: of 1, 1.0 and True, of an enum and its text, and in `extra`."""
     if attrs.has(type(value)):
-        return type(value), {field.alias: exactly(getattr(value, str(field.alias))) for field in attrs.fields(type(value))}
+        return type(value), {
+            field.alias: exactly(getattr(value, str(field.alias))) for field in attrs.fields(type(value)) if field.name != "_link"
+        }
     if isinstance(value, dict):
         return {name: exactly(member) for name, member in value.items()}
     if isinstance(value, list):

@@ -14,7 +14,6 @@ from outreach_async._cli.listing import ListColumns, Listing, ListOutput, list_o
 from outreach_async._cli.messages import format_moment
 from outreach_async._cli.options import CONNECTION, READING, IdType, Options, shared_options
 from outreach_async._cli.process import INCOMPLETE, OK, run_async
-from outreach_async._service.codec import to_wire
 from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected
 
@@ -123,7 +122,7 @@ def _print_lists(
 ) -> None:
     """Print the items of all workspaces as one list, with a column for the workspace if there are several."""
     items = [item for several in lists.values() for item in several]
-    data = to_wire(items)
+    data = [item.to_dict() for item in items]
     if len(lists) > 1:
         spaces = [workspace for workspace, several in lists.items() for _ in several]
         names = options.config.names
@@ -144,7 +143,7 @@ async def _run_steps(options: Options, campaign: str, output: ListOutput) -> int
         rows += [(step, template) for template in step.templates] or [(step, None)]
     ends = format_moment(result.days_left_date) or result.days_left_date
     about = f"time left: {result.days_left_display} (end: {ends})"
-    listing.print(rows, {**to_wire(result), "count": len(result.data)}, "step", about)
+    listing.print(rows, {**result.to_dict(), "count": len(result.data)}, "step", about)
     return OK
 
 
