@@ -119,6 +119,7 @@ def test_a_model_is_encoded_to_its_json_with_unknown_members(answer: tuple[str, 
     model = build_model(name, value)
     assert exactly(to_wire(model)) == exactly(value)
     assert exactly(json.loads(encode(to_wire(model)))) == exactly(value)
+    assert exactly(json.loads(model.to_json())) == exactly(model.to_dict()) == exactly(value)
 
 
 @unhurried
