@@ -153,7 +153,7 @@ def count_changes(
     rows: Iterable[Any],
     options: LedgerOptions,
     targets: Targets,
-    tell: Callable[[ContactOutcome], object] = lambda _outcome: None,
+    tell: Callable[[ContactOutcome], object],
 ) -> LedgerCounts:
     """Compare rows with a ledger, which is only read, and return what a run with these rows would find.
 
