@@ -63,7 +63,7 @@ class ListColumns:
                 raise click.UsageError(f"--columns: unknown column {name!r}; {meant}")
         return names
 
-    def print(self, screen: Screen, items: Sequence[Any], names: Sequence[str], spaces: Sequence[str] = ()) -> None:
+    def print(self, screen: Screen, items: Sequence[Any], names: Sequence[str], spaces: Sequence[str] | None = None) -> None:
         """Print a table of the given columns and, on a terminal, the names of the other columns."""
         screen.print_table(*self.tabulate(items, names, spaces))
         if hidden := [name for name in self.all if name not in names]:
@@ -73,11 +73,13 @@ class ListColumns:
             )
 
     def tabulate(
-        self, items: Sequence[Any], names: Sequence[str], spaces: Sequence[str] = ()
+        self, items: Sequence[Any], names: Sequence[str], spaces: Sequence[str] | None = None
     ) -> tuple[tuple[str, ...], list[list[Any]]]:
         """Return the header and the rows of a table, with a column for the workspaces of the items if they are given."""
-        rows = [[*spaces[place : place + 1], *(self.read(item, name) for name in names)] for place, item in enumerate(items)]
-        return ("workspace", *names) if spaces else tuple(names), rows
+        rows = [[self.read(item, name) for name in names] for item in items]
+        if spaces is None:
+            return tuple(names), rows
+        return ("workspace", *names), [[space, *row] for space, row in zip(spaces, rows, strict=True)]
 
 
 _SUFFIXES: Final = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".tsv": "table", ".txt": "table"}
@@ -141,7 +143,7 @@ class Listing:
     columns: ListColumns
     names: tuple[str, ...]
     output: ListOutput
-    spaces: tuple[str, ...] = ()
+    spaces: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, options: Options, columns: ListColumns, output: ListOutput) -> Self:

@@ -45,7 +45,7 @@ _PAGES_AT_ONCE: Final = 2
 """Maximum number of pages of one workspace to request concurrently."""
 _MIN_LARGE_AT_ONCE: Final = 2
 """This many workspaces with several pages can always be read concurrently, even if they exceed `_MAX_LATER_MAILBOXES`."""
-_MAX_CLOCK_DIFFERENCE: Final = 60.0
+MAX_CLOCK_DIFFERENCE: Final = 60.0
 """An audit uses the service's time if it differs from the local time by more than this many seconds."""
 _MAX_LATER_MAILBOXES: Final = 8_000
 """Maximum number of mailboxes from second and later pages that are in memory at the same time. Decoding a page of 2,000 mailboxes
@@ -371,7 +371,7 @@ class AuditRun:
         """Return the time of the audit, which is settled when it is first needed, after the first response."""
         if self._may_follow_service and (dated := self._resources.throttle.dated) is not None:
             date, arrived = parse_date(dated[0]), dated[1]
-            if date is not None and abs(date - arrived) > _MAX_CLOCK_DIFFERENCE:
+            if date is not None and abs(date - arrived) > MAX_CLOCK_DIFFERENCE:
                 self._state.now, self._state.service_clock = date, True
         self._may_follow_service = False  # all mailboxes are checked at one time
         return self._state.now

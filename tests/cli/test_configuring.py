@@ -201,6 +201,17 @@ def test_lists_over_several_workspaces_have_a_column_with_names(shell: Shell, co
     assert shell("fields", "--workspace", "client-01").out.startswith("code\t")
 
 
+def test_a_workspace_that_cannot_be_read_does_not_hide_the_others(shell: Shell, config: Path) -> None:
+    write(config, config.read_text() + '\ngone = { id = "space_gone" }')
+    ended = shell("campaigns", "--columns", "id", "--workspace", "gone", "--workspace", "client-02")
+    assert (ended.code, ended.out) == (3, "workspace\tid\nclient-02\tcamp_02\n")
+    assert ended.err.startswith("outreach-async: gone: ")
+    assert shell("fields", "--workspace", "gone", "--workspace", "client-02").code == 3
+    alone = shell("campaigns", "--workspace", "gone")
+    assert (alone.code, alone.out) == (1, "")
+    assert "Traceback" not in alone.err
+
+
 def test_a_contact_is_created_with_the_key_of_its_workspace(
     shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch, agency_service: FakeService
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from operator import ne
@@ -28,8 +29,10 @@ from outreach_async._cli.output import Screen, follow_progress, show_current, sh
 from outreach_async._cli.posting import PostError, parse_webhook, post
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._files.atomic import atomic_write
+from outreach_async._service.responses import parse_date
 from outreach_async._service.validation import require_seconds
 from outreach_async.audit._prometheus import require_client, write_prometheus
+from outreach_async.audit._run import MAX_CLOCK_DIFFERENCE
 from outreach_async.audit.history import History, Readings
 from outreach_async.audit.reports import (
     BRIEF_WRITERS,
@@ -50,12 +53,13 @@ from outreach_async.audit.reports._text import StyledReport
 from outreach_async.audit.reports._wording import format_count
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.audit.reports.folder import name_pages, render_folder
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport._secret import Secret
 
 T = TypeVar("T", bound=Callable[..., Any])
 
 _MAX_SUGGESTED: Final = 3
+_TIME_DEADLINE: Final = 10.0  # seconds to ask for the time of a service
 _ALL_RULES: Final = "all"
 """Value of `--explain` if no rule is given."""
 
@@ -424,7 +428,8 @@ async def _audit_apart(
 ) -> tuple[auditing.Report, list[auditing.Report]]:
     """Audit groups of workspaces, each with a client and a rate of its own. Return one report, and one for each workspace."""
     require_seconds("deadline", about["deadline"])
-    workspaces, at, salt = workspaces_of(options), (clock_of(options) or time.time)(), token_hex()
+    workspaces, salt = workspaces_of(options), token_hex()
+    at, service_clock = await _find_time(options, workspaces[0])
     found: dict[str, auditing.AuditPart] = {}
     with show_progress(screen, "Auditing", len(workspaces), "workspaces") as show_bar:
 
@@ -437,8 +442,25 @@ async def _audit_apart(
         async with anyio.create_task_group() as tasks:
             for group in filter(None, groups):
                 tasks.start_soon(audit_group, group)
-    merge = partial(auditing.merge, policy=policy, names=options.config.names)
-    return merge(found.values(), workspaces=workspaces), [merge([found[each]], workspaces=[each]) for each in workspaces]
+
+    def merge(parts: Iterable[auditing.AuditPart], spaces: Sequence[str]) -> auditing.Report:
+        report = auditing.merge(parts, workspaces=spaces, policy=policy, names=options.config.names)
+        return attrs.evolve(report, service_clock=service_clock)
+
+    return merge(found.values(), workspaces), [merge([found[each]], [each]) for each in workspaces]
+
+
+async def _find_time(options: Options, workspace: str) -> tuple[float, bool]:
+    """Return the time of an audit, and whether it is the service's, as one audit with one client would find it."""
+    if (clock := clock_of(options)) is not None:
+        return clock(), False
+    async with open_client(options, workspace=workspace) as client:
+        with suppress(OutreachError):  # the audit reports what cannot be read
+            response = await client.request("GET", f"/workspaces/{workspace}/all-fields", deadline=_TIME_DEADLINE)
+            date = parse_date(response.headers.get("date", ""))
+            if date is not None and abs(date - time.time()) > MAX_CLOCK_DIFFERENCE:
+                return date, True
+    return time.time(), False
 
 
 def clock_of(options: Options) -> Callable[[], float] | None:

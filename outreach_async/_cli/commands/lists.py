@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import anyio
 import attrs
 import click
 
@@ -13,9 +14,13 @@ from outreach_async._cli.connection import open_client, open_each
 from outreach_async._cli.listing import ListColumns, Listing, ListOutput, list_options, read_cell
 from outreach_async._cli.messages import format_moment
 from outreach_async._cli.options import CONNECTION, READING, IdType, Options, shared_options
-from outreach_async._cli.process import INCOMPLETE, OK, run_async
+from outreach_async._cli.process import INCOMPLETE, OK, format_message, run_async
+from outreach_async.client import OutreachClient
+from outreach_async.errors import OutreachError
 from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected
+
+T = TypeVar("T")
 
 _CAMPAIGNS: Final = ListColumns(
     (
@@ -99,10 +104,12 @@ def fields(options: Options, output: ListOutput) -> int:
 
 async def _run_list(options: Options, what: str, columns: ListColumns, output: ListOutput) -> int:
     listing = Listing.of(options, columns, output)
-    lists: dict[str, Collected[Any]] = {}
-    async with open_each(options) as clients:
-        for workspace, client in clients.items():
-            lists[workspace] = await getattr(client, what).list(undecodable="keep").collect()
+
+    async def read(client: OutreachClient) -> Collected[Any]:
+        items: Collected[Any] = await getattr(client, what).list(undecodable="keep").collect()
+        return items
+
+    lists, failed = await _read_each(options, listing, read)
     for items in lists.values():
         for unread in items.undecodable:
             listing.screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
@@ -114,7 +121,30 @@ async def _run_list(options: Options, what: str, columns: ListColumns, output: L
         "undecodable": sum(len(items.undecodable) for items in lists.values()),
     }
     _print_lists(listing, options, lists, counts, {"campaigns": "campaign", "mailboxes": "mailbox"}[what])
-    return INCOMPLETE if counts["missing"] or counts["undecodable"] else OK
+    return INCOMPLETE if counts["missing"] or counts["undecodable"] or failed else OK
+
+
+async def _read_each(
+    options: Options, listing: Listing, read: Callable[[OutreachClient], Awaitable[T]]
+) -> tuple[dict[str, T], list[str]]:
+    """Read the list of each workspace. Return the lists, and the workspaces that could not be read; if none could, raise."""
+    found: dict[str, T] = {}
+    errors: dict[str, OutreachError] = {}
+
+    async def read_one(workspace: str, client: OutreachClient) -> None:
+        try:
+            found[workspace] = await read(client)
+        except OutreachError as error:
+            errors[workspace] = error
+
+    async with open_each(options) as clients, anyio.create_task_group() as group:
+        for workspace, client in clients.items():
+            group.start_soon(read_one, workspace, client)
+    for workspace, error in errors.items():
+        if not found:
+            raise error
+        listing.screen.warn(f"{options.name_of(workspace)}: {format_message(error)}")
+    return {workspace: found[workspace] for workspace in clients if workspace in found}, list(errors)
 
 
 def _print_lists(
@@ -123,7 +153,7 @@ def _print_lists(
     """Print the items of all workspaces as one list, with a column for the workspace if there are several."""
     items = [item for several in lists.values() for item in several]
     data = [item.to_dict() for item in items]
-    if len(lists) > 1:
+    if len(options.workspaces) > 1:
         spaces = [workspace for workspace, several in lists.items() for _ in several]
         names = options.config.names
         data = [
@@ -149,7 +179,6 @@ async def _run_steps(options: Options, campaign: str, output: ListOutput) -> int
 
 async def _run_fields(options: Options, output: ListOutput) -> int:
     listing = Listing.of(options, _FIELDS, output)
-    async with open_each(options) as clients:
-        lists = {workspace: await client.workspaces.fields() for workspace, client in clients.items()}
+    lists, failed = await _read_each(options, listing, lambda client: client.workspaces.fields())
     _print_lists(listing, options, lists, {"count": sum(map(len, lists.values()))}, "field")
-    return OK
+    return INCOMPLETE if failed else OK
