@@ -16,4 +16,19 @@ import pydoc
 
 print(pydoc.locate("outreach_async.guides.concepts").__doc__.partition(":")[0])  # -> The words of this library
 ```
+
+Installation
+------------
+The package needs Python 3.11 or newer. It is typed, and its models are immutable. `pip install outreach_async` installs the
+client, over httpx. Extras add the rest, and `all` adds everything:
+
+    cli, html                      the command `outreach-async`, with HTML reports; only the reports
+    httpx2, aiohttp, httptools     further HTTP libraries
+    xlsx, parquet, validate        workbooks; Parquet files and data frames; checks of e-mail addresses and phone numbers
+    lake, dask, redis              files and journals in object stores; imports on a Dask cluster; one rate for several hosts
+    otel, prometheus, mcp          OpenTelemetry spans and metrics; audit metrics for Prometheus; tools for assistants
+
+In a copy of the repository, `uv run --extra cli outreach-async demo` needs no virtual environment of yours, and
+`python tests/tools/api_pages.py api` (group `docs`) builds these guides as pages that a browser can search, beginning with
+`api/index.html`, and `api/llms.txt` for coding assistants.
 """

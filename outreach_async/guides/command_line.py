@@ -51,18 +51,19 @@ add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefi
 
 Outputs
 -------
-A command never overwrites its input, its journal or another output, and replaces a file of another kind only with `--force`. `-`
-is standard output. If the input file changes or is replaced during an import, the command ends with an error that states the
-change and what was sent.
+A command never overwrites its input, its journal or another output, and replaces a file of another kind only with `--force`.
+`-` is standard output. An audit may replace the report that it is compared with. If the input file changes or is replaced
+during an import, the command ends with an error that states the change and what was sent.
 
 Audits and briefs
 -----------------
-Reports come as text, JSON, CSV, Markdown and one self-contained HTML page. A policy (a TOML file, `--policy`) turns rules off and
-changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` explains one and names its source. `--campaigns`
-also checks campaigns, steps and placeholders, and reports which A/B variant gets more replies, or that it is too early to tell.
-This costs about one more request per campaign. `brief` shows open tasks and the changes since the last brief on one page. With
-`--history history.db`, `audit` and `brief` keep what they read, because the service returns only current totals; `history show`
-prints the figures of each day. See `outreach_async.audit.history`.
+Reports come as text, JSON, CSV, Markdown and one self-contained HTML page. A policy (a TOML file, `--policy`) turns rules off
+and changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` explains one and names its source.
+`--campaigns` also checks campaigns, steps and placeholders, and reports which A/B variant gets more replies, or that it is too
+early to tell. This costs about one more request per campaign. `brief` shows open tasks and the changes since the last brief on
+one page. It replaces the `--since` file at the end, and keeps the earlier data of workspaces that could not be read. With
+`--history history.db`, `audit` and `brief` keep what they read, because the service returns only current totals; `history
+show` prints the figures of each day. See `outreach_async.audit.history`.
 
 `audit --output-folder reports` writes an index, and for each workspace a page to send to a client, with nothing of the others.
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from support.docs import GUIDES, PACKAGES, examples_of, methods, module_docs, public
 
+import outreach_async
+
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +39,35 @@ def page(site: Path, module: str) -> str:
 def test_every_public_name_can_be_found(site: Path, package: str) -> None:
     index = (site / "search.js").read_text(encoding="utf-8")
     assert {named.id for named in public(package) if f'"fullname": "{named.id}"' not in index.replace('":"', '": "')} == set()
+
+
+def test_the_search_loads_fast_and_finds_nothing_private(site: Path) -> None:
+    text = (site / "search.js").read_text(encoding="utf-8")
+    assert len(text) < 1_000_000
+    assert re.findall(r'"fullname": "[^"]*\._[^"]*"', text) == []
+
+
+def test_a_page_begins_with_the_version_and_the_client_is_the_first_name(site: Path) -> None:
+    for path in site.rglob("outreach_async/**/*.html"):
+        assert f"</a> <span>{outreach_async.__version__}</span></header>" in path.read_text(encoding="utf-8")
+    names = re.findall(r'href="#([^"]+)">', page(site, "outreach_async"))
+    assert names[:4] == ["OutreachClient", "OutreachClient.from_config", "OutreachClient.with_options", "OutreachClient.request"]
+
+
+def test_the_contents_list_the_guides_in_the_order_of_the_concepts(site: Path) -> None:
+    parts = re.findall(r"<summary>(.*?)</summary>", page(site, "outreach_async"))
+    assert parts == [
+        "Contents",
+        "Concepts",
+        "The client",
+        "Import a file",
+        "Every night",
+        "Audit and brief",
+        "Test your code",
+        "Test from another language",
+        "Past one machine",
+        "Operate",
+    ]
 
 
 def test_every_guide_is_a_chapter_that_the_first_page_lists(site: Path) -> None:

@@ -12,56 +12,64 @@ it shows only the constructor.
 
 from __future__ import annotations
 
+import html
 import importlib
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from pdoc import doc, render
 
-CHAPTERS: Final = (
-    "outreach_async",
-    "outreach_async.guides",
-    "outreach_async.guides.concepts",
-    "outreach_async.resources",
-    "outreach_async.sync",
-    "outreach_async.importer",
-    "outreach_async.guides.command_line",
-    "outreach_async.config",
-    "outreach_async.bulk",
-    "outreach_async.bulk.ledger",
-    "outreach_async.audit",
-    "outreach_async.audit.policy",
-    "outreach_async.audit.parts",
-    "outreach_async.audit.history",
-    "outreach_async.audit.reports.brief",
-    "outreach_async.audit.campaigns",
-    "outreach_async.audit.variants",
-    "outreach_async.mcp_server",
-    "outreach_async.guides.operating",
-    "outreach_async.hooks",
-    "outreach_async.otel",
-    "outreach_async.transport",
-    "outreach_async.spread",
-    "outreach_async.spread.dask",
-    "outreach_async.shared_rate",
-    "outreach_async.guides.performance",
-    "outreach_async.fake",
-    "outreach_async.fake.behaviour",
-    "outreach_async.fake.faults",
-    "outreach_async.fake.simulation",
-    "outreach_async.fake.world_file",
-    "outreach_async.fake.request_log",
-    "outreach_async.fake.control",
-    "outreach_async.testing",
-    "outreach_async.pytest_plugin",
-    "outreach_async.conformance",
-)
-"""The modules that have a page, in reading order."""
+import outreach_async
+
+PARTS: Final = {
+    "Concepts": ("outreach_async.guides", "outreach_async.guides.concepts"),
+    "The client": ("outreach_async", "outreach_async.resources", "outreach_async.sync", "outreach_async.config"),
+    "Import a file": ("outreach_async.importer", "outreach_async.guides.command_line"),
+    "Every night": ("outreach_async.bulk", "outreach_async.bulk.ledger"),
+    "Audit and brief": (
+        "outreach_async.audit",
+        "outreach_async.audit.policy",
+        "outreach_async.audit.campaigns",
+        "outreach_async.audit.variants",
+        "outreach_async.audit.parts",
+        "outreach_async.audit.history",
+        "outreach_async.audit.reports.brief",
+        "outreach_async.mcp_server",
+    ),
+    "Test your code": (
+        "outreach_async.pytest_plugin",
+        "outreach_async.testing",
+        "outreach_async.fake",
+        "outreach_async.fake.behaviour",
+        "outreach_async.fake.faults",
+        "outreach_async.fake.simulation",
+        "outreach_async.fake.world_file",
+        "outreach_async.fake.request_log",
+        "outreach_async.conformance",
+    ),
+    "Test from another language": ("outreach_async.fake.control",),
+    "Past one machine": ("outreach_async.spread", "outreach_async.spread.dask", "outreach_async.shared_rate"),
+    "Operate": (
+        "outreach_async.guides.operating",
+        "outreach_async.hooks",
+        "outreach_async.otel",
+        "outreach_async.transport",
+        "outreach_async.guides.performance",
+    ),
+}
+"""The modules that have a page, in reading order, by the part of the contents that lists them."""
+
+CHAPTERS: Final = tuple(name for part in PARTS.values() for name in part)
+
+FIRST: Final = {"outreach_async": ["OutreachClient", "NewContact", "OutreachError", "RetryPolicy"]}
+"""The names that come first in these modules. The others follow in alphabetical order."""
 
 SHOWN: Final = {
     "outreach_async.resources": ["Campaigns", "Mailboxes", "Contacts", "Workspaces"],
@@ -96,8 +104,13 @@ def load_chapter(name: str) -> doc.Module:
     """Return the documentation of a module, restricted to what callers use."""
     module = importlib.import_module(name)
     names = SHOWN.get(name, getattr(module, "__all__", []))
+    names = [*FIRST.get(name, []), *(other for other in names if other not in FIRST.get(name, []))]
     # Import the names that the module imports on first use: pdoc would report them as missing submodules.
     vars(module).update({public: getattr(module, public) for public in names} | {"__all__": names})
+    # A constructor that attrs generates has the annotations of the base class, which name what only its module imports.
+    for kind in [value for value in map(partial(getattr, module), names) if inspect.isclass(value)]:
+        for base in [base for base in kind.__mro__ if base.__module__.startswith("outreach_async")]:
+            vars(module).update(vars(sys.modules[base.__module__]) | vars(module))
     chapter = doc.Module(module)
     # Guides have no Google-style sections: a line such as `What cannot be observed:` introduces a table.
     chapter.docstring = re.sub(r"^([A-Z][A-Za-z ]+):$", r"\1: ", chapter.docstring, flags=re.MULTILINE)
@@ -234,6 +247,33 @@ def read_guide(name: str) -> str:
     return inspect.getdoc(importlib.import_module(name)) or ""
 
 
+def build_search_index(chapters: dict[str, doc.Module]) -> Iterator[dict[str, str]]:
+    """Yield what the search finds: every guide, and the summary of every name. Programs and formatting are left out."""
+    for name, chapter in chapters.items():
+        text = PROGRAM.sub("", read_guide(name))
+        yield {"fullname": name, "modulename": name, "kind": "module", "doc": f"<p>{html.escape(' '.join(text.split()))}</p>"}
+        for member in chapter.members.values():
+            parts = member.members.values() if isinstance(member, doc.Class) else ()
+            yield from map(describe_found, (member, *(part for part in parts if not part.name.startswith("_"))))
+
+
+def describe_found(member: doc.Doc[Any]) -> dict[str, str]:
+    """Return what the search shows of a name."""
+    about = {"fullname": member.fullname, "modulename": member.modulename, "qualname": member.qualname, "kind": member.kind}
+    if isinstance(member, doc.Function):
+        signature = sign(member).removeprefix(f"{member.funcdef} {member.name}")
+        about |= {"funcdef": member.funcdef, "signature": f'<span class="signature">{html.escape(signature)}</span>'}
+    if isinstance(member, doc.Variable):
+        about |= {"annotation": html.escape(member.annotation_str)}
+    return about | {"doc": f"<p>{html.escape(summarize(member))}</p>"}
+
+
+def make_accessible(page: str) -> str:
+    """Give links to names a name of their own, and make the titles of sections in docstrings bold instead of headings."""
+    page = re.sub(r'<a class="headerlink" href="#([^"]*)"', r'<a class="headerlink" aria-label="Link to \1" href="#\1"', page)
+    return re.sub(r"<h6[^>]*>(.*?)</h6>", r"<p><strong>\1</strong></p>", page)
+
+
 def page_of(name: str) -> str:
     """Return the path of a chapter's page in the folder."""
     return f"{name.replace('.', '/')}.html"
@@ -241,14 +281,17 @@ def page_of(name: str) -> str:
 
 def main(folder: Path) -> None:
     """Write the pages into a folder."""
-    render.configure(docformat="google", show_source=False, template_directory=Path(__file__).parent / "templates")
+    templates = Path(__file__).parent / "templates"
+    render.configure(docformat="google", show_source=False, template_directory=templates)
+    render.env.globals |= {"parts": PARTS, "version": outreach_async.__version__}
     chapters = {name: load_chapter(name) for name in CHAPTERS}
     for name, chapter in chapters.items():
         page = folder / page_of(name)
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(render.html_module(chapter, chapters), encoding="utf-8")
-    (folder / "index.html").write_text(render.html_index(chapters), encoding="utf-8")
-    (folder / "search.js").write_text(render.search_index(chapters), encoding="utf-8")
+        page.write_text(make_accessible(render.html_module(chapter, chapters)), encoding="utf-8")
+    (folder / "index.html").write_text(render.env.get_template("start.html.jinja2").render(), encoding="utf-8")
+    found = render.env.get_template("search.js.jinja2").render(search_index=json.dumps(list(build_search_index(chapters))))
+    (folder / "search.js").write_text(found, encoding="utf-8")
     (folder / "llms.txt").write_text(render_overview(chapters), encoding="utf-8")
     (folder / "llms-full.txt").write_text(render_full(chapters), encoding="utf-8")
 
