@@ -278,7 +278,7 @@ def _output(
     if pages or folder:
         title, summary = (BRIEF_TITLE, view) if isinstance(view, Brief) else (AUDIT_TITLE, summarize(view))
         screen.print_line(format_headline(title, summary), "bold")
-        changes = [format_changes(summary)] if summary.changes else []
+        changes = [format_changes(summary)] if summary.changes or isinstance(view, Brief) else []
         for line in (summary.verdict, f"Findings: {format_counts(summary.counts)}.", *changes):
             screen.print_line(line)
         for path in pages:
