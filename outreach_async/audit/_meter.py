@@ -52,7 +52,7 @@ class AuditProgress:
         """Return the progress as text: `3 of 9 workspaces, 1,234 mailboxes, 57/s, ETA 0:01:30`."""
         campaigns = [f"{self.campaigns:,} campaigns"] if self.campaigns else []
         counts = [f"{self.workspaces:,} of {self.total:,} workspaces", f"{self.mailboxes:,} mailboxes", *campaigns]
-        return ", ".join([*counts, f"{format_rate(self.rate)}/s", *describe_state(self)])
+        return ", ".join([*counts, f"{format_rate(self.rate)}/s", *describe_state(self.state, self.resumes, self.why, self.eta)])
 
 
 class ProgressMeter:

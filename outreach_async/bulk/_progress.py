@@ -17,7 +17,6 @@ from outreach_async.errors import OutreachError
 
 if TYPE_CHECKING:
     from outreach_async._engine.observer import Observer
-    from outreach_async.audit import AuditProgress
     from outreach_async.hooks import BulkState
 
 _TIME_CONSTANT: Final = 30.0
@@ -60,7 +59,13 @@ class BulkProgress:
     def __str__(self) -> str:
         """Return the progress as text: `1,200 of 3,000 rows, 400 rows/s, ETA 0:00:05`."""
         of = "" if self.total is None else f" of {self.total:,}"
-        return ", ".join([f"{self.rows:,}{of} rows", f"{format_rate(self.rate)} rows/s", *describe_state(self)])
+        return ", ".join(
+            [
+                f"{self.rows:,}{of} rows",
+                f"{format_rate(self.rate)} rows/s",
+                *describe_state(self.state, self.resumes, self.why, self.eta),
+            ]
+        )
 
 
 _SLOW_RATE: Final = 10
@@ -72,14 +77,14 @@ def format_rate(rate: float) -> str:
     return f"{rate:,.{1 if 0 < rate < _SLOW_RATE else 0}f}"
 
 
-def describe_state(progress: BulkProgress | AuditProgress) -> Iterator[str]:
+def describe_state(state: str, resumes: float, why: str, eta: float | None) -> Iterator[str]:
     """Yield the state with its reason, unless it is `running`, and the ETA if it is known."""
-    if progress.state != "running":
-        wait = round(progress.resumes)
-        state = f"{progress.state} for {timedelta(seconds=wait)}" if wait else progress.state
-        yield f"{state} ({progress.why})" if progress.why else state
-    if progress.eta is not None:
-        yield f"ETA {timedelta(seconds=round(progress.eta))}"
+    if state != "running":
+        wait = round(resumes)
+        state += f" for {timedelta(seconds=wait)}" if wait else ""
+        yield f"{state} ({why})" if why else state
+    if eta is not None:
+        yield f"ETA {timedelta(seconds=round(eta))}"
 
 
 class RateEstimator:
