@@ -55,6 +55,12 @@ contact may have).
 
 No schema, result or error contains the owner key or a credential in a header. Every error includes a remedy.
 
+Over HTTP
+---------
+`outreach-async mcp --http` serves any number of assistants at `http://127.0.0.1:8000/mcp` (streamable HTTP). Requests of web
+pages of other hosts are refused. Set `OUTREACH_MCP_TOKEN` to a secret that clients send as a bearer token. Without it, the server
+listens on loopback only, and does not accept `--allow-writes`.
+
 From Python
 -----------
 `create_server` returns a server of the official MCP SDK. The SDK can serve it over HTTP; add authentication in that case, because

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -16,6 +18,8 @@ from outreach_async._cli.process import OK, run_async
 from outreach_async._config_file import key_of
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_id
+
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 @click.command()
@@ -39,8 +43,20 @@ from outreach_async._service.validation import require_id
     help="File of 'brief --history', which is only read. The tool 'brief' shows the changes since its last audit, and the tool "
     "'history' its figures.",
 )
+@click.option("--http", is_flag=True, help="Serve over HTTP at /mcp, instead of stdin and stdout; see below.")
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address or name for --http, as in the URL of clients.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8000, metavar="PORT", help="Port to listen on with --http.")
 @shared_options(*CONNECTION, "workspaces", "owner_key")
-def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | None, history: Path | None) -> int:
+def mcp(
+    *,
+    options: Options,
+    allow_writes: tuple[str, ...],
+    deadline: float | None,
+    history: Path | None,
+    http: bool,
+    host: str,
+    port: int,
+) -> int:
     """Run an MCP server for assistants over stdin and stdout.
 
     Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
@@ -49,10 +65,17 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
 
     With --allow-writes ID, an assistant can also create contacts in that workspace, at most 50 per call. A person must confirm
     every call, and fields are never overwritten. The option requires an owner key, and an assistant that supports elicitation.
+
+    With --http, any number of assistants use one server. Set OUTREACH_MCP_TOKEN to a secret that they send as a bearer token.
+    Without it, the server listens on loopback only, and does not accept --allow-writes.
     """
     require_module("mcp", "outreach_async[mcp]")
     from outreach_async.mcp_server._tool_server import DEADLINE, create_server, serve_stdio
 
+    token = os.environ.get("OUTREACH_MCP_TOKEN") or None
+    if http and token is None and (allow_writes or host not in LOOPBACK):
+        cause = "--allow-writes" if allow_writes else f"--host {host}"
+        raise click.UsageError(f"{cause}: with --http, expected a token; set OUTREACH_MCP_TOKEN to a secret that clients send.")
     writable = find_workspaces(options.config, allow_writes, "--allow-writes")
     if writable and options.base_url != FAKE:
         _require_key(options, writable)
@@ -74,7 +97,12 @@ def mcp(*, options: Options, allow_writes: tuple[str, ...], deadline: float | No
                 history=store,
                 names=options.config.names,
             )
-            await serve_stdio(server)
+            if http:
+                from outreach_async.mcp_server._http import serve_http
+
+                await serve_http(server, host, port, token)
+            else:
+                await serve_stdio(server)
 
     return run_async(serve_assistant, terminated=OK)
 
