@@ -22,7 +22,7 @@ _COMMANDS: Final = {
     "completion": ("app", "completion", "Print the completion script for a shell."),
     "config": ("commands.configuring", "config", "Write, check and show the configuration file."),
     "contacts": ("commands.creating", "contacts", "Create a contact."),
-    "demo": ("commands.demo", "demo", "Run imports, an audit and a brief against an embedded service."),
+    "demo": ("commands.demo", "demo", "Import and audit on an embedded service, and show a brief."),
     "fields": ("commands.lists", "fields", "List the contact fields of one or more workspaces."),
     "history": ("commands.history", "history", "Show, export or prune the figures of earlier audits."),
     "import": ("commands.importing", "import_", "Create a contact for each row of a file."),

@@ -7,7 +7,14 @@ from typing import Required, TypedDict
 
 
 class ContactFields(TypedDict, total=False):
-    """The optional fields of a contact, which `contacts.create(email=..., ...)` accepts as keywords."""
+    """The optional fields of a contact, which `contacts.create(email=..., ...)` accepts as keywords.
+
+    Example:
+        ```python
+        fields: ContactFields = {"first_name": "Ann", "city": "Lyon"}
+        print((await client.contacts.create(email="ann@company.example", **fields)).status)  # -> added
+        ```
+    """
 
     first_name: str | None
     middle_name: str | None

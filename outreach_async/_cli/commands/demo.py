@@ -62,7 +62,7 @@ _Import: TypeAlias = tuple[BulkReport, list[dict[str, Any]]]
 @click.command()
 @shared_options("as_json")
 def demo(options: Options) -> int:
-    """Run two imports and two audits against an embedded service, and show the brief of the changes.
+    """Import and audit on an embedded service, and show a brief.
 
     The demo needs no network and no setup. With --verbose, it also shows the whole brief, both imports and the first audit.
     """

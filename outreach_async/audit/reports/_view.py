@@ -138,7 +138,7 @@ class Trend:
 
 
 @attrs.frozen
-class Trends:
+class AuditTrends:
     """The history of an audit, prepared for display."""
 
     summary: str
@@ -170,7 +170,7 @@ class Overview:
     unread_names: list[str]
     scope: str
     figure_changes: list[FigureChange]
-    trends: Trends | None
+    trends: AuditTrends | None
     worst_domains: list[DomainView]
     other_domains: list[DomainView]
     rest: str
@@ -316,7 +316,7 @@ def _describe_authentication(name: str, having: int, mailboxes: int) -> Authenti
     return Authentication(name, "yes" if having else "no", share)
 
 
-def build_trends(report: Report) -> Trends | None:
+def build_trends(report: Report) -> AuditTrends | None:
     """Return the trends of the earlier audits in a report's history and of the report itself; `None` if there is no history."""
     if not report.history:
         return None
@@ -325,7 +325,7 @@ def build_trends(report: Report) -> Trends | None:
     differ = format_count(others, "of them does not cover", "of them do not cover")
     scope = f" {differ} the same workspaces as this audit." if others else ""
     counts = [Trend(name, [point.counts.get(severity, 0) for point in points]) for severity, name in _COUNT_NAMES.items()]
-    return Trends(
+    return AuditTrends(
         summary=f"{format_count(len(points), 'audit')} since {format_time(points[0].at)}.{scope}",
         trends=[
             Trend("Score", [point.score for point in points]),
