@@ -16,7 +16,7 @@ async def main() -> None:
         async with OutreachClient() as client:
             report = await audit(client, ["space_1"], campaigns=True, readings=readings)
         if earlier := history.baseline(report.workspaces):
-            print(report.since(earlier).diff.counts.unchanged, "unchanged")  # -> 2 unchanged
+            print(report.since(earlier).diff.counts.unchanged, "unchanged")  # -> 1 unchanged
         history.append(report, readings)
     for day in history.daily("campaign", "camp_1", days=7):
         print(day.name, day.sent, day.replied)  # -> Spring None None
@@ -100,7 +100,7 @@ GROUP BY rule ORDER BY days DESC
 
 Size and safety
 ---------------
-SIZE_SENTENCE
+100 days of 400 mailboxes and 200 campaigns with three steps each, which all change on five days a week, take 5 MB.
 A snapshot is one transaction: a kill, a full disk or a loss of power loses at most the snapshot that is being written. Several
 processes can append: each waits for the others. Each use checks the whole file, and refuses a damaged one. A file that is not a
 history is never changed, and a history belongs to the address of one service. The file contains the addresses of mailboxes, so

@@ -525,6 +525,30 @@ def test_invalid_arguments_name_the_argument(path: Path, kind: Any, days: int, m
         History(path).prune(0)
 
 
+def test_an_audit_of_some_workspaces_leaves_the_findings_of_others_open(path: Path) -> None:
+    world = DrawnWorld(boxes={space: [mailbox(id=f"mailbox_{space}")] for space in ("space_1", "space_2")})
+    world.troubled |= {"mailbox_space_1", "mailbox_space_2"}
+    history = History(path)
+    history.append(*world.read(START))
+    history.append(*world.read(START + DAY, workspaces=["space_1"]))
+
+    baseline = history.baseline(["space_1", "space_2"])
+
+    assert baseline is not None
+    assert {each.workspace for each in baseline.findings} == {"space_1", "space_2"}
+
+
+def test_a_mailbox_that_the_service_lists_twice_is_stored_once(path: Path) -> None:
+    world, _ = one_campaign()
+    report, readings = world.read(START)
+    readings.add_mailboxes("space_1", [mailbox(sent_today=99)])
+    history = History(path)
+    history.append(report, readings)
+
+    assert [day.sent_today for day in history.daily("mailbox")] == [mailbox().sent_today]
+    assert (repr(history), repr(readings)) == (f"History('{path}')", "<Readings mailboxes=2 campaigns=1>")
+
+
 def test_a_missing_history_has_no_baseline_and_no_days(path: Path) -> None:
     assert History(path).baseline(["space_1"]) is None
     with pytest.raises(InvalidRequest, match="does not exist; pass the path of a history"):

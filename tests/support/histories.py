@@ -12,6 +12,7 @@ import resource
 import signal
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,13 +102,17 @@ class DrawnWorld:
             space: Score(score=90.0, mailboxes=len(boxes), sent_30days=sum(box.sent_30days for box in boxes))
             for space, boxes in known.items() if boxes
         }  # fmt: skip
+        sent: Counter[str] = Counter()
+        for box in itertools.chain.from_iterable(known.values()):
+            sent[box.email.partition("@")[2]] += int(box.sent_30days)
+        domains = {name: Score(score=90.0, mailboxes=1, sent_30days=count) for name, count in sent.items()}
         listed = [row for space in spaces for row in rows[space]]
         return Report(
             workspaces=spaces,
             mailboxes=sum(score.mailboxes for score in scores.values()),
             unreadable=[space for space in spaces if space in unread],
             findings=findings,
-            scores=Scores(overall=90.0 if scores else None, workspaces=scores, domains={}),
+            scores=Scores(overall=90.0 if scores else None, workspaces=scores, domains=domains),
             at=at,
             campaigns=CampaignResults(
                 checked=len(listed),
