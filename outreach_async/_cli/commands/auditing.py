@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 from difflib import get_close_matches
 from functools import partial
 from operator import ne
@@ -46,6 +47,7 @@ from outreach_async.audit.reports import (
     write,
     write_brief,
 )
+from outreach_async.audit.reports._days import DailyFigures
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE
 from outreach_async.audit.reports._html_page import load_templates
 from outreach_async.audit.reports._summary import format_changes, format_counts, format_headline, summarize
@@ -211,8 +213,9 @@ def audit(
         if prometheus:
             with files.explain_write_errors("--prometheus", prometheus):
                 write_prometheus(report, prometheus)
-        pages = _render_folder(folder, report, parts) if folder else {}
-        _output(screen, report, dict(formats), print_format, pages)
+        days = _read_days(store, report.workspaces)
+        pages = _render_folder(folder, report, parts, days) if folder else {}
+        _output(screen, report, dict(formats), print_format, pages, days=days)
         _append(screen, None if no_append else store, read, readings)
         return report.exit_code(fail_on)
 
@@ -227,6 +230,26 @@ def open_history(options: Options, path: Path | None) -> History | None:
         return History(path, address=options.base_url)
     except InvalidRequest as error:
         raise click.UsageError(f"--{error}") from error
+
+
+def _read_days(store: History | None, workspaces: Sequence[str]) -> list[DailyFigures]:
+    """Return the days in the history, for the trends of a page. The audit itself is appended later."""
+    if store is None or not store.exists:
+        return []
+    return [
+        DailyFigures(
+            day=date.fromisoformat(found.date),
+            workspace=found.workspace or "",
+            campaign=found.id if kind == "campaign" else None,
+            sent=found.sent,
+            replied=found.replied,
+            bounced=found.bounced,
+            opened=found.opened,
+            estimated=found.spread_over > 1,
+        )
+        for kind in ("workspace", "campaign")
+        for found in store.daily(kind, workspaces=workspaces)
+    ]
 
 
 def _append(screen: Screen, store: History | None, report: auditing.Report, readings: Readings) -> None:
@@ -251,7 +274,9 @@ def _folder_uses(folder: Path | None, options: Options) -> Iterator[Iterator[fil
             yield files.FileUse.for_writing("--output-folder", folder / f"{stem}{suffix}", partial(has_format, form))
 
 
-def _render_folder(folder: Path, whole: auditing.Report, parts: Sequence[auditing.Report]) -> dict[Path, str]:
+def _render_folder(
+    folder: Path, whole: auditing.Report, parts: Sequence[auditing.Report], days: Sequence[DailyFigures]
+) -> dict[Path, str]:
     """Return the files of `--output-folder`. Each workspace is compared with the JSON report that its new one replaces."""
     stems = name_pages(whole.workspaces, whole.names)
     compared = []
@@ -260,7 +285,7 @@ def _render_folder(folder: Path, whole: auditing.Report, parts: Sequence[auditin
         earlier = load_report("--output-folder", path) if path.exists() else None
         # A report that covers other workspaces too would add their figures to the page.
         compared.append(part.since(earlier) if earlier and earlier.workspaces == part.workspaces else part)
-    return {folder / name: text for name, text in render_folder(whole, compared).items()}
+    return {folder / name: text for name, text in render_folder(whole, compared, days=days).items()}
 
 
 def _output(
@@ -269,9 +294,11 @@ def _output(
     formats: dict[Path, str],
     print_format: str | None,
     folder: Mapping[Path, str] = MappingProxyType({}),
+    *,
+    days: Sequence[DailyFigures] = (),
 ) -> None:
     """Write a report or a brief to files, or print it if there are no files. `folder` has the files of `--output-folder`."""
-    pages = {path: _render(view, form) for path, form in formats.items()}
+    pages = {path: _render(view, form, days) for path, form in formats.items()}
     for path, text in (*pages.items(), *folder.items()):
         with files.explain_write_errors("--output-folder" if path in folder else "--output", path):
             atomic_write(path, text)
@@ -286,15 +313,15 @@ def _output(
         for path in list(folder)[:1]:
             screen.print_line(f"Written: {path} and {format_count(len(folder) // 2, 'page')} of workspaces")
     elif print_format is not None:
-        sys.stdout.write(_render(view, print_format))
+        sys.stdout.write(_render(view, print_format, days))
     else:
         show(screen, view)
     screen.print_result(view.to_dict())
     sys.stdout.flush()  # raises an error for a broken pipe before the --history file is changed
 
 
-def _render(view: auditing.Report | Brief, form: str) -> str:
-    return write_brief(view, form) if isinstance(view, Brief) else write(view, form)
+def _render(view: auditing.Report | Brief, form: str, days: Sequence[DailyFigures] = ()) -> str:
+    return write_brief(view, form) if isinstance(view, Brief) else write(view, form, days=days)
 
 
 def show(screen: Screen, view: auditing.Report | Brief) -> None:
