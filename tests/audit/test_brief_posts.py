@@ -23,7 +23,7 @@ from support.listener import Listener, refused_port, serve
 
 from outreach_async._cli.posting import PostError, find_proxy, parse_webhook, post
 from outreach_async.audit.reports import write_brief
-from outreach_async.audit.reports.brief import Brief, build_brief
+from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.guides import command_line
 from outreach_async.transport._secret import Secret
 
@@ -68,13 +68,23 @@ def test_a_long_brief_stays_within_the_limits() -> None:
 
 
 def test_too_many_blocks_end_in_a_note() -> None:
+    long = "&" * 250  # each becomes &amp;
+    groups = [(f"{long[:-1]}{at}", 2) for at in range(9)]
     brief = build_brief(fleet(300, sick=0.5))
-    task = attrs.evolve(brief.tasks[0], remedy="remedy " * 30, title="title " * 40)
-    tasks = [attrs.evolve(task, groups=[(f"{'d' * 240}{at}", 1) for at in range(9)], severity=task.severity)] * 5
-    blocks = message(attrs.evolve(brief, tasks=tasks, stop=["x" * 240] * 40))["blocks"]
+    task = attrs.evolve(brief.tasks[0], remedy=f"{long}`" * 9, title=long, findings=18, new=9, groups=groups, new_groups=groups)
+    about: dict[str, Any] = dict.fromkeys(field.name for field in attrs.fields(CampaignBrief)) | {"name": long, "status": "live"}
+    campaigns = [CampaignBrief(**about | {"id": str(at), "workspace": f"{long}{at}"}) for at in range(10)]
+    known: dict[str, Any] = {
+        "tasks": [task] * 20,
+        "resolved": [task] * 9,
+        "stop": [long] * 40,
+        "dropped": [long] * 5,
+        "campaigns": campaigns,
+    }
+    blocks = message(attrs.evolve(brief, **known))["blocks"]
 
-    assert len(blocks) < 50
-    assert sum(len(block["text"]["text"]) for block in blocks) > 8_000
+    assert len(blocks) == 50
+    assert blocks[-1]["text"]["text"] == "The message is too long; the other formats of the brief are complete."
 
 
 def test_no_name_becomes_a_mention_a_link_or_a_mark() -> None:
@@ -178,7 +188,7 @@ async def test_no_log_record_contains_the_url(caplog: pytest.LogCaptureFixture) 
         "s3cr3t",
         "https:///s3cr3t",
         "https://u:s3cr3t@x.example/",
-        "http://[s3cr3t",
+        "https://hooks.example:s3cr3t/",
         "",
     ],
 )

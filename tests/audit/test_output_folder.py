@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from outreach_async import OutreachClient
 from outreach_async.audit import Policy, Report, stream
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._run import build_report, finish_reading
-from outreach_async.audit.reports._days import DailyFigures
+from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService, FakeTransport
@@ -72,9 +71,9 @@ def agency() -> FakeService:
 NAMES = {"space_alpha": "Alpha GmbH", "space_bravo": "Bravo Ltd", "space_carol": "Carol SA"}
 
 
-def day(workspace: str, place: int, campaign: str | None = None) -> DailyFigures:
+def day(workspace: str, place: int, campaign: str | None = None) -> DayFigures:
     sent = 10_100 + 1_111 * place
-    return DailyFigures(day=date(2026, 1, 1), workspace=workspace, campaign=campaign, sent=sent, replied=1, bounced=1)
+    return DayFigures(date="2026-01-01", workspace=workspace, id=campaign or workspace, name="", sent=sent, replied=1, bounced=1)
 
 
 DAYS = [day(space, place, campaign) for place, space in enumerate(NAMES) for campaign in (None, space.replace("space", "camp"))]
@@ -92,7 +91,7 @@ async def test_no_file_of_a_client_contains_anything_of_the_others() -> None:
     files = render_folder(whole, parts, days=DAYS)
 
     for client, others in (("alpha", "bravo|carol"), ("bravo", "alpha|carol"), ("carol", "alpha|bravo")):
-        figures = [f"{each.sent:,}|{each.sent}" for each in DAYS if client not in each.workspace]
+        figures = [f"{each.sent:,}|{each.sent}" for each in DAYS if client not in str(each.workspace)]
         stem = name_pages(NAMES, NAMES)[f"space_{client}"]
         for text in (files[f"{stem}.html"], files[f"{stem}.json"]):
             assert not re.search(f"(?i){others}|{'|'.join(figures)}", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.audit import mailboxes, reading, report
 from support.campaigns import row as campaign_row
+from support.cli import Shell
 from support.pages import Page
 
 from outreach_async.audit import CampaignResults, Report
 from outreach_async.audit.campaigns import CampaignTotals
-from outreach_async.audit.reports import write
+from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports._charts import FLOOR, LEFT, RIGHT, TOP, draw_days
-from outreach_async.audit.reports._days import DailyFigures, add_days, last_days, total
+from outreach_async.audit.reports._days import DailyFigures, add_days, last_days, read_days, total
+from outreach_async.audit.reports._html_page import render_html
+from outreach_async.fake import FakeService
 
 LAST = date(2026, 3, 1)
 
@@ -34,7 +38,7 @@ def audited(**campaigns: Any) -> Report:
 
 
 def shown(days: list[DailyFigures], found: Report | None = None) -> str:
-    return write(found or audited(), "html", days=days)
+    return render_html(found or audited(), days=days)
 
 
 def test_the_trends_are_sums_over_the_workspaces_with_dates_and_a_scale() -> None:
@@ -128,3 +132,34 @@ def test_bars_stay_within_the_chart(values: dict[int, float | None]) -> None:
 def test_the_last_days_end_at_the_last_known_day() -> None:
     assert list(last_days(add_days([day(9), day(2), day(8)]), 7)) == [LAST - timedelta(days=8), LAST - timedelta(days=2)]
     assert last_days({}, 7) == {}
+
+
+def test_the_days_of_a_history_are_those_of_workspaces_and_campaigns() -> None:
+    about: dict[str, Any] = {"date": "2026-03-01", "workspace": "space_1", "sent": 5, "replied": 1, "bounced": 0}
+    known = [
+        DayFigures(id="space_1", name="acme", **about),
+        DayFigures(id="camp_1", name="a@b", spread_over=3, **about),
+        DayFigures(id="mailbox_1", name="ann@one.example", sent_today=5, **about),
+        DayFigures(id="one.example", name="one.example", **(about | {"workspace": None})),
+    ]
+
+    assert [(day.day, day.campaign, day.sent, day.estimated) for day in read_days(known)] == [
+        (LAST, None, 5, False),
+        (LAST, "camp_1", 5, True),
+    ]
+
+
+def test_the_command_shows_the_days_of_the_history_with_those_of_this_audit(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    command = ("audit", *server_options, "--campaigns", "--history", str(tmp_path / "history.db"))
+    pages = ("--output", str(tmp_path / "a.html"), "--output-folder", str(tmp_path / "reports"))
+    first = shell(*command, *pages)
+    before = (tmp_path / "a.html").read_text()
+    service.advance(days=1)
+    second = shell(*command, *pages)
+
+    assert (first.err, second.err) == ("", "")
+    assert "No trend yet" in before
+    for name in ("a.html", "reports/index.html", "reports/space_1.html"):
+        assert "Sent, replied and bounced per day, " in (tmp_path / name).read_text()

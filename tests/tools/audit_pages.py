@@ -41,6 +41,7 @@ from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES, create_demo_w
 from outreach_async.audit import CampaignResults, Report, audit
 from outreach_async.audit.reports import write, write_brief
 from outreach_async.audit.reports._days import DailyFigures
+from outreach_async.audit.reports._html_page import render_html
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
@@ -248,7 +249,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     **{name: partial(audit_page, make) for name, make in REPORTS.items()},
     **{f"brief-{name}": partial(brief_page, make) for name, make in REPORTS.items()},
     "brief-next-day": brief_of_the_next_day,
-    "agency": lambda: write(agency(), "html", days=agency_days()),
+    "agency": lambda: render_html(agency(), days=agency_days()),
     "brief-agency": lambda: write_brief(build_brief(agency()), "html"),
 }
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import date
+from contextlib import closing, suppress
 from difflib import get_close_matches
 from functools import partial
 from operator import ne
 from pathlib import Path
 from secrets import token_hex
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -34,7 +35,7 @@ from outreach_async._service.responses import parse_date
 from outreach_async._service.validation import require_seconds
 from outreach_async.audit._prometheus import require_client, write_prometheus
 from outreach_async.audit._run import MAX_CLOCK_DIFFERENCE
-from outreach_async.audit.history import History, Readings
+from outreach_async.audit.history import DayFigures, History, Readings
 from outreach_async.audit.reports import (
     BRIEF_WRITERS,
     SUFFIXES,
@@ -47,7 +48,6 @@ from outreach_async.audit.reports import (
     write,
     write_brief,
 )
-from outreach_async.audit.reports._days import DailyFigures
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE
 from outreach_async.audit.reports._html_page import load_templates
 from outreach_async.audit.reports._summary import format_changes, format_counts, format_headline, summarize
@@ -213,9 +213,11 @@ def audit(
         if prometheus:
             with files.explain_write_errors("--prometheus", prometheus):
                 write_prometheus(report, prometheus)
-        days = _read_days(store, report.workspaces)
+        days = (
+            _daily_with(store, read, readings) if store and (folder or "html" in {print_format, *dict(formats).values()}) else []
+        )
         pages = _render_folder(folder, report, parts, days) if folder else {}
-        _output(screen, report, dict(formats), print_format, pages, days=days)
+        _output(screen, report, dict(formats), print_format, folder=pages, days=days)
         _append(screen, None if no_append else store, read, readings)
         return report.exit_code(fail_on)
 
@@ -232,24 +234,15 @@ def open_history(options: Options, path: Path | None) -> History | None:
         raise click.UsageError(f"--{error}") from error
 
 
-def _read_days(store: History | None, workspaces: Sequence[str]) -> list[DailyFigures]:
-    """Return the days in the history, for the trends of a page. The audit itself is appended later."""
-    if store is None or not store.exists:
-        return []
-    return [
-        DailyFigures(
-            day=date.fromisoformat(found.date),
-            workspace=found.workspace or "",
-            campaign=found.id if kind == "campaign" else None,
-            sent=found.sent,
-            replied=found.replied,
-            bounced=found.bounced,
-            opened=found.opened,
-            estimated=found.spread_over > 1,
-        )
-        for kind in ("workspace", "campaign")
-        for found in store.daily(kind, workspaces=workspaces)
-    ]
+def _daily_with(store: History, report: auditing.Report, readings: Readings) -> list[DayFigures]:
+    """Return the daily figures that the history will have when this audit is appended, which happens after the output."""
+    with TemporaryDirectory() as folder:
+        copy = History(Path(folder) / "history.db")
+        if store.exists:
+            with closing(sqlite3.connect(store.path)) as source, closing(sqlite3.connect(copy.path)) as target:
+                source.backup(target)
+        copy.append(report, readings)
+        return [day for kind in ("workspace", "campaign") for day in copy.daily(kind, workspaces=report.workspaces)]
 
 
 def _append(screen: Screen, store: History | None, report: auditing.Report, readings: Readings) -> None:
@@ -275,7 +268,7 @@ def _folder_uses(folder: Path | None, options: Options) -> Iterator[Iterator[fil
 
 
 def _render_folder(
-    folder: Path, whole: auditing.Report, parts: Sequence[auditing.Report], days: Sequence[DailyFigures]
+    folder: Path, whole: auditing.Report, parts: Sequence[auditing.Report], days: Sequence[DayFigures]
 ) -> dict[Path, str]:
     """Return the files of `--output-folder`. Each workspace is compared with the JSON report that its new one replaces."""
     stems = name_pages(whole.workspaces, whole.names)
@@ -293,9 +286,9 @@ def _output(
     view: auditing.Report | Brief,
     formats: dict[Path, str],
     print_format: str | None,
-    folder: Mapping[Path, str] = MappingProxyType({}),
     *,
-    days: Sequence[DailyFigures] = (),
+    folder: Mapping[Path, str] = MappingProxyType({}),
+    days: Sequence[DayFigures] = (),
 ) -> None:
     """Write a report or a brief to files, or print it if there are no files. `folder` has the files of `--output-folder`."""
     pages = {path: _render(view, form, days) for path, form in formats.items()}
@@ -320,7 +313,7 @@ def _output(
     sys.stdout.flush()  # raises an error for a broken pipe before the --history file is changed
 
 
-def _render(view: auditing.Report | Brief, form: str, days: Sequence[DailyFigures] = ()) -> str:
+def _render(view: auditing.Report | Brief, form: str, days: Sequence[DayFigures] = ()) -> str:
     return write_brief(view, form) if isinstance(view, Brief) else write(view, form, days=days)
 
 

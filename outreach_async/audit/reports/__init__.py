@@ -40,7 +40,8 @@ from outreach_async.audit._findings import Finding
 from outreach_async.audit._prometheus import render_prometheus
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
-from outreach_async.audit.reports._days import DailyFigures
+from outreach_async.audit.history import DayFigures
+from outreach_async.audit.reports._days import read_days
 from outreach_async.audit.reports._html_page import render_brief_html, render_html
 from outreach_async.audit.reports._slack import render_brief_slack
 from outreach_async.audit.reports._text import render_brief_markdown, render_brief_text, render_markdown, render_text
@@ -97,7 +98,6 @@ __all__ = [
     "BRIEF_WRITERS",
     "SUFFIXES",
     "WRITERS",
-    "DailyFigures",
     "Writer",
     "brief_schema",
     "format_of",
@@ -180,18 +180,18 @@ def _starts_with(pattern: re.Pattern[bytes], path: Path) -> bool:
         return pattern.match(file.read(_HEAD_SIZE)) is not None
 
 
-def write(report: Report, form: str, *, days: Iterable[DailyFigures] = ()) -> str:
+def write(report: Report, form: str, *, days: Iterable[DayFigures] = ()) -> str:
     """Render a report as a string.
 
     Args:
         report: The report of an audit.
         form: Name of the format, a key of `WRITERS`.
-        days: Figures of each day, which the format `html` shows as trends.
+        days: Figures of workspaces and campaigns from `History.daily`, which the format `html` shows as trends.
 
     Raises:
         InvalidRequest: The format is unknown, or the extra it needs is not installed.
     """
-    return render_html(report, days=days) if form == "html" else _find_writer(WRITERS, form)(report)
+    return render_html(report, days=read_days(days)) if form == "html" else _find_writer(WRITERS, form)(report)
 
 
 def write_brief(brief: Brief, form: str) -> str:

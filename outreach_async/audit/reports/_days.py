@@ -10,6 +10,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.audit._values import valid_or_none
+from outreach_async.audit.history import DayFigures
 from outreach_async.models import Number
 
 FIGURES: Final = ("sent", "replied", "bounced", "opened")
@@ -29,6 +30,24 @@ class DailyFigures:
     bounced: Number | None = None
     opened: Number | None = None
     estimated: bool = False
+
+
+def read_days(days: Iterable[DayFigures]) -> list[DailyFigures]:
+    """Return the figures of workspaces and campaigns from a history; those of domains and mailboxes are left out."""
+    return [
+        DailyFigures(
+            day=date.fromisoformat(each.date),
+            workspace=each.workspace,
+            campaign=None if each.id == each.workspace else each.id,
+            sent=each.sent,
+            replied=each.replied,
+            bounced=each.bounced,
+            opened=each.opened,
+            estimated=each.spread_over > 1,
+        )
+        for each in days
+        if each.workspace is not None and each.sent_today is None
+    ]
 
 
 Series = dict[date, DailyFigures]

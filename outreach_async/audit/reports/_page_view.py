@@ -268,8 +268,9 @@ class DayIndex:
 
 
 def index_days(days: Iterable[DailyFigures], workspaces: Sequence[str]) -> DayIndex:
-    """Sort daily figures by subject. Figures of workspaces that the report does not cover are left out."""
+    """Sort daily figures by subject. Unknown days and workspaces that the report does not cover are left out."""
     covered = set(workspaces)
+    days = [figures for figures in days if any(known_figure(figures, name) is not None for name in _TONES)]
     spaces: defaultdict[str, list[DailyFigures]] = defaultdict(list)
     campaigns: defaultdict[tuple[str, str], list[DailyFigures]] = defaultdict(list)
     for figures in days:

@@ -122,7 +122,7 @@ def _escape(text: str) -> str:
 
 
 def _pack(lines: Iterable[str]) -> Iterator[str]:
-    """Join lines to texts that fit into a section."""
+    """Join lines, of which there is at least one, to texts that fit into a section."""
     packed = ""
     for line in lines:
         fitting = line if len(line) <= MAX_SECTION else f"{line[: MAX_SECTION - 1]}…"
@@ -130,5 +130,4 @@ def _pack(lines: Iterable[str]) -> Iterator[str]:
             yield packed
             packed = ""
         packed = f"{packed}\n{fitting}" if packed else fitting
-    if packed:
-        yield packed
+    yield packed

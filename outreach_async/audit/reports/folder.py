@@ -45,7 +45,8 @@ from hashlib import blake2b
 from typing import Final
 
 from outreach_async.audit._report import Report
-from outreach_async.audit.reports._days import DailyFigures
+from outreach_async.audit.history import DayFigures
+from outreach_async.audit.reports._days import read_days
 from outreach_async.audit.reports._html_page import render_html
 
 __all__ = ["name_pages", "render_folder"]
@@ -75,14 +76,14 @@ def _add_digest(stem: str, workspace: str) -> str:
     return f"{stem or 'workspace'}-{digest}"
 
 
-def render_folder(whole: Report, parts: Sequence[Report], *, days: Iterable[DailyFigures] = ()) -> dict[str, str]:
+def render_folder(whole: Report, parts: Sequence[Report], *, days: Iterable[DayFigures] = ()) -> dict[str, str]:
     """Return the files of a folder by name: the index, and a page and a JSON report for each workspace.
 
     Args:
         whole: The report on all workspaces, for the index, which links to the pages.
         parts: The reports of the single workspaces, as from `AuditRun.separate`, each compared with its own earlier report if
             there is one.
-        days: Figures of each day; a page contains only those of its workspace.
+        days: Figures of workspaces and campaigns from `History.daily`; a page contains only those of its workspace.
 
     Example:
         ```python
@@ -91,7 +92,7 @@ def render_folder(whole: Report, parts: Sequence[Report], *, days: Iterable[Dail
         print(list(render_folder(whole, run.separate())))  # -> ['index.html', 'space_1.html', 'space_1.json']
         ```
     """
-    known, stems = list(days), name_pages(whole.workspaces, whole.names)
+    known, stems = read_days(days), name_pages(whole.workspaces, whole.names)
     files = {f"{INDEX}.html": render_html(whole, days=known, pages={each: f"{stem}.html" for each, stem in stems.items()})}
     for part in parts:
         stem = stems[part.workspaces[0]]
