@@ -95,23 +95,29 @@ async def test_a_service_that_is_down_is_a_tool_error() -> None:
     assert answer["unreadable"] == ["space_1"]
 
 
+@pytest.fixture
+def last_brief(shell: Shell, served: str, tmp_path: Path) -> bytes:
+    """Return the history that the command `brief` writes."""
+    path = tmp_path / "written.db"
+    done = shell("brief", "--base-url", served, "--workspace", "space_1", "--history", str(path))
+    assert done.code == 1, done.err
+    return path.read_bytes()
+
+
 @pytest.mark.covers
 @pytest.mark.thorough
-async def test_the_brief_compares_with_the_last_brief_of_the_command(shell: Shell, served: str, tmp_path: Path) -> None:
+async def test_the_brief_compares_with_the_last_brief_of_the_command(served: str, tmp_path: Path, last_brief: bytes) -> None:
     path = tmp_path / "history.db"
-    options = ("--base-url", served, "--workspace", "space_1", "--history", str(path))
-    async with connected(command_for(*options)) as assistant:
+    async with connected(command_for("--base-url", served, "--workspace", "space_1", "--history", str(path))) as assistant:
         first = await assistant.ask("brief")
-        done = shell("brief", *options)
-        assert done.code == 1, done.err
-        before = path.read_bytes()
+        path.write_bytes(last_brief)
         second = await assistant.ask("brief")
         days = await assistant.ask("history")
     assert "There is no earlier brief" in first["summary"]
     assert "0 new, 0 resolved" in second["summary"]
     assert len(first["campaigns"]) == len(HOSTILE)
     assert [day["id"] for day in days["days"]] == ["space_1"]
-    assert path.read_bytes() == before
+    assert path.read_bytes() == last_brief
 
 
 def test_a_wrong_history_is_an_error_at_the_start(shell: Shell, tmp_path: Path) -> None:
