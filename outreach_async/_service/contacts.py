@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import attrs
 
 from outreach_async._vocabulary import STANDARD_FIELDS, UNSET, Outcome, Unset
-from outreach_async.models import ResponseWithInfo
+from outreach_async.models import ResponseInfo, ResponseWithInfo  # noqa: F401 - part of an inherited annotation
 
 OptionalString: TypeAlias = str | Unset | None
 
