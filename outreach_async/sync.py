@@ -252,17 +252,6 @@ class SyncPage(Page[Item]):
 
     _loop: ClientLoop = attrs.field(eq=False, repr=False)
 
-    @classmethod
-    def of(cls, page: Page[Item], loop: ClientLoop) -> Self:
-        """Return a page of the synchronous client with the contents of `page`.
-
-        Args:
-            page: The page of an `OutreachClient`.
-            loop: The event loop of the synchronous client.
-        """
-        values = {field.alias: getattr(page, field.name) for field in attrs.fields(Page) if field.alias}
-        return cls(**values, loop=loop)
-
     def next_page(self) -> SyncPage[Item] | None:  # type: ignore[override]  # synchronous, as every method of this client
         """Fetch the page after this one, as `Page.next_page` does.
 
@@ -273,7 +262,13 @@ class SyncPage(Page[Item]):
             ```
         """
         page = self._loop.run(super().next_page)
-        return None if page is None else SyncPage.of(page, self._loop)
+        return None if page is None else _sync_page(page, self._loop)
+
+
+def _sync_page(page: Page[Item], loop: ClientLoop) -> SyncPage[Item]:
+    """Return a page of the synchronous client with the contents of a page of its client."""
+    values = {field.alias: getattr(page, field.name) for field in attrs.fields(Page) if field.alias}
+    return SyncPage(**values, loop=loop)
 
 
 class SyncPager(Generic[Item]):
@@ -320,7 +315,7 @@ class SyncPager(Generic[Item]):
         async def fetch() -> Page[Item]:
             return await self._pager
 
-        return SyncPage.of(self._loop.run(fetch), self._loop)
+        return _sync_page(self._loop.run(fetch), self._loop)
 
     def pages(self) -> Iterator[SyncPage[Item]]:
         """Iterate over the pages, as `Pager.pages` does.
@@ -337,7 +332,7 @@ class SyncPager(Generic[Item]):
             return await anext(pages, None)
 
         while (page := self._loop.run(next_page)) is not None:
-            yield SyncPage.of(page, self._loop)
+            yield _sync_page(page, self._loop)
 
     def collect(self, *, prefetch: int = 4) -> Collected[Item]:
         """Return every item once, as `Pager.collect` does.

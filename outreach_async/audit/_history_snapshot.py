@@ -28,7 +28,7 @@ from outreach_async.audit._history_tables import (
     parity,
     parity_of,
 )
-from outreach_async.audit._readings import Readings, Record, storable
+from outreach_async.audit._readings import Readings, Record, records_of, storable
 from outreach_async.audit._report import MAX_HISTORY, HistoryPoint, Report, find_unchecked, match_findings
 from outreach_async.audit._rules import INCOMPLETE
 from outreach_async.audit._scoring import Score, Scores
@@ -94,7 +94,7 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
     for workspace in report.workspaces:
         before = _previous_readings(db, workspace)
         for entity in (MAILBOX, CAMPAIGN, STEP):
-            records = readings.of(workspace, entity)
+            records = records_of(readings, workspace, entity)
             if entity is CAMPAIGN:
                 records = [((*labels[:_LAST], plans.get(labels[:2])), figures) for labels, figures in records]
             writers[entity.table].write(records, before[entity is not MAILBOX])

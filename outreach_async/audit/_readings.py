@@ -86,9 +86,10 @@ class Readings:
         self._records[row.workspace, CAMPAIGN.table].append((labels, tuple(map(figure_or_none, given.values()))))
         self._records[row.workspace, STEP.table] += [_step_record(row, step) for step in steps or ()]
 
-    def of(self, workspace: str, entity: Entity) -> list[Record]:
-        """Return the records of a workspace. `History.append` calls this method."""
-        return self._records.get((workspace, entity.table), [])
+
+def records_of(readings: Readings, workspace: str, entity: Entity) -> list[Record]:
+    """Return the records of a workspace."""
+    return readings._records.get((workspace, entity.table), [])  # noqa: SLF001 - users of a `Readings` have no use for it
 
 
 def _step_record(row: CampaignRow, step: Step) -> Record:

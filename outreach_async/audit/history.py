@@ -384,6 +384,9 @@ class History:
         Returns:
             The number of deleted snapshots.
 
+        Raises:
+            InvalidRequest: `keep` is not more than 0.
+
         Example:
             ```python
             history, readings = History("history.db"), Readings()
