@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import wait
+from contextlib import contextmanager, suppress
 from itertools import islice
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 import attrs
@@ -24,6 +25,8 @@ _BATCH_SIZE: Final = 500
 """Maximum number of rows passed between the threads at once."""
 _LINGER: Final = 0.02
 """Maximum number of seconds to wait for a batch to fill, which limits the delay of outcomes."""
+_INTERRUPT_DELAY: Final = 0.1
+"""Seconds after which a waiting thread looks for a Ctrl-C. A lock without a timeout can miss one, and always does on Windows."""
 
 
 class ClientLoop:
@@ -33,15 +36,31 @@ class ClientLoop:
         self.portal: BlockingPortal | None = None
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        # An exception in the calling thread, such as KeyboardInterrupt, cancels the function.
-        future = self.require_portal().start_task_soon(function, *arguments)
+        portal = self.require_portal()
+        started: list[anyio.CancelScope] = []
+
+        async def call() -> T | None:
+            with anyio.CancelScope() as scope:
+                started.append(scope)
+                return await function(*arguments)
+            return None  # cancelled: nobody waits for the result
+
+        def cancel() -> None:  # runs after the start of the call, because the event loop keeps their order
+            for scope in started:
+                scope.cancel()
+
         try:
-            return future.result()
-        except OutreachError as error:
-            drop_tracebacks(error)  # the frames may contain secrets
+            future = portal.start_task_soon(call)
+            while not wait((future,), _INTERRUPT_DELAY).done:
+                pass
+            return cast("T", future.result())
+        except BaseException as error:
+            # A KeyboardInterrupt can come before the future is known, so cancelling the future is not enough.
+            with suppress(RuntimeError):  # raised if the event loop has ended, and the call with it
+                portal.start_task_soon(cancel)  # has no effect if the call has finished
+            if isinstance(error, OutreachError):
+                drop_tracebacks(error)  # the frames may contain secrets
             raise
-        finally:
-            future.cancel()  # has no effect if the call has finished
 
     def forget_portal(self) -> None:
         """Forget the portal, so that calls after the end of the event loop raise an error."""

@@ -6,14 +6,15 @@ import inspect
 import signal
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import polars as pl
 import pytest
-from anyio.from_thread import start_blocking_portal
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from outreach_async import (
     BulkStopped,
@@ -66,7 +67,7 @@ def emails(count: int) -> list[dict[str, str]]:
 
 
 class Hanging:
-    """A transport that interrupts the main thread like Ctrl-C and never responds."""
+    """A transport that never responds. At its first request it raises a Ctrl-C that does not wake the main thread up."""
 
     def __init__(self) -> None:
         self.sent = self.cancelled = 0
@@ -75,7 +76,7 @@ class Hanging:
     async def send(self, _request: Request, _progress: Progress, /) -> Response:
         self.sent += 1
         if self.sent == 1:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # handled in the main thread, but delivered in this one
         try:
             await anyio.sleep_forever()
         finally:
@@ -206,6 +207,31 @@ def test_ctrl_c_cancels_the_requests_in_flight_and_closes_the_client(many: bool)
     assert transport.sent == transport.cancelled >= 1
     assert transport.closed
     assert not set(threading.enumerate()) - before
+
+
+def test_ctrl_c_while_a_call_starts_cancels_it() -> None:
+    calls = Counter[str]()
+
+    class InterruptedPortal:
+        def start_task_soon(self, *arguments: Any, **options: Any) -> Any:
+            future = portal.start_task_soon(*arguments, **options)
+            calls["started"] += 1
+            if calls["started"] == 1:
+                raise KeyboardInterrupt
+            return future
+
+    async def hang() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            calls["cancelled"] += 1
+
+    loop = ClientLoop()
+    with start_blocking_portal() as portal:  # waits for its calls
+        loop.portal = cast("BlockingPortal", InterruptedPortal())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(hang)
+    assert calls["cancelled"] == 1
 
 
 @pytest.mark.thorough
