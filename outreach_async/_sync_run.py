@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import wait
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import islice
 from time import monotonic
 from types import TracebackType
@@ -29,6 +29,34 @@ _INTERRUPT_DELAY: Final = 0.1
 """Seconds after which a waiting thread looks for a Ctrl-C. A lock without a timeout can miss one, and always does on Windows."""
 
 
+class _Interruptible:
+    """Work in an event loop, which an exception in the calling thread cancels."""
+
+    def __init__(self) -> None:
+        self._scope: anyio.CancelScope | None = None
+
+    def in_loop(self) -> anyio.CancelScope:
+        self._scope = anyio.CancelScope()
+        return self._scope
+
+    def _cancel(self) -> None:
+        if self._scope is not None:  # None if the work was interrupted before it reached the event loop
+            self._scope.cancel()
+
+    @contextmanager
+    def cancelled_by_errors(self, portal: BlockingPortal) -> Iterator[None]:
+        """Use this in the calling thread, around the start of the work and the wait for its result."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, OutreachError):
+                drop_tracebacks(error)  # the frames may contain secrets
+            # A KeyboardInterrupt can come before the future of the work is known, so cancelling the future is not enough.
+            with suppress(RuntimeError):  # the event loop has ended, and the work with it
+                portal.start_task_soon(self._cancel)  # runs after the start of the work, as the event loop keeps their order
+            raise
+
+
 class ClientLoop:
     """The event loop of a client, in a separate thread."""
 
@@ -36,31 +64,18 @@ class ClientLoop:
         self.portal: BlockingPortal | None = None
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        portal = self.require_portal()
-        started: list[anyio.CancelScope] = []
+        portal, work = self.require_portal(), _Interruptible()
 
         async def call() -> T | None:
-            with anyio.CancelScope() as scope:
-                started.append(scope)
+            with work.in_loop():
                 return await function(*arguments)
             return None  # cancelled: nobody waits for the result
 
-        def cancel() -> None:  # runs after the start of the call, because the event loop keeps their order
-            for scope in started:
-                scope.cancel()
-
-        try:
+        with work.cancelled_by_errors(portal):
             future = portal.start_task_soon(call)
             while not wait((future,), _INTERRUPT_DELAY).done:
                 pass
             return cast("T", future.result())
-        except BaseException as error:
-            # A KeyboardInterrupt can come before the future is known, so cancelling the future is not enough.
-            with suppress(RuntimeError):  # raised if the event loop has ended, and the call with it
-                portal.start_task_soon(cancel)  # has no effect if the call has finished
-            if isinstance(error, OutreachError):
-                drop_tracebacks(error)  # the frames may contain secrets
-            raise
 
     def forget_portal(self) -> None:
         """Forget the portal, so that calls after the end of the event loop raise an error."""
@@ -94,8 +109,18 @@ class SyncRun:
 
     def __enter__(self) -> SyncOutcomes:
         """Start the run, and return its outcomes."""
-        self._manager = self._loop.require_portal().wrap_async_context_manager(self._run)
-        return SyncOutcomes(self._manager.__enter__(), self._rows, self._loop)
+        portal, work = self._loop.require_portal(), _Interruptible()
+
+        @asynccontextmanager
+        async def interruptible() -> AsyncIterator[Outcomes]:
+            with work.in_loop():
+                async with self._run as outcomes:
+                    yield outcomes
+
+        self._manager = portal.wrap_async_context_manager(interruptible())
+        with work.cancelled_by_errors(portal):
+            outcomes = self._manager.__enter__()
+        return SyncOutcomes(outcomes, self._rows, self._loop)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancel the requests in flight, and record how the run ended."""

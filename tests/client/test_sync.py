@@ -6,8 +6,8 @@ import inspect
 import signal
 import sqlite3
 import threading
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -209,29 +209,45 @@ def test_ctrl_c_cancels_the_requests_in_flight_and_closes_the_client(many: bool)
     assert not set(threading.enumerate()) - before
 
 
-def test_ctrl_c_while_a_call_starts_cancels_it() -> None:
-    calls = Counter[str]()
+class InterruptedPortal:
+    """A portal that is interrupted, as by Ctrl-C, before or after it starts its first task."""
 
-    class InterruptedPortal:
-        def start_task_soon(self, *arguments: Any, **options: Any) -> Any:
-            future = portal.start_task_soon(*arguments, **options)
-            calls["started"] += 1
-            if calls["started"] == 1:
-                raise KeyboardInterrupt
-            return future
+    wrap_async_context_manager = BlockingPortal.wrap_async_context_manager
+
+    def __init__(self, portal: BlockingPortal, *, after: bool) -> None:
+        self._portal, self._after = portal, after
+        self._interrupted = False
+
+    def start_task_soon(self, *arguments: Any) -> Any:
+        interrupt, self._interrupted = not self._interrupted, True
+        future = self._portal.start_task_soon(*arguments) if self._after or not interrupt else None
+        if interrupt:
+            raise KeyboardInterrupt
+        return future
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("kind", ["call", "run"])
+def test_ctrl_c_while_a_call_or_run_starts_cancels_it(kind: str, after: bool) -> None:
+    ends = []
 
     async def hang() -> None:
         try:
             await anyio.sleep_forever()
         finally:
-            calls["cancelled"] += 1
+            ends.append(kind)
+
+    @asynccontextmanager
+    async def hanging_run() -> AsyncIterator[None]:
+        await hang()
+        yield
 
     loop = ClientLoop()
-    with start_blocking_portal() as portal:  # waits for its calls
-        loop.portal = cast("BlockingPortal", InterruptedPortal())
+    with start_blocking_portal() as portal:  # waits for its tasks
+        loop.portal = cast("BlockingPortal", InterruptedPortal(portal, after=after))
         with pytest.raises(KeyboardInterrupt):
-            loop.run(hang)
-    assert calls["cancelled"] == 1
+            loop.run(hang) if kind == "call" else SyncRun(cast("Any", hanging_run()), CallerRows([]), loop).wait()
+    assert ends == [kind] * after
 
 
 @pytest.mark.thorough
