@@ -223,6 +223,9 @@ def test_a_file_too_large_for_a_mapping_is_not_read_as_one(shell: Shell, folder:
     assert shell(*OUTPUTS["mapping"], "target").code == 2
 
 
+LISTS = ("campaigns", "fields", "mailboxes", "steps")
+
+
 def test_every_option_that_takes_a_path_is_classified() -> None:
     found = {
         (name, parameter.name): isinstance(parameter.type, OutputPath)
@@ -231,11 +234,13 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         if isinstance(parameter.type, click.Path)
     }
     reads = [("import", "file"), ("import", "mapping"), ("report", "input_"), ("audit", "policy"), ("audit", "earlier")]
-    reads += [("brief", "policy"), ("mcp", "history"), ("serve", "world")]
+    reads += [("brief", "policy"), ("serve", "world")]
+    reads += [(command, "config") for command in ("audit", "brief", "import", "mcp", *LISTS)]
     writes = [(command, output) for command in ("import", "report") for output in ("rejects", "results")]
-    writes += [("import", "save_mapping")]
-    writes += [("audit", "outputs"), ("audit", "prometheus"), ("brief", "outputs")]
-    journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "history"), ("brief", "history")]
+    writes += [("import", "save_mapping"), ("audit", "outputs"), ("audit", "prometheus"), ("brief", "outputs")]
+    writes += [(command, "path") for command in LISTS]
+    journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "folder")]
+    journals += [(command, "history") for command in ("audit", "brief", "mcp")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 
 
