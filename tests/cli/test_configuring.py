@@ -232,7 +232,7 @@ def test_reports_over_all_workspaces_have_their_names(shell: Shell, config: Path
     assert (ended.code, "`client-00 (space_00)`" in ended.out) == (1, True)
 
 
-@pytest.mark.parametrize("names", [("all",), ("client-01", "client-05", "client-07")])
+@pytest.mark.parametrize("names", [pytest.param(("all",), marks=pytest.mark.thorough), ("client-01", "client-05", "client-07")])
 def test_an_audit_with_several_rates_is_one_report(shell: Shell, config: Path, names: tuple[str, ...]) -> None:
     options = tuple(part for name in names for part in ("--workspace", name))
     del config
@@ -268,7 +268,7 @@ def test_an_import_finds_workspaces_by_name_and_refuses_other_keys(
     assert "workspace: expected a workspace with the owner key of client-00, got client-05, which has another key" in told
     assert "import its rows with --workspace client-05" in told
     assert len(agency_service.contacts("space_05")) == before
-    assert [contact["email"] for contact in agency_service.contacts("space_07")][-2:] == ["new7@a.example", "x@a.example"]
+    assert {contact["email"] for contact in agency_service.contacts("space_07")[-2:]} == {"new7@a.example", "x@a.example"}
     monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_all")  # one key for all workspaces
     assert shell.json(*run)[1]["outcomes"]["added"] == 1
     write(people, "email,workspace\ny@a.example,klient-07")

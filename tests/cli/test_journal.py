@@ -83,7 +83,7 @@ def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(served: 
         line for line in first.out.splitlines(keepends=True)[first.out.splitlines().index("outcome\trows") :]
     )
     assert served.json("import", path, *served.options, "--journal", journal, "--resume")[1]["rows"] == 2
-    assert served("report", journal, "--uncertain").out.splitlines()[0] == "record\tstatus\tpossible\tattempts\tid\terror"
+    assert served("report", journal, "--uncertain").out.splitlines()[0] == "record\tstatus\tpossible\tattempts\tid\terror\tremedy"
     assert served.json("report", journal, "--uncertain", "--input", path)[1]["uncertain_rows"] == []
 
 
@@ -94,7 +94,7 @@ def test_the_report_lists_rows_whose_response_was_lost(served: Served) -> None:
     assert "uncertain outcomes: 1 (a response was lost or inconclusive)" in shown_output
     assert f"list these rows with: outreach-async report {journal} --uncertain" in shown_output
     listed = served("report", journal, "--uncertain").out.splitlines()
-    assert listed[:2] == ["record\tstatus\tpossible\tattempts\tid\terror", "1\tskipped\tadded, skipped\t2\t\t"]
+    assert listed[:2] == ["record\tstatus\tpossible\tattempts\tid\terror\tremedy", "1\tskipped\tadded, skipped\t2\t\t\t"]
     assert f"list these rows with: outreach-async report {journal} --uncertain --input {path}" in shown_output
     assert "finished: 2 rows" in "\n".join(listed)
     assert f"input: {path}" in listed
@@ -111,6 +111,7 @@ UNCERTAIN = {
     "attempts": 2,
     "id": None,
     "error": None,
+    "remedy": None,
 }
 
 
@@ -122,15 +123,15 @@ def test_the_report_adds_lines_and_emails_from_the_input(served: Served) -> None
     _, value = served.json("report", journal, "--uncertain", "--input", str(moved))
     assert value["uncertain_rows"] == [{"line": 5, "email": "b@b.example", **UNCERTAIN}]
     listed = served("report", journal, "--uncertain", "--input", str(moved)).out.splitlines()
-    assert listed[0] == "line\temail\tstatus\tpossible\tattempts\tid\terror"
-    assert listed[1] == "5\tb@b.example\tskipped\tadded, skipped\t2\t\t"
+    assert listed[0] == "line\temail\tstatus\tpossible\tattempts\tid\terror\tremedy"
+    assert listed[1] == "5\tb@b.example\tskipped\tadded, skipped\t2\t\t\t"
     assert served.json("report", journal, "--uncertain")[1]["uncertain_rows"] == [{"record": 2, "email": "", **UNCERTAIN}]
     results = served.folder / "results.csv"
     assert "2 rows written to" in served("report", journal, "--results", str(results), "--input", str(moved)).out
     header, first, last = results.read_text(encoding="utf-8").splitlines()
-    assert header == "file,line,record,email,workspace,campaign,status,certain,possible,attempts,id,error"
+    assert header == "file,line,record,email,workspace,campaign,status,certain,possible,attempts,id,error,remedy"
     assert first.startswith(f"{moved},2,,a@a.example,space_1,,rejected,yes,rejected,1,,")
-    assert last == f'{moved},5,,b@b.example,space_1,,skipped,no,"added, skipped",2,,'
+    assert last == f'{moved},5,,b@b.example,space_1,,skipped,no,"added, skipped",2,,,'
     moved.write_text("Mail\nc@c.example\n", encoding="utf-8")
     changed = served("report", journal, "--uncertain", "--input", str(moved))
     assert (changed.code, "--input: " in changed.err, "has changed since the run began" in changed.err) == (2, True, True)

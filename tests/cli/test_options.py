@@ -41,6 +41,9 @@ ARGUMENTS = {
     "contacts create": ("--email", "ann@a.example"),
     "demo": (),
     "fields": (),
+    "history export": ("{history}", "{folder}", "--force"),
+    "history prune": ("{history}", "--keep", "1d"),
+    "history show": ("{history}",),
     "import": ("{file}",),
     "mailboxes": (),
     "report": ("{journal}",),
@@ -64,7 +67,9 @@ PROBES = {
 }
 """A value of each shared option that changes what a command does."""
 
-UNSEEN = {("report", "verbose"), ("config show", "verbose"), ("config show", "headers")}
+UNSEEN = {("report", "verbose"), ("config show", "verbose"), ("config show", "headers")} | {
+    (f"history {name}", "verbose") for name in ("export", "prune", "show")
+}
 """Commands that accept `--verbose`, as every command does, but send no request that it could log."""
 
 
@@ -88,13 +93,15 @@ def attempt(
     monkeypatch.setenv("OUTREACH_WORKSPACE", server_options[3])
     path, journal = save_contacts(tmp_path, "email\nann@a.example\n"), str(tmp_path / "run.db")
     assert shell("import", path, "--journal", journal).code == 0
+    paths = {"file": path, "journal": journal, "history": str(tmp_path / "history.db"), "folder": str(tmp_path / "tables")}
+    assert shell("audit", "--history", paths["history"]).code == 0
     world = service.dump()
 
     def run(name: str, *options: str) -> object:
         service.load(world)
         before = len(service.requests)
         LOGGER.handlers = LOGGER.handlers[:1]  # without that of an earlier --verbose
-        arguments = (part.format(file=path, journal=journal) for part in ARGUMENTS[name])
+        arguments = (part.format(**paths) for part in ARGUMENTS[name])
         ended: Ended = shell(*name.split(), *arguments, *options)
         requests = [
             (each.operation, {name: value for name, value in each.headers.items() if name != "host"})
@@ -119,7 +126,8 @@ def test_every_shared_option_of_a_command_changes_what_it_does(attempt: Callable
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_shared_option_that_the_command_lacks_is_refused_before_its_name(shell: Shell, name: str) -> None:
-    arguments = {**ARGUMENTS, "completion": ("bash",), "config init": (), "mcp": (), "serve": ()}[name]
+    given = {**ARGUMENTS, "completion": ("bash",), "config init": (), "mcp": (), "serve": ()}[name]
+    arguments = [__file__ if part.startswith("{") and part != "{folder}" else part for part in given]  # files that exist
     for option in SHARED.keys() - shared_by(name):
         value = {"timeout": ("--timeout", "0"), "workspaces": ("--workspace", "space_1")}.get(option, PROBES[option])
         ended = shell(*value, *name.split(), *arguments)
