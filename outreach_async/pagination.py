@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, cast
 
 import anyio
 import attrs
@@ -440,8 +440,7 @@ class _WalkLink(Generic[T]):
         # Most pages are the only one that their caller fetches: a walk starts when it is needed.
         if self._walk is None:
             self._walk = _PageWalk(self._pager)
-            if page is not None:
-                self._walk.add(page)
+            self._walk.add(cast("Page[T]", page))  # only the link of an iterator is asked without a page, and it has a walk
         return self._walk
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:

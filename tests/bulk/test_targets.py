@@ -153,6 +153,13 @@ async def test_rows_without_a_value_have_the_target_of_the_run(fake: FakeService
     assert [*campaigns_of(fake).values()] == [["camp_2"]] * 3
 
 
+async def test_a_pair_that_cannot_be_sent_is_rejected_with_its_target(fake: FakeService, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.db", inline=True)
+    found = await run(transport := Listed(fake), [({"email": ""}, AUTUMN)], journal=journal)
+    assert not transport.created
+    assert [(outcome.status, outcome.target) for outcome in found] == [(Outcome.REJECTED, AUTUMN)]
+
+
 async def test_campaigns_are_listed_once_for_each_workspace_that_has_a_name(fake: FakeService) -> None:
     rows = [{"email": f"user{number}@a.example", "workspace": OTHER, "campaign": "Spring"} for number in range(9)]
     rows += [{"email": "ann@a.example", "campaign": "camp_1"}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import pickle
 import re
 from datetime import UTC, datetime, timedelta
@@ -36,7 +37,7 @@ from outreach_async._vocabulary import (
     StepType,
     TemplateStatus,
 )
-from outreach_async.models import LOCAL_FIELDS, Campaign, CampaignSteps, Mailbox, Page, Undecodable, WorkspaceFields
+from outreach_async.models import LOCAL_FIELDS, Campaign, CampaignSteps, Mailbox, Page, ResponseInfo, Undecodable, WorkspaceFields
 
 ANSWERS: dict[str, Any] = {name: get_origin(kind) or kind for name, kind in KINDS.items()}
 MODELS = [*dict.fromkeys(ANSWERS.values()), NewContact, CreatedContact, Undecodable]
@@ -107,6 +108,34 @@ def test_a_model_survives_pickling_and_copying_with_its_unknown_fields(answer: t
 def test_what_is_built_from_a_response_survives_pickling_and_copying(model: Any) -> None:
     for copied in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):  # noqa: S301 - our own bytes
         assert exactly(copied) == exactly(model)
+
+
+def test_a_model_as_json_has_its_nested_models_and_unknown_fields() -> None:
+    created = CreatedContact(
+        status=Outcome.ADDED,
+        id="contact_1",
+        details="Zoë",
+        possible=frozenset({Outcome.SKIPPED, Outcome.ADDED}),
+        extra={"new": 1},
+    )
+    expected: dict[str, Any] = {
+        "status": "added",
+        "id": "contact_1",
+        "details": "Zoë",
+        "possible": ["added", "skipped"],
+        "new": 1,
+    }
+    expected |= {"attempts": 1, "request_id": None}
+    assert created.to_dict() == expected
+    assert json.loads(created.to_json()) == expected
+    assert '"Zoë"' in created.to_json()
+    page = Page[CreatedContact](status="ok", headers=[], data=[created], total_found=1, current_page=1, total_pages=1)
+    assert json.loads(page.to_json(indent=2))["data"] == [expected]
+
+
+def test_the_request_id_is_read_from_the_header_fields() -> None:
+    assert ResponseInfo(200, {"x-request-id": "req_1"}).request_id == "req_1"
+    assert ResponseInfo(200, {}).request_id is None
 
 
 @unhurried

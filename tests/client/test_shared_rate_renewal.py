@@ -245,7 +245,7 @@ async def test_a_client_that_is_not_open_says_so(service: FakeService, used: str
             pass
     with pytest.raises(InvalidRequest, match=r"^rate: a client with a shared rate works only while it is open; use `async with`"):
         await (client.workspaces.fields() if used == "call" else client.contacts.create_many([NewContact("a@a.example")]))
-    await client.aclose()
+    await client.__aexit__(None, None, None)  # as an `AsyncExitStack` does to which an unopened client was pushed
 
 
 async def test_a_client_with_a_shared_rate_is_opened_once_at_a_time(service: FakeService) -> None:

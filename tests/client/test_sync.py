@@ -19,6 +19,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from outreach_async import (
     BulkStopped,
     InvalidRequest,
+    Mailbox,
     NewContact,
     NotFound,
     OutreachClient,
@@ -31,7 +32,7 @@ from outreach_async import (
 from outreach_async._sync_run import CallerRows, ClientLoop
 from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
-from outreach_async.sync import SyncCampaigns, SyncClient, SyncContacts, SyncMailboxes, SyncRun, SyncWorkspaces
+from outreach_async.sync import SyncCampaigns, SyncClient, SyncContacts, SyncMailboxes, SyncPage, SyncRun, SyncWorkspaces
 
 MIRRORED = [
     (OutreachClient, SyncClient, "__init__"),
@@ -120,6 +121,22 @@ def test_a_list_can_be_iterated_over_again_and_fetches_pages_on_demand(fake: Fak
     assert [mailbox.id for page in pager.pages() for mailbox in page.data] == ids
     assert [mailbox.id for mailbox in pager.collect(prefetch=2)] == ids
     assert [mailbox.id for mailbox in client.mailboxes.list(page=2, display=2).page().data] == ids[2:4]
+
+
+def test_a_page_of_a_list_leads_to_the_page_after_it(client: SyncClient) -> None:
+    page: SyncPage[Mailbox] | None = client.mailboxes.list(display=3).page()
+    sizes = list[int]()
+    while page is not None:
+        sizes.append(len(page))
+        page = page.next_page()
+    assert sizes == [3, 3, 1]
+
+
+def test_the_first_item_is_none_in_an_empty_list(client: SyncClient) -> None:
+    first = client.mailboxes.list().first()
+    assert first is not None
+    assert first.id == next(iter(client.mailboxes.list())).id
+    assert client.mailboxes.list(page=9).first() is None
 
 
 def test_single_calls_return_what_the_service_answers(fake: FakeService, client: SyncClient) -> None:
