@@ -247,7 +247,9 @@ def exactly(value: Any) -> Any:
     """Convert a value so that `==` detects all differences: of 1, 1.0 and True, of an enum and its text, and in `extra`."""
     if attrs.has(type(value)):
         return type(value), {
-            field.alias: exactly(getattr(value, str(field.alias))) for field in attrs.fields(type(value)) if field.name != "_link"
+            field.alias: exactly(getattr(value, str(field.alias)))
+            for field in attrs.fields(type(value))
+            if field.name not in {"_link", "_response"}  # not data
         }
     if isinstance(value, dict):
         return {name: exactly(member) for name, member in value.items()}
