@@ -232,7 +232,9 @@ def test_reports_over_all_workspaces_have_their_names(shell: Shell, config: Path
     assert (ended.code, "`client-00 (space_00)`" in ended.out) == (1, True)
 
 
-@pytest.mark.parametrize("names", [pytest.param(("all",), marks=pytest.mark.thorough), ("client-01", "client-05", "client-07")])
+@pytest.mark.parametrize(
+    "names", [pytest.param(("all",), marks=[pytest.mark.thorough, pytest.mark.covers]), ("client-01", "client-05", "client-07")]
+)
 def test_an_audit_with_several_rates_is_one_report(shell: Shell, config: Path, names: tuple[str, ...]) -> None:
     options = tuple(part for name in names for part in ("--workspace", name))
     del config
@@ -251,6 +253,8 @@ def test_a_workspace_with_a_low_rate_does_not_slow_the_others_down(shell: Shell,
     assert (code, report["unreadable"]) == (3, ["space_05"])
 
 
+@pytest.mark.thorough
+@pytest.mark.covers
 def test_an_import_finds_workspaces_by_name_and_refuses_other_keys(
     shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch, agency_service: FakeService
 ) -> None:
