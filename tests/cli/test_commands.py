@@ -7,7 +7,11 @@ import json
 import attrs
 import pytest
 from support.cli import KEY, Served, Shell
+from tools.journal_child import outcome_of
 
+from outreach_async._cli.commands.import_report import FailedRows
+from outreach_async._cli.output import Screen
+from outreach_async._engine.logs import LOGGER
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.faults import drift
 
@@ -232,3 +236,29 @@ def test_demo_as_json_contains_its_parts_and_exits_0(
     assert value["second_import"]["outcomes"]["unchanged"] > 2500
     assert value["audit"]["mailboxes"] == value["brief"]["mailboxes"] == 340
     assert value["audit"]["findings"]
+
+
+def test_verbose_logs_every_attempt_without_the_key(served: Served) -> None:
+    handlers, level = LOGGER.handlers, LOGGER.level
+    LOGGER.handlers = handlers[:1]
+    try:
+        ended = served("fields", *served.options, "--verbose")
+    finally:
+        LOGGER.handlers = handlers
+        LOGGER.setLevel(level)
+    assert (ended.code, "DEBUG outreach_async: list_fields: 200 on attempt 1\n" in ended.err, KEY in ended.err) == (
+        0,
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize(("count", "more"), [(2, []), (3, ["... and 1 more"])])
+def test_a_terminal_lists_the_first_failed_rows_and_counts_the_others(
+    capsys: pytest.CaptureFixture[str], count: int, more: list[str]
+) -> None:
+    with FailedRows(Screen(as_json=False, console=None), 2) as failed:
+        for index in range(count):
+            failed.add(outcome_of(7 * index))
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in shown] == ["record 1", "record 8", *more]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -244,6 +245,29 @@ def test_an_audit_with_several_rates_is_one_report(shell: Shell, config: Path, n
     assert {**apart, "at": 0} == {**shared, "at": 0}
     ended = shell("audit", *options, "--deadline", "-1")
     assert (ended.code, "--deadline: expected more than 0 seconds" in ended.err) == (2, True)
+
+
+def test_an_audit_with_several_rates_has_a_page_for_each_workspace(shell: Shell, config: Path) -> None:
+    ended = shell(
+        "audit", "--workspace", "client-01", "--workspace", "client-05", "--output-folder", str(config.parent / "pages")
+    )
+    assert ended.code == 0, ended.err
+    for name in ("client-01", "client-05"):
+        report = json.loads((config.parent / "pages" / f"{name}.json").read_text(encoding="utf-8"))
+        assert list(report["names"].values()) == [name]
+
+
+@pytest.mark.parametrize("ahead", [0, 3600])
+def test_an_audit_with_several_rates_follows_the_clock_of_the_service(shell: Shell, config: Path, ahead: float) -> None:
+    service = FakeService(clock=lambda: time.time() + ahead)
+    service.add_workspace("space_1")
+    service.add_workspace("space_2")
+    with serve_in_thread(service) as url:
+        write(
+            config, f'base_url = "{url}"\n[workspaces]\na = {{ id = "space_1", rate = 50 }}\nb = {{ id = "space_2", rate = 50 }}'
+        )
+        report = shell.json("audit", "--workspace", "all")[1]
+    assert report["at"] == pytest.approx(time.time() + ahead, abs=30)
 
 
 def test_a_workspace_with_a_low_rate_does_not_slow_the_others_down(shell: Shell, config: Path) -> None:

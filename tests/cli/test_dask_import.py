@@ -67,7 +67,6 @@ class _Service:
         self.exchange = self.fake.exchange
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -82,9 +81,12 @@ class _Service:
         (["s3://bucket/a.csv"], "FILE: a URL requires --dask"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(arguments: list[str], message: str, tmp_path: Path) -> None:
-    result = run("import", *arguments, cwd=tmp_path)
-    assert (result.returncode, message in result.stderr) == (2, True), result.stderr
+def test_options_that_do_not_fit_are_refused(
+    shell: Shell, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = shell("import", *arguments)
+    assert (result.code, message in result.err) == (2, True), result.err
 
 
 def test_patterns_match_files_and_objects(tmp_path: Path) -> None:

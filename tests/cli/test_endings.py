@@ -6,9 +6,10 @@ import json
 import os
 import signal
 import sqlite3
+import sys
 import tomllib
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from errno import ECONNREFUSED
 from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
@@ -25,7 +26,7 @@ from support.cli import KEY, Served, Shell, save_contacts
 from outreach_async._cli.app import run
 from outreach_async._cli.connection import _create_transport
 from outreach_async._cli.files import explain_write_errors
-from outreach_async._cli.messages import translate_arguments
+from outreach_async._cli.messages import translate_arguments, wrap_error
 from outreach_async._cli.options import Options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import exit_code, format_error, run_async
@@ -336,6 +337,7 @@ def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object
         (("audit", *FAKE, "--policy", "/no/p.toml"), "--policy /no/p.toml: No such file or directory; "),
         (("audit", *FAKE, "--compare", "{people}"), "people.csv: not a JSON report; pass one "),
         (("audit", *FAKE, "--compare", "{nan}"), "nan.json: not a JSON report; pass one written by 'audit --json'."),
+        (("audit", *FAKE, "--compare", "{other}"), "--compare other.json: report: expected audit JSON of version 1"),
         (("audit", *FAKE, "--compare", "{long}"), "long.json: not a JSON report; pass one written by 'audit --json'."),
         (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
         (("audit", "--explain", "OA999"), "--explain: unknown rule 'OA999'; did you mean OA901, OA902, OA903? '"),
@@ -350,7 +352,8 @@ def test_an_error_names_the_option_and_never_a_temporary_file(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     people = save_contacts(tmp_path, "email\na@a.example\nbad\n")
-    names = {"knob": "knob.toml", "nan": "nan.json", "long": "long.json"}
+    names = {"knob": "knob.toml", "nan": "nan.json", "long": "long.json", "other": "other.json"}
+    (tmp_path / "other.json").write_text('{"rows": 1}', encoding="utf-8")
     for name, text in (("knob", "nope = 1\n"), ("nan", '{"mailboxes": NaN}'), ("long", f'{{"mailboxes": {"1" * 5000}}}')):
         (tmp_path / names[name]).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -365,6 +368,18 @@ def test_a_full_disk_is_reported_with_the_option(shell: Shell, tmp_path: Path, o
     ended = shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *FAKE, "--rejects", "/dev/full", *options)
     message = "--rejects /dev/full: No space left on device; free disk space, or pass another path that can be written"
     assert (ended.code, ended.err) == (2, f"outreach-async: {message}\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+def test_a_long_error_is_wrapped_on_a_terminal_but_not_an_option_to_copy() -> None:
+    option = f"  --map '{'x' * 90}=email'"
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal, redirect_stderr(terminal):
+        lines = wrap_error(f"outreach-async: {'word ' * 25}\n{option}").splitlines()
+    os.close(ours)
+    assert (len(lines), lines[-1]) == (3, option)
+    assert all(len(line) <= 80 for line in lines[:-1])
+    assert lines[1].startswith("  word")
 
 
 def test_a_closed_stdout_is_not_an_error_of_an_output_file() -> None:

@@ -472,8 +472,7 @@ async def _audit_apart(
 
 async def _find_time(options: Options, workspace: str) -> tuple[float, bool]:
     """Return the time of an audit, and whether it is the service's, as one audit with one client would find it."""
-    if (clock := clock_of(options)) is not None:
-        return clock(), False
+    # Only a configuration file sets rates of workspaces, and the embedded service, with a clock of its own, reads none.
     async with open_client(options, workspace=workspace) as client:
         with suppress(OutreachError):  # the audit reports what cannot be read
             response = await client.request("GET", f"/workspaces/{workspace}/all-fields", deadline=_TIME_DEADLINE)
