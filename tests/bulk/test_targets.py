@@ -272,6 +272,25 @@ async def test_a_drained_run_leaves_the_rows_that_wait_for_a_list(journal: bool,
         assert [outcome async for outcome in outcomes] == []
 
 
+async def test_a_drained_run_with_a_row_in_flight_leaves_rows_that_wait_for_a_list(fake: FakeService, tmp_path: Path) -> None:
+    class Slow(Listed):
+        async def send(self, request: Request, progress: Progress, /) -> Response:
+            if request.method == "POST":
+                await anyio.sleep(5)
+            return await super().send(request, progress)
+
+    async def stream() -> AsyncIterator[dict[str, str]]:
+        yield {"email": "a@a.example", "campaign": "camp_1"}
+        await anyio.sleep(0.1)
+        yield {"email": "b@a.example", "campaign": "Spring"}
+
+    client = OutreachClient(transport=Slow(fake, status(429)), owner_key=KEY, workspace=SPACE)
+    async with client.contacts.create_many(stream(), journal=Journal(tmp_path / "run.db", inline=True)) as outcomes:
+        await anyio.sleep(1.5)
+        outcomes.drain()
+        assert [outcome.index async for outcome in outcomes] == [0]
+
+
 async def test_a_run_that_is_closed_while_campaigns_are_listed_ends(fake: FakeService) -> None:
     client = OutreachClient(transport=Listed(fake), owner_key=KEY, workspace=SPACE)
     async with client.contacts.create_many([{"email": "a@a.example", "campaign": "Spring"}] * 3):
