@@ -103,6 +103,18 @@ def test_the_report_lists_rows_whose_response_was_lost(served: Served) -> None:
     assert "to list them, import with --journal" in served("import", lone, *served.options).out
 
 
+def test_the_report_names_the_campaigns_of_uncertain_rows_if_they_differ(served: Served) -> None:
+    campaigns = [served.service.add_campaign("space_1", name=name) for name in ("Spring", "Autumn")]
+    for _ in campaigns:
+        served.service.faults.script("create_contact", commit_then(reset()), ok)
+    path = served.save(f"email,campaign\na@a.example,{campaigns[0]}\nb@a.example,{campaigns[1]}\n")
+    journal = str(served.folder / "run.db")
+    served("import", path, *served.options, "--map", "campaign=campaign", "--journal", journal, "--concurrency", "1")
+    header, *rows = served("report", journal, "--uncertain").out.splitlines()
+    assert header.split("\t")[:3] == ["record", "workspace", "campaign"]
+    assert [row.split("\t")[2] for row in rows[:2]] == campaigns
+
+
 UNCERTAIN = {
     "workspace": "space_1",
     "campaign": None,
