@@ -158,7 +158,7 @@ QUOTING: Final[dict[str, Callable[[Request, Progress], Exception]]] = {
     st.sampled_from(sorted(ACTS)),
 )
 async def test_a_key_echoed_or_quoted_is_shown_nowhere(held_key: Held, encoding: str, place: str, act: str) -> None:
-    # Known gap: the pickle of a suspended run has the message of a refused connection, which a transport may have made of a request.
+    # Known gap: the pickle of a suspended run has the message of a refused connection, which may quote a request.
     assume((place, act) != ("refused connection", "create_many"))
     held_token = Held("eyJhbGciOi.J9-Zm9v_YmFy")
     if place in QUOTING:
