@@ -188,7 +188,10 @@ class Engine:
             failure = error if isinstance(error, OutreachError) else _wrap_foreign_error(error, progress)
             drop_tracebacks(failure)  # frames of libraries contain keys and header fields, and masking cannot reach their locals
             result = scrub_error(failure, call.operation.secrets)
-            raise result from failure.__cause__
+            try:
+                raise result from failure.__cause__
+            finally:
+                result.__context__ = None  # `raise` has set it to the error before it was scrubbed, and pickles may contain it
         except BaseException as error:
             drop_tracebacks(error)
             raise

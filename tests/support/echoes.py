@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.pretty import Pretty
 from rich.traceback import Traceback
 
-from outreach_async.errors import OutreachError
+from outreach_async.errors import OutreachError, iterate_linked_errors
 
 
 class Held:
@@ -102,6 +102,7 @@ def representations(thing: Any) -> Iterator[tuple[str, str]]:
     yield "rich", render_with_rich(Pretty(thing, expand_all=True))
     if isinstance(thing, BaseException):
         yield "vars", repr(vars(thing))
+        yield "linked errors", "".join(map(repr, iterate_linked_errors(thing)))  # tblib, which Dask installs, pickles them, too
         yield "pickle", pickle.dumps(thing).decode(errors="replace") if isinstance(thing, OutreachError) else ""
         yield "traceback", "".join(traceback.TracebackException.from_exception(thing, capture_locals=True).format())
         yield "rich traceback", render_with_rich(traceback_of(thing))
