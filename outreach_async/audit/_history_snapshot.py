@@ -271,17 +271,19 @@ def _open_findings(db: sqlite3.Connection, workspaces: Collection[str]) -> list[
 
 def read_baseline(db: sqlite3.Connection, workspaces: Iterable[str]) -> Report | None:
     """Return the last readings of these workspaces, and of those of the last snapshot, as one report."""
+    # A workspace that was never read has no figures, but the finding that it could not be read.
+    seen = {workspace for (workspace,) in db.execute("SELECT DISTINCT workspace FROM workspaces")}
     read = dict(db.execute("""SELECT workspace, max(at) FROM workspaces JOIN snapshots USING (snapshot)
       WHERE reading <> 'none' GROUP BY workspace"""))  # fmt: skip
     complete = dict(db.execute("""SELECT workspace, max(at) FROM workspaces JOIN snapshots USING (snapshot)
       WHERE reading = 'complete' GROUP BY workspace"""))  # fmt: skip
     latest = [row[0] for row in db.execute("""SELECT workspace FROM workspaces
       WHERE snapshot = (SELECT max(snapshot) FROM workspaces WHERE reading <> 'none') ORDER BY workspace""")]  # fmt: skip
-    spaces = [space for space in dict.fromkeys([*map(storable, workspaces), *latest]) if space in read]
-    if not spaces:
+    spaces = [space for space in dict.fromkeys([*map(storable, workspaces), *latest]) if space in seen]
+    if read.keys().isdisjoint(spaces):
         return None
     findings = [each.finding for each in _open_findings(db, set(spaces))]
-    at = max(read[space] for space in spaces)
+    at = max(read[space] for space in spaces if space in read)
     history = _read_points(db)
     before = [point for point in history if point.at <= at]
     report = Report(

@@ -68,7 +68,7 @@ def test_every_finding_belongs_to_one_task(report: Report) -> None:
     assert len({(task.rule, task.severity) for task in tasks}) == len(tasks)
 
 
-@given(st.lists(WORLDS, min_size=3, max_size=3))
+@given(st.lists(REPORTS, min_size=3, max_size=3))
 @settings(max_examples=scaled(15))
 def test_the_next_brief_starts_from_what_the_last_one_had(worlds: list[Report]) -> None:
     first, second, third = (attrs.evolve(world, at=AT + day * DAY, diff=None) for day, world in enumerate(worlds))
