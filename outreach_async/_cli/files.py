@@ -93,6 +93,37 @@ class JournalType(_Location):
 force_option: Final = click.option(
     "--force", is_flag=True, help="Overwrite an existing file even if it does not look like an output of the same option."
 )
+results_option: Final = click.option(
+    "--results",
+    metavar="PATH",
+    type=OutputPath(),
+    help="File with the outcome of every row: its line, e-mail, workspace, campaign, status, certainty, possible outcomes, "
+    "attempts, contact id, error and remedy. CSV, or JSON Lines or Parquet if the name ends in .jsonl or .parquet.",
+)
+
+
+def mapping_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare the options that map columns. The command receives `maps`, `mapping` and `ignore_unknown`."""
+    options = (
+        click.option(
+            "--map",
+            "maps",
+            metavar="'COLUMN=CODE'",
+            multiple=True,
+            help="Send a column as the field with this code; the code 'ignore' skips the column; repeatable.",
+        ),
+        click.option(
+            "--mapping", metavar="PATH", type=PATH, help="Read the column mapping from this TOML file; --map overrides it."
+        ),
+        click.option(
+            "--ignore-unknown", is_flag=True, help="Skip columns that match no field. An ambiguous column is still an error."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 rejects_option: Final = click.option(
     "--rejects", metavar="PATH", type=OutputPath(), help="CSV file for rejected, not_applied and unknown rows."
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import Served
+from support.results import read_results
 
 from outreach_async.fake import faults
 
@@ -81,8 +82,86 @@ def test_a_report_shows_the_contacts_and_runs_of_a_ledger(served: Served) -> Non
             ["workspace\tcampaign\tcontacts", "space_1\t\t2", "2 contacts, 0 uncertain, 0 gone from the last input"],
         )
         assert served.json("report", location)[1]["contacts"] == 2
-    failed = served("report", location, "--results", str(served.folder / "out.csv"))
-    assert (failed.code, failed.err.split(";")[0]) == (2, "outreach-async: --results: a ledger has no e-mails")
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_a_report_writes_what_a_ledger_knows_of_each_row(served: Served, ledger: str, name: str) -> None:
+    path = served.folder / name
+    served.service.faults.script("create_contact", faults.commit_then(faults.reset()))
+    options = (*served.options, "--duplicates", "update_missing_fields", "--no-strict", "--ledger", ledger)
+    served("import", served.save("email,city\nlost@x.example,Oslo\n"), *options)
+    served("import", served.save(FIRST), *options, "--results", str(path))
+    ids = {row["email"]: row["id"] for row in read_results(path)}
+    lost = served.service.contact("space_1", "lost@x.example")
+    assert lost is not None
+    people = served.save(f"{FIRST.replace('Bern', 'Rome')},Oslo\nnew@x.example,\nlost@x.example,Oslo\n")
+    code, report = served.json("report", ledger, "--input", people, "--results", str(path))
+    assert (code, report["contacts"], report["input"]) == (
+        0,
+        3,
+        {"new": 1, "changed": 1, "expired": 0, "uncertain": 1, "unchanged": 1, "gone": 0},
+    )
+    assert [(row["line"], row["email"], row["status"], row["id"] or None) for row in read_results(path)] == [
+        (2, "ann@x.example", "unchanged", ids["ann@x.example"]),
+        (3, "bo@x.example", "not_applied", ids["bo@x.example"]),
+        (4, "", "rejected", None),
+        (5, "new@x.example", "not_applied", None),
+        (6, "lost@x.example", "unknown", lost["id"]),
+    ]
+    assert f"5 rows written to {path}\n" in served("report", ledger, "--input", people, "--results", str(path)).out
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "statuses"),
+    [
+        ("email,Campaign\nann@x.example,camp_1\nann@x.example,\n", (), ["unchanged", "unchanged"]),
+        ("email\nann@x.example\n", ("--campaign", "camp_1", "--workspace", "space_1"), ["unchanged"]),
+        ("email,Stadt\nann@x.example,Lyon\n", ("--map", "Stadt=city", "--campaign", "camp_1"), ["not_applied"]),
+        ("email,Nr\nann@x.example,7\n", ("--ignore-unknown", "--campaign", "camp_1"), ["unchanged"]),
+    ],
+)
+def test_a_report_of_a_ledger_finds_rows_by_their_campaign(
+    served: Served, ledger: str, content: str, options: tuple[str, ...], statuses: list[str]
+) -> None:
+    path = served.folder / "out.jsonl"
+    rows = served.save("email,Campaign\nann@x.example,Spring\nann@x.example,\n")
+    assert served("import", rows, *served.options, "--ledger", ledger, *OVERWRITE).code == 0
+    assert served("report", ledger, "--input", served.save(content), "--results", str(path), *options).code == 0
+    assert [row["status"] for row in read_results(path)] == statuses
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--results", "out.csv"), "--results: a ledger has no rows, only what became of them; pass --input FILE, too."),
+        (("--input", __file__), "--input: a ledger has no rows, only what became of them; pass --results PATH, too."),
+        (("--rejects", "out.csv"), "--rejects: a ledger has no rows; pass --results PATH --input FILE"),
+        (("--uncertain",), "--uncertain: a ledger has no rows; pass --results PATH --input FILE"),
+        (
+            ("--results", "{0}/out.csv", "--input", "{0}/people.csv"),
+            "--input: its rows do not name their campaign, and the ledger",
+        ),
+        (
+            ("--results", "{0}/out.csv", "--input", "{0}/people.csv", "--campaign", "camp_9"),
+            "--input: the ledger has no contacts of this workspace and campaign",
+        ),
+    ],
+)
+def test_a_report_of_a_ledger_refuses_what_it_cannot_show(
+    served: Served, ledger: str, options: tuple[str, ...], message: str
+) -> None:
+    for campaign in ((), ("--campaign", "camp_1")):
+        served("import", served.save(FIRST), *served.options, "--ledger", ledger, *OVERWRITE, *campaign)
+    done = served("report", ledger, *(option.format(served.folder) for option in options))
+    assert (done.code, done.err.startswith(f"outreach-async: {message}")) == (2, True), done.err
+
+
+def test_the_options_of_a_ledger_are_refused_for_a_journal(served: Served) -> None:
+    journal = str(served.folder / "run.db")
+    served("import", served.save(FIRST), *served.options, "--journal", journal)
+    for options in (("--map", "City=city"), ("--ignore-unknown",), ("--campaign", "camp_1")):
+        done = served("report", journal, *options)
+        assert (done.code, f"{options[0]}: JOURNAL is not a ledger" in done.err) == (2, True)
 
 
 def test_a_report_names_a_run_that_is_not_included(served: Served, ledger: str) -> None:

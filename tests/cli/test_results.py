@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import parquet
 from support.cli import Served, Shell, save_contacts
+from support.results import read_results
 from tools.journal_child import outcome
 
 from outreach_async import InvalidRequest, NotFound, Outcome, OutreachError, StatusError, TransportError
@@ -18,18 +16,6 @@ from outreach_async.fake import faults
 
 PEOPLE = "email,city\nann@x.example,Lyon\nbad,Bern\nbo@x.example,=1+1\n"
 EXPECTED = [(2, "ann@x.example", "added", True), (3, "bad", "rejected", True), (4, "bo@x.example", "added", True)]
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    if path.suffix == ".parquet":
-        return parquet.read_table(path).to_pylist()
-    with path.open(encoding="utf-8", newline="") as file:
-        if path.suffix == ".jsonl":
-            return [json.loads(line) for line in file]
-        return [
-            {**row, "line": int(row["line"]), "certain": row["certain"] == "yes", "possible": row["possible"].split(", ")}
-            for row in csv.DictReader(file)
-        ]
 
 
 def facts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -43,7 +29,7 @@ def test_an_import_writes_the_outcome_of_every_row(served: Served, place: tuple[
     path, people = served.folder / name, served.save(PEOPLE)
     done = served("import", people, *served.options, *place, "--results", str(path))
     assert (done.code, done.err) == (3, "")
-    rows = read(path)
+    rows = read_results(path)
     assert facts(rows) == EXPECTED
     assert rows[0]["file"] == people
     assert rows[0]["possible"] == ["added"]
@@ -56,7 +42,7 @@ def test_a_resumed_import_writes_each_row_once(served: Served) -> None:
     options = (*served.options, "--journal", str(served.folder / "run.db"), "--results", str(path))
     for resume in ((), ("--resume",)):
         served("import", people, *options, *resume)
-        assert facts(read(path)) == EXPECTED
+        assert facts(read_results(path)) == EXPECTED
 
 
 def test_an_import_that_stops_writes_the_outcomes_so_far(served: Served) -> None:
@@ -64,19 +50,19 @@ def test_an_import_that_stops_writes_the_outcomes_so_far(served: Served) -> None
     options = (*served.options, "--ledger", str(served.folder / "c.ledger"), "--duplicates", "overwrite", "--concurrency", "1")
     served.service.faults.script("create_contact", faults.ok, faults.status(401))
     assert served("import", people, *options, "--results", str(path)).code == 77
-    assert facts(read(path))[0] == (2, "ann@x.example", "added", True)
+    assert facts(read_results(path))[0] == (2, "ann@x.example", "added", True)
     assert served("import", people, *options, "--results", str(path)).code == 0
-    assert [row["status"] for row in read(path)] == ["unchanged", "added", "added"]
+    assert [row["status"] for row in read_results(path)] == ["unchanged", "added", "added"]
 
 
 def test_a_second_night_writes_the_ids_of_unchanged_rows(served: Served) -> None:
     people, path = served.save(PEOPLE), served.folder / "out.csv"
     options = (*served.options, "--ledger", str(served.folder / "c.ledger"), "--duplicates", "overwrite", "--results", str(path))
     served("import", people, *options)
-    ids = [row["id"] for row in read(path)]
+    ids = [row["id"] for row in read_results(path)]
     served("import", people, *options)
-    assert [row["status"] for row in read(path)] == ["unchanged", "rejected", "unchanged"]
-    assert [row["id"] for row in read(path)] == ids
+    assert [row["status"] for row in read_results(path)] == ["unchanged", "rejected", "unchanged"]
+    assert [row["id"] for row in read_results(path)] == ids
 
 
 def test_a_dry_run_writes_what_the_ledger_knows_about_each_row(served: Served) -> None:
@@ -85,10 +71,10 @@ def test_a_dry_run_writes_what_the_ledger_knows_about_each_row(served: Served) -
     served.service.faults.script("create_contact", faults.commit_then(faults.reset()))
     served("import", served.save("email,city\nlost@x.example,Oslo\n"), *options)
     served("import", served.save(PEOPLE), *options)
-    ids = [row["id"] for row in read(path)]
+    ids = [row["id"] for row in read_results(path)]
     changed = PEOPLE.replace("=1+1", "Rome") + "new@x.example,Oslo\nlost@x.example,Oslo\n"
     assert served("import", served.save(changed), *options, "--dry-run").code == 0
-    ann, bad, bo, new, lost = read(path)
+    ann, bad, bo, new, lost = read_results(path)
     assert [ann["id"], bo["id"]] == [ids[0], ids[2]]
     assert [(row["status"], row["certain"]) for row in (ann, bad, bo, new, lost)] == [
         ("unchanged", True),
@@ -136,15 +122,15 @@ def test_a_report_writes_the_same_file(served: Served) -> None:
     people, journal = served.save(PEOPLE), str(served.folder / "run.db")
     served("import", people, *served.options, "--journal", journal, "--results", str(served.folder / "a.parquet"))
     served("report", journal, "--results", str(served.folder / "b.parquet"))
-    assert read(served.folder / "a.parquet") == read(served.folder / "b.parquet")
+    assert read_results(served.folder / "a.parquet") == read_results(served.folder / "b.parquet")
 
 
 def test_rows_from_a_pipe_have_record_numbers_or_lines(served: Served) -> None:
     served.piped(PEOPLE, "import", "-", *served.options, "--results", str(served.folder / "a.jsonl"))
-    assert facts(read(served.folder / "a.jsonl")) == EXPECTED
+    assert facts(read_results(served.folder / "a.jsonl")) == EXPECTED
     journal = ("--journal", str(served.folder / "run.db"))
     served.piped(PEOPLE, "import", "-", *served.options, *journal, "--results", str(served.folder / "b.jsonl"))
-    rows = read(served.folder / "b.jsonl")
+    rows = read_results(served.folder / "b.jsonl")
     assert [(row["record"], row["email"], row["file"]) for row in rows] == [
         (1, "ann@x.example", None),
         (2, "bad", None),
@@ -156,7 +142,7 @@ def test_a_parquet_file_has_any_number_of_rows(tmp_path: Path) -> None:
     with open_results(tmp_path / "a.parquet") as write:
         for number in range(10_001):
             write({"record": number, "possible": ["added"], "error": "\ud800"})
-    assert [row["record"] for row in read(tmp_path / "a.parquet")] == [*range(10_001)]
+    assert [row["record"] for row in read_results(tmp_path / "a.parquet")] == [*range(10_001)]
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
@@ -166,7 +152,7 @@ def test_only_a_results_file_is_replaced(served: Served, name: str) -> None:
     assert served("import", people, *served.options, "--results", str(path)).code == 2
     for force in (("--force",), ()):
         assert served("import", people, *served.options, "--results", str(path), *force).code == 3
-    assert len(read(path)) == 3
+    assert len(read_results(path)) == 3
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import attrs
 from outreach_async._cli import files
 from outreach_async._cli.commands.import_report import (
     FailedRows,
-    find_email,
     max_listed_rows,
     name_outcomes,
     print_columns,
@@ -22,7 +21,7 @@ from outreach_async._cli.commands.import_report import (
     print_ledger,
     print_report,
 )
-from outreach_async._cli.commands.results import describe_outcome, describe_outcomes, open_results, write_results
+from outreach_async._cli.commands.results import describe_outcomes, open_outcomes, write_results
 from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, workspaces_of
 from outreach_async._cli.options import Options
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
@@ -318,14 +317,8 @@ def _open_results(job: ImportJob) -> Iterator[WriteOutcome]:
     if job.results is None or job.journal is not None:
         yield lambda _outcome: None
         return
-    file = {"file": str(job.file.path)} if job.file.path else {}
-    with files.explain_write_errors("--results", job.results), ExitStack() as stack:
-        opened = open_results(job.results)
-        write = opened.__enter__()
-        stack.callback(opened.__exit__, None, None, None)  # also if the run stops: its outcomes so far are in the file
-        yield lambda outcome: write(
-            {**file, "line": cast("Row", outcome.contact).line, "email": find_email(outcome), **describe_outcome(outcome)}
-        )
+    with files.explain_write_errors("--results", job.results), open_outcomes(job.results, job.file) as write:
+        yield write
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from outreach_async._cli import files
 from outreach_async._cli.app import create_completer
 from outreach_async._cli.commands.import_report import max_listed_rows
 from outreach_async._cli.commands.import_run import ImportJob, check_file, run_import
-from outreach_async._cli.commands.results import RESULTS_HELP, is_results_file
+from outreach_async._cli.commands.results import is_results_file
 from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, refused_workspaces, require_credentials
 from outreach_async._cli.messages import count_noun
 from outreach_async._cli.options import WRITING, AgeType, Options, shared_options
@@ -89,25 +89,15 @@ _LEVELS: Final = get_args(Level)
     "possibly sent.",
 )
 @files.rejects_option
-@click.option("--results", metavar="PATH", type=files.OutputPath(), help=RESULTS_HELP)
+@files.results_option
 @click.option(
     "--dry-run",
     is_flag=True,
     help="Only check the file, without creating contacts. To map columns, the command may read the workspace's fields.",
 )
-@click.option(
-    "--map",
-    "maps",
-    metavar="'COLUMN=CODE'",
-    multiple=True,
-    help="Send a column as the field with this code; the code 'ignore' skips the column; repeatable.",
-)
-@click.option(
-    "--mapping", metavar="PATH", type=files.PATH, help="Read the column mapping from this TOML file; --map overrides it."
-)
+@files.mapping_options
 @click.option("--save-mapping", metavar="PATH", type=files.OutputPath(), help="Write the column mapping to this TOML file.")
 @files.force_option
-@click.option("--ignore-unknown", is_flag=True, help="Skip columns that match no field. An ambiguous column is still an error.")
 @click.option(
     "--check",
     "checks",

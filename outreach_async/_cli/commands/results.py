@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 from outreach_async._cli.commands.import_report import find_email
 from outreach_async._files.atomic import atomic_file
@@ -18,7 +18,7 @@ from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import File, is_reject
+from outreach_async.importer import File, Row, is_reject
 from outreach_async.importer._rejects import number_record
 from outreach_async.importer._table import RowNumber
 
@@ -28,10 +28,6 @@ WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
 OUTCOME_COLUMNS: Final = ("workspace", "campaign", "status", "possible", "attempts", "id", "error", "remedy")
 _COLUMNS: Final = ("file", "line", "record", "email", *OUTCOME_COLUMNS[:3], "certain", *OUTCOME_COLUMNS[3:])
 """Columns of a results file. A row from standard input has a record number instead of a file and a line."""
-RESULTS_HELP: Final = (
-    "File with the outcome of every row: its line, e-mail, workspace, campaign, status, certainty, possible outcomes, attempts,"
-    " contact id, error and remedy. CSV, or JSON Lines or Parquet if the name ends in .jsonl or .parquet."
-)
 _REMEDIES: Final[Mapping[Outcome, str]] = {
     Outcome.REJECTED: "correct the row, and import it again",
     Outcome.NOT_APPLIED: "import the row again",
@@ -47,6 +43,19 @@ def open_results(path: Path) -> Iterator[WriteRow]:
     formats = {".jsonl": _write_json_lines, ".parquet": _write_parquet}
     with atomic_file(path, private=True) as draft, formats.get(path.suffix.lower(), _write_csv)(draft) as write:
         yield lambda row: write({**row, "certain": len(row["possible"]) == 1})
+
+
+@contextmanager
+def open_outcomes(path: Path, file: File) -> Iterator[Callable[[ContactOutcome], object]]:
+    """Yield a function that writes the outcome of a row of a file."""
+    place = {"file": str(file.path)} if file.path else {}
+    with ExitStack() as stack:
+        opened = open_results(path)
+        write = opened.__enter__()
+        stack.callback(opened.__exit__, None, None, None)  # also if the run stops: its outcomes so far are in the file
+        yield lambda outcome: write(
+            {**place, "line": cast("Row", outcome.contact).line, "email": find_email(outcome), **describe_outcome(outcome)}
+        )
 
 
 @contextmanager

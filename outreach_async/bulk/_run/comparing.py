@@ -149,6 +149,9 @@ _REASONS: Final = {
 }
 
 
+_DEFAULT_REQUEST: Final = {"duplicates": "overwrite", "strict_validation": True}
+
+
 def count_changes(
     rows: Iterable[Any],
     options: LedgerOptions,
@@ -158,19 +161,21 @@ def count_changes(
     """Compare rows with a ledger, which is only read, and return what a run with these rows would find.
 
     `tell` receives an outcome for each row. A row that a run would send is `not_applied`, or `unknown` if it is uncertain.
+    Without options of a request, the run would have those of the ledger's last run.
     """
     # The names of campaigns in the rows must be known to `targets`.
     workspace, campaign = targets.default
-    requests = ContactRequests.from_options(
-        "key_unused",
-        workspace,
-        RequestDefaults.from_headers({}),
-        **options.request,
-        campaign=campaign,
-        copy_detector=CopyDetector(),
-    )
     remaining, first = iter(rows), 0
     with open_entries(options.ledger) as entries:
+        options = attrs.evolve(options, request=options.request or entries.request or _DEFAULT_REQUEST)
+        requests = ContactRequests.from_options(
+            "key_unused",
+            workspace,
+            RequestDefaults.from_headers({}),
+            **options.request,
+            campaign=campaign,
+            copy_detector=CopyDetector(),
+        )
         comparer = Comparer(options, entries, RowParser(requests, targets=targets))
         while batch := [*islice(remaining, _BATCH_SIZE)]:
             prepared = comparer.prepare(first, batch)

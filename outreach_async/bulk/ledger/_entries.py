@@ -137,6 +137,8 @@ class FoldedRun:
     """The keys of the run's input; `None` unless all of it was read."""
     compared: Collection[int] = ()
     """The targets of the input's rows, from which contacts may be gone."""
+    request: Mapping[str, Any] = attrs.field(factory=dict)
+    """The options that are part of its requests."""
 
 
 def is_ledger_file(path: Path) -> bool:
@@ -163,6 +165,8 @@ class Generation:
                 Target(space, campaign): number for number, space, campaign in self._db.execute("SELECT * FROM target")
             }
             self.address, self.secret, self.generation = meta["address"], bytes(meta["secret"]), int(meta["generation"])
+            self.request: dict[str, Any] = json.loads(meta["request"])
+            """The options that were part of the last run's requests; none if there was no run."""
         except (sqlite3.Error, LookupError, TypeError, ValueError) as error:
             self._db.close()
             raise damaged_error(path, str(error)) from error
@@ -257,7 +261,7 @@ def create(path: Path, address: str | None, secret: bytes) -> None:
         db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
         for table in _TABLES:
             db.execute(table)
-        values = {"address": address, "secret": secret, "generation": 0}
+        values = {"address": address, "secret": secret, "generation": 0, "request": "{}"}
         db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
         db.execute("COMMIT")
 
@@ -284,7 +288,8 @@ def fold(entries: Path, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) ->
         gone = None if run.seen is None else _mark_gone(db, run.seen, run.compared, generation)
         counts = {**run.counts} if gone is None else {**run.counts, "gone": gone}
         db.execute("INSERT INTO run VALUES (?, ?, ?)", (generation, int(run.at), json.dumps(counts)))
-        db.execute("UPDATE meta SET value = ? WHERE name = 'generation'", (generation,))
+        values = {"generation": generation, "request": json.dumps(dict(run.request))}
+        db.executemany("UPDATE meta SET value = ? WHERE name = ?", [(value, name) for name, value in values.items()])
         db.execute("COMMIT")
         if _is_sparse(db):
             db.execute("VACUUM")

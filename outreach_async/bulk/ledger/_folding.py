@@ -156,7 +156,8 @@ class _Fold:
             translated = {at: numbers[target] for at, target in recorded.items()}
             named = {numbers[target]: target for target in (*recorded.values(), *targets)}
             compared = [numbers[target] for target in targets]
-            run = FoldedRun(identity["options"]["at"], {**sent, **counts}, named, seen, compared)
+            request = {name: identity["options"][name] for name in ("duplicates", "strict_validation")}
+            run = FoldedRun(identity["options"]["at"], {**sent, **counts}, named, seen, compared, request)
             try:
                 sent_rows = _sent_rows(run_query, self.possibly_sent, translated)
                 gone = entries.fold(self.opened.path, self.store.draft, run, sent_rows)
