@@ -183,6 +183,11 @@ async def test_rejected_rows_are_reported_each_time_and_are_not_gone(file: Ledge
     assert (statuses(last), counts(last)) == (["rejected"], {"gone": 1})
 
 
+@pytest.mark.parametrize("row", [{}, {"email": None}, {"email": 5}, {"city": "Lyon"}, NewContact(None)])  # type: ignore[arg-type]
+async def test_a_row_without_an_email_is_rejected_and_stops_no_other(row: Any, fake: FakeService, file: Ledger) -> None:
+    assert statuses(await run(fake, file, [ANN, row, BO])) == ["added", "rejected", "added"]
+
+
 async def test_an_uncertain_row_is_sent_until_its_only_attempt_is_answered(fake: FakeService, ledger: Ledger) -> None:
     rows = [*({"email": f"user{number}@a.example"} for number in range(30)), ANN]
     first = await run(LosesAnswers(fake, ANN["email"]), ledger, rows, concurrency=2)

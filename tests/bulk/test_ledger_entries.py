@@ -38,7 +38,7 @@ def test_an_entry_keeps_its_id_and_state(id_: str | None, tmp_path: Path) -> Non
     with closing(entries.Generation.open(new)) as opened:
         found = opened.find([7, 8])
         assert [*found] == [7]
-        assert entries.decode_id(found[7][3]) == id_
+        assert entries.decode_id(found[7][-1]) == id_
         assert opened.read_report()[0] == (1, 0, 0)
 
 
@@ -60,8 +60,8 @@ def test_a_sparse_file_is_rebuilt(tmp_path: Path) -> None:
 
 
 def test_an_entry_of_another_campaign_with_the_same_key_is_not_used() -> None:
-    entry = 5, 1 << 25 | 1, entries._checksum(7, 5, 1 << 25 | 1, None), None
-    assert [entries.judge(7, 5, target, entry, 0) for target in (1, 2, None)] == [
+    entry = 7, 5, 1 << 25 | 1, entries._checksum(7, 5, 1 << 25 | 1, None), None
+    assert [entries.judge(5, target, entry, 0) for target in (1, 2, None)] == [
         entries.Standing.UNCHANGED,
         entries.Standing.NEW,
         entries.Standing.NEW,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, repeat
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
@@ -28,6 +28,7 @@ from outreach_async.errors import InvalidRequest
 _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
 """Number of rows that are compared before those to be sent are marked, although they do not fill a window."""
 _KEY: Final = Struct(">qQ")
+_CONTACT_MASK: Final = -1 << CAMPAIGN_BITS
 _CAMPAIGN_SHIFT: Final = 64 - CAMPAIGN_BITS
 """Multiplying by a random number of the campaign, and keeping the upper bits of 64, is a universal hash."""
 _BATCH_SIZE: Final = 250
@@ -63,65 +64,81 @@ class Comparer:
 
     def prepare(self, first: int, originals: Sequence[object]) -> list[Prepared | ContactOutcome]:
         """Compute the key and digest of each row. Return the outcome of a row that cannot be sent."""
-        encoded = self._parser.try_encode(originals)
-        if encoded is None:
+        emails, encoded = [*map(_email_of, originals)], self._parser.try_encode(originals)
+        if encoded is None or not all(isinstance(email, str) for email in emails):
             return [self._prepare_row(first + position, original) for position, original in enumerate(originals)]
         contents, targets = encoded
         targets = [self._parser.targets.default] * len(contents) if targets is None else targets
-        keys = [self._key(order_key(_email_of(row)), target) for row, target in zip(originals, targets, strict=True)]
+        keys = self._keys(map(order_key, emails), targets)
         self.seen.add(keys)
-        return [(key, self._digest(row), target, None) for key, row, target in zip(keys, contents, targets, strict=True)]
+        return [*zip(keys, self._digests(contents), targets, repeat(None))]
 
     def _prepare_row(self, index: int, original: object) -> Prepared | ContactOutcome:
         row = self._parser.parse(index, original)
         if isinstance(row, ContactOutcome):
             if isinstance(email := _email_of(original), str):
-                self.seen.add([self._key(order_key(email), row.target)])  # the row is wrong, but it is not gone
+                self.seen.add(self._keys([order_key(email)], [row.target]))  # the row is wrong, but it is not gone
                 self._named.add(row.target)
             return row
-        self.seen.add([key := self._key(row.key, row.target)])
-        return key, self._digest(self._parser.contact_bytes(row)), row.target, row
+        self.seen.add(keys := self._keys([row.key], [row.target]))
+        return keys[0], self._digests([self._parser.contact_bytes(row)])[0], row.target, row
 
     @property
     def compared_targets(self) -> Collection[Target]:
         """The targets of the input's rows, from which contacts may be gone; of an input without rows, the run's own."""
         return self._named or {self._parser.targets.default}
 
-    def _key(self, order: str, target: Target) -> int:
-        if (starts := self._key_starts.get(target)) is None:
-            start = blake2b(msgspec.json.encode(target.workspace) + b"\n", key=self._secret, digest_size=_KEY.size)
-            salt = blake2b(msgspec.json.encode(target.campaign), key=self._secret, digest_size=8).digest()
-            self._key_starts[target] = starts = start, int.from_bytes(salt) | 1
-        hasher = starts[0].copy()
-        hasher.update(order.encode(errors="surrogatepass"))
-        contact, more = _KEY.unpack(hasher.digest())
-        key: int = contact >> CAMPAIGN_BITS << CAMPAIGN_BITS | (more * starts[1] >> _CAMPAIGN_SHIFT) % (1 << CAMPAIGN_BITS)
-        return key
+    def _keys(self, orders: Iterable[str], targets: Iterable[Target]) -> list[int]:
+        hashes, salts = list[bytes](), list[int]()
+        last: Target | None = None
+        start: Any = None
+        salt = 0
+        for order, target in zip(orders, targets, strict=True):
+            if target is not last:
+                start, salt = self._key_starts.get(last := target) or self._start_keys(target)
+            hasher = start.copy()
+            hasher.update(order.encode(errors="surrogatepass"))
+            hashes.append(hasher.digest())
+            salts.append(salt)
+        pairs = zip(_KEY.iter_unpack(b"".join(hashes)), salts, strict=True)
+        return [contact & _CONTACT_MASK | more * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK for (contact, more), salt in pairs]
 
-    def _digest(self, content: bytes) -> int:
-        hasher = self._digest_start.copy()
-        hasher.update(content)
-        return int.from_bytes(hasher.digest())
+    def _start_keys(self, target: Target) -> tuple[Any, int]:
+        start = blake2b(msgspec.json.encode(target.workspace) + b"\n", key=self._secret, digest_size=_KEY.size)
+        salt = blake2b(msgspec.json.encode(target.campaign), key=self._secret, digest_size=8).digest()
+        self._key_starts[target] = starts = start, int.from_bytes(salt) | 1
+        return starts
+
+    def _digests(self, contents: Iterable[bytes]) -> list[int]:
+        digests = list[int]()
+        for content in contents:
+            hasher = self._digest_start.copy()
+            hasher.update(content)
+            digests.append(int.from_bytes(hasher.digest()))
+        return digests
 
     def settle(
         self, first: int, originals: Sequence[object], prepared: Sequence[Prepared | ContactOutcome], found: Mapping[int, Entry]
     ) -> Iterator[ParsedRow | ContactOutcome]:
         """Decide which rows are sent. Yield each row, or its outcome if it is not sent."""
+        number, known, last = 0, None, None
         for index, item in enumerate(prepared, first):
             if isinstance(item, ContactOutcome):
                 yield item
                 continue
             key, digest, target, row = item
-            number = self.targets.setdefault(target, len(self.targets))
-            self._named.add(target)
+            if target is not last:
+                last, known = target, self._known_targets.get(target)
+                number = self.targets.setdefault(target, len(self.targets))
+                self._named.add(target)
             standing, contact = Standing.NEW, key >> CAMPAIGN_BITS
             if (entry := found.get(key)) is not None:
-                standing = judge(key, digest, self._known_targets.get(target), entry, self._oldest)
-                if standing is Standing.UNCHANGED and self._sent.get(contact, digest) != digest:
+                standing = judge(digest, known, entry, self._oldest)
+                if standing is Standing.UNCHANGED and self._sent and self._sent.get(contact, digest) != digest:
                     standing = Standing.CHANGED  # an earlier row of this run gives the contact other values
                 if standing is Standing.UNCHANGED or (standing is Standing.CHANGED and self._ignores_changes):
                     self.counts.unchanged += 1
-                    yield unchanged_outcome(index, originals[index - first], decode_id(entry[3]), target)
+                    yield unchanged_outcome(index, originals[index - first], decode_id(entry[-1]), target)
                     continue
             parsed = row or self._parser.parse(index, originals[index - first])
             if isinstance(parsed, ParsedRow):
@@ -196,7 +213,7 @@ def _unsent(row: ParsedRow, _content: bytes, standing: Standing, entry: Entry | 
     outcome = unfinished_outcome(
         row.index, row.original, reason, duplicates, attempts=0, maybe_applied=is_uncertain, target=row.target
     )
-    return attrs.evolve(outcome, id=None if entry is None else decode_id(entry[3]))
+    return attrs.evolve(outcome, id=None if entry is None else decode_id(entry[-1]))
 
 
 def _email_of(original: Any) -> Any:
@@ -256,7 +273,7 @@ class LedgerFeed(WindowedFeed):
             batch = originals[start : start + _BATCH_SIZE]
             prepared += await self._parser.targets.apply(self.comparer.prepare, first + start, batch)
             await checkpoint()
-        found = await self._thread.run(self.comparer.find, [item[0] for item in prepared if isinstance(item, tuple)])
+        found = await self._thread.run(self.comparer.find, [item[0] for item in prepared if type(item) is tuple])
         self._first += len(originals)
         return [*self.comparer.settle(first, originals, prepared, found)]
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from enum import Enum
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Final, Self, TypeAlias, cast
@@ -43,9 +43,12 @@ _OUT_OF_DATE: Final = -1
 """Digest of an entry whose contact has got other values from a row of another campaign. It differs from that of every row."""
 _SPARSE: Final = 48
 """Bytes per entry over which the file is rebuilt. Inserting keys at random leaves pages of SQLite a third empty."""
+_MAPPED: Final = 2**40
+"""Bytes of the file that are read through a mapping: keys are hashes, so nearly every row needs another page of the file."""
 _CHUNK: Final = 20_000
 """Number of rows that a fold sorts in memory, so that rows on one page are written together."""
 _ID_PREFIX: Final = ID_PREFIXES["contact"]
+_CHECKED: Final = struct.Struct("<qqq")
 
 _TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
@@ -81,8 +84,8 @@ class Effect(Enum):
     NONE = "none"
 
 
-Entry: TypeAlias = tuple[int, int, int, str | bytes | None]
-"""The digest, state, checksum and contact id of an entry, as stored."""
+Entry: TypeAlias = tuple[int, int, int, int, str | bytes | None]
+"""The key, digest, state, checksum and contact id of an entry, as stored."""
 
 SentRow: TypeAlias = tuple[int, int, int, Effect, str | None]
 """A row that a run sent or may have sent: its key, digest, target, effect, and the id in its answer."""
@@ -95,16 +98,21 @@ class SeenKeys:
 
     def __init__(self, buffer: int = 4096) -> None:
         self._buffer = buffer
+        self._added = 0
         self._file: BinaryIO | None = None
         self._buffers = [array("q") for _ in range(self._BUCKETS)]
         self._offsets: list[list[tuple[int, int]]] = [[] for _ in range(self._BUCKETS)]
 
-    def add(self, keys: Iterable[int]) -> None:
+    def add(self, keys: Collection[int]) -> None:
         buffers = self._buffers
         for key in keys:
             buffers[key >> 56].append(key)  # a negative index counts from the end, as the signed key does
+        self._added += len(keys)
+        if self._added < self._buffer * self._BUCKETS // 2:  # keys are hashes, so until then the buffers are half full
+            return
+        self._added = 0
         for number, buffer in enumerate(buffers):
-            if len(buffer) >= self._buffer:
+            if len(buffer) >= self._buffer // 4:
                 self._file = self._file or cast("BinaryIO", TemporaryFile())  # noqa: SIM115 - closed by `close`
                 self._offsets[number].append((self._file.tell(), len(buffer)))
                 buffer.tofile(self._file)
@@ -158,6 +166,7 @@ class Generation:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._db = _connect(path, "mode=ro&immutable=1")
+        self._db.execute(f"PRAGMA mmap_size = {_MAPPED}")
         try:
             ((version,),) = self._db.execute("PRAGMA user_version")
             meta = dict(self._db.execute("SELECT name, value FROM meta"))
@@ -186,13 +195,13 @@ class Generation:
     def count_gone(self, seen: SeenKeys, targets: Iterable[Target]) -> int:
         """Return the number of entries of some targets that an input with these keys does not have."""
         numbers = [self.targets[target] for target in targets if target in self.targets]
-        return sum(is_gone for found in _compare_with_input(self._db, seen, numbers) for _, _, is_gone in found)
+        return sum(len(missing) for missing, _ in _compare_with_input(self._db, seen, numbers))
 
     def find(self, keys: Sequence[int]) -> dict[int, Entry]:
-        """Return the entries with these keys, as (digest, state, crc, id)."""
+        """Return the entries with these keys."""
         query = f"SELECT key, digest, state, crc, id FROM entry WHERE key IN ({','.join('?' * len(keys))})"  # noqa: S608 - no text
         try:
-            return {row[0]: row[1:] for row in self._db.execute(query, keys)}
+            return {row[0]: row for row in self._db.execute(query, keys)}
         except sqlite3.Error as error:
             raise damaged_error(self.path, str(error)) from error
 
@@ -211,9 +220,9 @@ class Generation:
         self._db.close()
 
 
-def judge(key: int, digest: int, target: int | None, entry: Entry, oldest: int) -> Standing:
+def judge(digest: int, target: int | None, entry: Entry, oldest: int) -> Standing:
     """Compare a row with its entry. `oldest` is the time in minutes before which an entry is too old."""
-    known, state, crc, id_ = entry
+    key, known, state, crc, id_ = entry
     # An entry that fails its checksum counts as uncertain: sending too much is harmless, and sending too little is not.
     if state & _OUTSTANDING or _checksum(key, known, state, id_) != crc:
         return Standing.UNCERTAIN
@@ -239,17 +248,15 @@ def _encode_id(id_: str | None) -> str | bytes | None:
     if id_ is None or not id_.startswith(_ID_PREFIX):
         return id_
     try:
-        stored = bytes.fromhex(rest := id_[len(_ID_PREFIX) :])
+        stored = bytes.fromhex(id_[len(_ID_PREFIX) :])
     except ValueError:
         return id_
-    return stored if stored.hex() == rest else id_
+    return stored if _ID_PREFIX + stored.hex() == id_ else id_
 
 
-def _checksum(key: int, digest: int, state: int, id_: Any) -> int:
+def _checksum(key: int, digest: int, state: int, id_: str | bytes | None) -> int:
     content = id_.encode(errors="surrogatepass") if isinstance(id_, str) else id_ or b""
-    return (
-        crc32(content, (key ^ key >> 32 ^ digest ^ digest >> 24 ^ state * 0x9E3779B1) & 0xFFFFFFFF) >> 1
-    )  # 31 bits take four bytes
+    return crc32(content, crc32(_CHECKED.pack(key, digest, state))) >> 1  # 31 bits take four bytes
 
 
 def create(path: Path, address: str | None, secret: bytes) -> None:
@@ -281,10 +288,11 @@ def fold(entries: Path, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) ->
             "INSERT OR IGNORE INTO target VALUES (?, ?, ?)", [(number, *target) for number, target in run.targets.items()]
         )
         rows, doubtful = iter(sent), set[int]()
-        find = _find_of_contacts if db.execute(_SHARED_WORKSPACES).fetchone() else _find
+        shares_contacts = db.execute(_SHARED_WORKSPACES).fetchone() is not None
         while chunk := list(islice(rows, _CHUNK)):
             keys = {row[0] for row in chunk}
-            _apply(db, chunk, find(db, keys), minutes(run.at), doubtful)
+            known = _find_of_contacts(db, keys) if shares_contacts else _find(db, keys)
+            _apply(db, chunk, known, minutes(run.at), doubtful, shares_contacts=shares_contacts)
         gone = None if run.seen is None else _mark_gone(db, run.seen, run.compared, generation)
         counts = {**run.counts} if gone is None else {**run.counts, "gone": gone}
         db.execute("INSERT INTO run VALUES (?, ?, ?)", (generation, int(run.at), json.dumps(counts)))
@@ -297,69 +305,78 @@ def fold(entries: Path, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) ->
     return gone
 
 
-_Known: TypeAlias = dict[int, dict[int, tuple[int, int, Any]]]
-"""The digest, state and id of entries, by contact and key."""
+_Known: TypeAlias = dict[int, tuple[int, int, Any]]
+"""The digest, state and id of entries, by key."""
 
 
-def _apply(db: sqlite3.Connection, chunk: Sequence[SentRow], known: _Known, at: int, doubtful: set[int]) -> None:
+def _apply(
+    db: sqlite3.Connection,
+    chunk: Sequence[SentRow],
+    known: _Known,
+    at: int,
+    doubtful: set[int],
+    *,
+    shares_contacts: bool,
+) -> None:
     """Apply rows in the order in which they were sent. A key may occur in several rows."""
-    changed: dict[int, tuple[int, int, Any]] = {}
+    changed: _Known = {}
+    keys_of_contact: dict[int, set[int]] = {}
+    if shares_contacts:
+        for key in known:
+            keys_of_contact.setdefault(key >> CAMPAIGN_BITS, set()).add(key)
+    none, applied = Effect.NONE, Effect.APPLIED
     for key, digest, target, effect, id_ in chunk:
-        if effect is Effect.NONE:
+        if effect is none:
             continue
-        entries = known.setdefault(contact := key >> CAMPAIGN_BITS, {})
-        known_digest, _, known_id = entries.get(key, (0, 0, None))
+        contact, state, stored_digest = key >> CAMPAIGN_BITS, target << _TARGET_SHIFT | at, digest
+        earlier = known.get(key)
         # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
-        if contact not in doubtful and effect is not Effect.POSSIBLE:
-            state, stored_digest = target << _TARGET_SHIFT | at, digest
-        else:
-            state, stored_digest = target << _TARGET_SHIFT | _OUTSTANDING | at, known_digest
-        if effect is not Effect.APPLIED:
+        if effect is Effect.POSSIBLE or contact in doubtful:
+            state, stored_digest = state | _OUTSTANDING, 0 if earlier is None else earlier[0]
+        if effect is not applied:
             doubtful.add(contact)
-        entries[key] = changed[key] = stored_digest, state, known_id if id_ is None else _encode_id(id_)
-        for other, (other_digest, other_state, other_id) in entries.items():
-            if other != key and other_digest != digest:  # this row has replaced the values of a row of another campaign
-                entries[other] = changed[other] = _OUT_OF_DATE, other_state, other_id
-    db.executemany(_UPSERT, [(key, *entry, _checksum(key, *entry)) for key, entry in sorted(changed.items())])
+        stored_id = _encode_id(id_) if id_ is not None or earlier is None else earlier[2]
+        known[key] = changed[key] = stored_digest, state, stored_id
+        if not shares_contacts:
+            continue
+        keys_of_contact.setdefault(contact, set()).add(key)
+        for other in keys_of_contact[contact] - {key}:
+            other_digest, other_state, other_id = known[other]
+            if other_digest != digest:  # this row has replaced the values of a row of another campaign
+                known[other] = changed[other] = _OUT_OF_DATE, other_state, other_id
+    entries = ((key, *changed[key]) for key in sorted(changed))
+    db.executemany(_UPSERT, [(*entry, _checksum(*entry)) for entry in entries])
 
 
 def _find(db: sqlite3.Connection, keys: Collection[int]) -> _Known:
     query = f"SELECT key, digest, state, id FROM entry WHERE key IN ({','.join('?' * len(keys))})"  # noqa: S608 - no text
-    return _by_contact(db.execute(query, [*keys]))
+    return {key: (digest, state, id_) for key, digest, state, id_ in db.execute(query, [*keys])}
 
 
 def _find_of_contacts(db: sqlite3.Connection, keys: Collection[int]) -> _Known:
     """Return the entries of the keys' contacts in all campaigns."""
     query, last = "SELECT key, digest, state, id FROM entry WHERE key BETWEEN ? AND ?", (1 << CAMPAIGN_BITS) - 1
     firsts = sorted({key & ~last for key in keys})
-    return _by_contact(row for first in firsts for row in db.execute(query, (first, first | last)))
-
-
-def _by_contact(rows: Iterable[tuple[int, int, int, Any]]) -> _Known:
-    known: _Known = {}
-    for key, *entry in rows:
-        known.setdefault(key >> CAMPAIGN_BITS, {})[key] = cast("tuple[int, int, Any]", tuple(entry))
-    return known
+    return {key: (digest, state, id_) for first in firsts for key, digest, state, id_ in db.execute(query, (first, first | last))}
 
 
 def _mark_gone(db: sqlite3.Connection, seen: SeenKeys, targets: Collection[int], generation: int) -> int:
     """Mark the entries of the run's targets that its input did not have. Return their number."""
     gone = 0
-    for found in _compare_with_input(db, seen, targets):
-        changes = [(generation if is_gone else None, key) for key, since, is_gone in found if is_gone is (since is None)]
+    for missing, known in _compare_with_input(db, seen, targets):
+        changes = [(generation, key) for key in missing - known] + [(None, key) for key in known - missing]
         db.executemany("UPDATE entry SET gone = ? WHERE key = ?", changes)
-        gone += sum(is_gone for _, _, is_gone in found)
+        gone += len(missing)
     return gone
 
 
-def _compare_with_input(
-    db: sqlite3.Connection, seen: SeenKeys, targets: Collection[int]
-) -> Iterator[list[tuple[int, int | None, bool]]]:
-    """Yield the entries of the targets, in batches: key, generation since which it is gone, whether this input lacks it."""
+def _compare_with_input(db: sqlite3.Connection, seen: SeenKeys, targets: Collection[int]) -> Iterator[tuple[set[int], set[int]]]:
+    """Yield the keys of the targets' entries that the input does not have, and of those that are marked as gone, in batches."""
     among = ",".join(map(str, targets))
-    query = f"SELECT key, gone FROM entry WHERE key BETWEEN ? AND ? AND state >> {_TARGET_SHIFT} IN ({among})"  # noqa: S608 - no text
+    query = f"SELECT key FROM entry WHERE key BETWEEN ? AND ? AND state >> {_TARGET_SHIFT} IN ({among})"  # noqa: S608 - no text
     for first, last, keys in seen.ranges():
-        yield [(key, since, key not in keys) for key, since in db.execute(query, (first, last))]
+        stored = set(chain.from_iterable(db.execute(query, (first, last))))
+        yield stored - keys, set(chain.from_iterable(db.execute(f"{query} AND gone NOTNULL", (first, last))))
 
 
 def _is_sparse(db: sqlite3.Connection) -> bool:
