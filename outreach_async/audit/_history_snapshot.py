@@ -6,10 +6,12 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final, Literal
 from zlib import crc32
 
 import attrs
+import msgspec
 
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._history_tables import (
@@ -42,19 +44,24 @@ _LAST: Final = len(CAMPAIGN.identity) + CAMPAIGN.settings.index("planned_end")
 
 def insert(db: sqlite3.Connection, table: str, values: Mapping[str, Any], checked: Iterable[str] = ()) -> None:
     """Insert or replace a row, with its checksums."""
-    names, marks = list(values), [f":{name}" for name in values]
+    row = [*values.values()]
     if covered := CRC_COLUMNS.get(table):
-        values = {**values, "crc": _crc(values[name] for name in covered)}
-        names, marks = [*names, "crc"], [*marks, ":crc"]
+        row.append(_crc([values[name] for name in covered]))
+    db.execute(_insert_statement(table, tuple(values), tuple(checked)), row)
+
+
+@cache
+def _insert_statement(table: str, columns: Sequence[str], checked: Sequence[str]) -> str:
+    names = [*columns, *(["crc"] if table in CRC_COLUMNS else [])]
+    marks = [f"?{place}" for place in range(1, len(names) + 1)]
     if checked:
+        marks.append(parity(f"?{columns.index(name) + 1}" for name in checked))
         names.append("parity")
-        marks.append(parity(f":{name}" for name in checked))
-    db.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({', '.join(marks)})", values)  # noqa: S608 - names of this package
+    return f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({', '.join(marks)})"  # noqa: S608 - names of this package
 
 
-def _crc(values: Iterable[Any]) -> int:
-    # SQLite stores whole floats in untyped columns as floats, and booleans as integers.
-    return crc32(json.dumps([int(value) if isinstance(value, bool) else value for value in values]).encode())
+def _crc(values: Sequence[Any]) -> int:
+    return crc32(msgspec.json.encode(values))
 
 
 def find_damage(db: sqlite3.Connection) -> str | None:
@@ -134,13 +141,21 @@ class _EntityWriter:
         self._db = db
         self._entity = entity
         self._snapshot = snapshot
-        self._labels = {row[2 : 2 + len(entity.identity)]: row for row in self._newest(entity.table, entity.labels)}
-        self._figures = {row[0]: row for row in self._newest(entity.figure_table, ("last", *entity.figures))}
+        query = f"SELECT {entity.key}, max(first), {', '.join(entity.labels)} FROM {entity.table} GROUP BY {entity.key}"  # noqa: S608 - no text
+        self._labels = {row[2 : 2 + len(entity.identity)]: row for row in db.execute(query)}
+        self._figures = dict(self._newest_figures())
         self._next = max((row[0] for row in self._labels.values()), default=0) + 1
 
-    def _newest(self, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        key = self._entity.key
-        return self._db.execute(f"SELECT {key}, max(first), {', '.join(columns)} FROM {table} GROUP BY {key}")  # noqa: S608 - no text
+    def _newest_figures(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Yield the newest figures of each thing by its key. The newest rows come first, so most of the table is not read."""
+        entity, left = self._entity, {row[0] for row in self._labels.values()}
+        columns = ", ".join((entity.key, "first", "last", *entity.figures))
+        for row in self._db.execute(f"SELECT {columns} FROM {entity.figure_table} ORDER BY first DESC"):  # noqa: S608 - no text
+            if row[0] in left:
+                left.remove(row[0])
+                yield row[0], row
+            if not left:
+                return
 
     def write(self, records: Iterable[Record], before: int | None) -> None:
         """Write records. `before` is the snapshot of the last reading: rows that it lacks are not extended over it."""
@@ -189,11 +204,11 @@ class _EntityWriter:
         entity = self._entity
         if table == entity.figure_table:
             # An expression of SET sees the old values of the row.
-            check = f"parity = {parity_of(entity).replace('(last *', f'({self._snapshot} *')}"
+            check, values = f"parity = {parity_of(entity, last='?1')}", ()
         else:
-            check = f"crc = {_crc((*known[:2], self._snapshot, *known[2:]))}"
-        query = f"UPDATE {table} SET last = ?, {check} WHERE first = ? AND {entity.key} = ?"  # noqa: S608 - names of this package
-        self._db.execute(query, (self._snapshot, known[1], known[0]))
+            check, values = "crc = ?4", (_crc((*known[:2], self._snapshot, *known[2:])),)
+        query = f"UPDATE {table} SET last = ?1, {check} WHERE first = ?2 AND {entity.key} = ?3"  # noqa: S608 - names of this package
+        self._db.execute(query, (self._snapshot, known[1], known[0], *values))
 
 
 def _write_workspace(db: sqlite3.Connection, snapshot: int, workspace: str, report: Report) -> None:

@@ -88,8 +88,9 @@ def parity(columns: Iterable[str]) -> str:
     return f"(({' + '.join(terms)}) % {_PRIME})"
 
 
-def parity_of(entity: Entity) -> str:
-    return parity((entity.key, "first", "last", *entity.figures))
+def parity_of(entity: Entity, *, first: str = "first", last: str = "last") -> str:
+    """Return the parity of a row of figures, which may replace the values of `first` or `last`."""
+    return parity((entity.key, first, last, *entity.figures))
 
 
 def _checked(columns: Sequence[str]) -> str:
@@ -101,13 +102,13 @@ def create_statements() -> Iterable[str]:
     """Yield the statements that create an empty history."""
     yield f"PRAGMA application_id = {APPLICATION_ID}"
     yield f"PRAGMA user_version = {FORMAT_VERSION}"
-    yield "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+    yield "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID"
     yield "CREATE TABLE days (day INTEGER PRIMARY KEY, date TEXT NOT NULL CHECK (date = date(day * 86400, 'unixepoch')))"
     counts = ", ".join(f"{name} INTEGER NOT NULL" for name in COUNTS)
     yield (
         "CREATE TABLE snapshots (snapshot INTEGER PRIMARY KEY, day INTEGER NOT NULL, at REAL NOT NULL, score REAL,"
         f" mailboxes INTEGER NOT NULL, campaigns INTEGER, {counts}, scope TEXT NOT NULL,"
-        f" {_checked(('snapshot', *SNAPSHOT_FIGURES))})"
+        f" crc INTEGER NOT NULL, {_checked(('snapshot', *SNAPSHOT_FIGURES))})"
     )
     yield (
         "CREATE TABLE workspaces (snapshot INTEGER NOT NULL, workspace TEXT NOT NULL, name TEXT NOT NULL,"
@@ -243,6 +244,8 @@ FROM both b JOIN names n USING (workspace) LEFT JOIN totals t USING (workspace, 
 }
 
 CRC_COLUMNS: Final = {
+    "about": ("name", "value"),
+    "snapshots": ("snapshot", "scope"),
     "workspaces": ("snapshot", "workspace", "name", "reading"),
     **{entity.table: (entity.key, "first", "last", *entity.labels) for entity in ENTITIES},
     "findings": ("finding", "first", "last", "resolved", *FINDING_TEXTS, "figures"),

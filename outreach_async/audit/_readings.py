@@ -61,7 +61,7 @@ class Readings:
                         storable(box.type),
                         storable(box.status),
                     ),
-                    *(storable(box.server_ip), box.spf, box.dkim, box.dmarc, figure_or_none(box.created_at)),
+                    *(storable(box.server_ip), int(box.spf), int(box.dkim), int(box.dmarc), figure_or_none(box.created_at)),
                 ),
                 tuple(figure_or_none(getattr(box, name)) for name in MAILBOX.figures),
             )

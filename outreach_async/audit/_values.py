@@ -38,7 +38,9 @@ def valid_or_none(value: Number) -> Number | None:
 
 def figure_or_none(value: object) -> Number | None:
     """Return the value if it is a valid number; `None` for every other value."""
-    return valid_or_none(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_FIGURE:
+        return value
+    return None
 
 
 def valid_or_zero(value: Number) -> Number:

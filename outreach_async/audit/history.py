@@ -119,7 +119,7 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from outreach_async.audit._history_snapshot import FINDING_CHECKED, find_damage, read_baseline, renew_checksums, write_snapshot
+from outreach_async.audit._history_snapshot import FINDING_CHECKED, find_damage, insert, read_baseline, renew_checksums, write_snapshot
 from outreach_async.audit._history_tables import (
     APPLICATION_ID,
     ENTITIES,
@@ -472,7 +472,8 @@ class History:
         for statement in create_statements():
             db.execute(statement)
         about = {"identity": token_hex(8), "address": self._address or ""}
-        db.executemany("INSERT INTO about VALUES (?, ?)", about.items())
+        for name, value in about.items():
+            insert(db, "about", {"name": name, "value": value})
 
     def _require_history(self) -> None:
         """Check the header without locks or recovery, because SQLite might change a file that is not a history."""
@@ -530,7 +531,7 @@ def _prune(db: sqlite3.Connection, oldest: int) -> int:
     for entity in ENTITIES:
         for table in (entity.table, entity.figure_table):
             db.execute(f"DELETE FROM {table} WHERE last < ?", (oldest,))  # noqa: S608 - a name of this package
-            new = f", parity = {parity_of(entity).replace('(first *', f'({oldest} *')}" if table == entity.figure_table else ""
+            new = f", parity = {parity_of(entity, first=str(oldest))}" if table == entity.figure_table else ""
             db.execute(f"UPDATE {table} SET first = ?{new} WHERE first < ?", (oldest, oldest))  # noqa: S608 - as above
     db.execute("DELETE FROM findings WHERE resolved < ?", (oldest,))
     new = parity(FINDING_CHECKED).replace("(first *", f"({oldest} *").replace("(last *", f"(max(last, {oldest}) *")
