@@ -96,7 +96,7 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
     about |= {"mailboxes": report.mailboxes, "campaigns": report.campaigns.checked if report.campaigns else None}
     about |= {severity.value: count for severity, count in compared.counts.items()} | {"scope": HistoryPoint.of(report).scope}
     insert(db, "snapshots", about, ("snapshot", *SNAPSHOT_FIGURES))
-    plans = {(row.workspace, row.id): figure_or_none(row.planned_end) for row in _campaign_rows(compared)}
+    plans = {(storable(row.workspace), storable(row.id)): figure_or_none(row.planned_end) for row in _campaign_rows(compared)}
     writers = {entity.table: _EntityWriter(db, entity, number) for entity in (MAILBOX, CAMPAIGN, STEP)}
     for workspace in report.workspaces:
         before = _previous_readings(db, workspace)
@@ -130,7 +130,7 @@ def _previous_readings(db: sqlite3.Connection, workspace: str) -> tuple[int | No
     """Return the last snapshots in which the mailboxes and the campaigns of a workspace were read."""
     query = """SELECT max(snapshot), max(CASE WHEN campaigns IS NOT NULL THEN snapshot END) FROM workspaces
       WHERE workspace = ? AND reading <> 'none'"""
-    mailboxes, campaigns = db.execute(query, (workspace,)).fetchone()
+    mailboxes, campaigns = db.execute(query, (storable(workspace),)).fetchone()
     return mailboxes, campaigns
 
 
@@ -248,7 +248,7 @@ class _OpenFinding:
 
 def _write_findings(db: sqlite3.Connection, snapshot: int, report: Report) -> None:
     """Add new findings, renew those that are still open, and mark those that are resolved."""
-    known = _open_findings(db, report.workspaces)
+    known = _open_findings(db, {*map(storable, report.workspaces)})
     by_identity = {id(each.finding): each for each in known}
     matches, gone = match_findings([each.finding for each in known], report.findings)
     ((number,),) = db.execute("SELECT coalesce(max(finding), 0) FROM findings")

@@ -54,7 +54,7 @@ class Readings:
             (
                 (
                     *(
-                        workspace,
+                        storable(workspace),
                         storable(box.id),
                         storable(box.email),
                         _domain(box.email),
@@ -82,7 +82,7 @@ class Readings:
         given = {name: getattr(row, name, None) for name in CAMPAIGN.figures}
         given |= {"opens_num": campaign.opens_num, "ends": None if row.end is None else round(row.end)}
         # The last label is the planned end, which depends on earlier readings.
-        labels = row.workspace, storable(row.id), storable(row.name), storable(row.status), row.created, None
+        labels = storable(row.workspace), storable(row.id), storable(row.name), storable(row.status), row.created, None
         self._records[row.workspace, CAMPAIGN.table].append((labels, tuple(map(figure_or_none, given.values()))))
         self._records[row.workspace, STEP.table] += [_step_record(row, step) for step in steps or ()]
 
@@ -93,7 +93,7 @@ def records_of(readings: Readings, workspace: str, entity: Entity) -> list[Recor
 
 
 def _step_record(row: CampaignRow, step: Step) -> Record:
-    labels = row.workspace, storable(row.id), storable(step.id), figure_or_none(step.order), storable(step.status)
+    labels = storable(row.workspace), storable(row.id), storable(step.id), figure_or_none(step.order), storable(step.status)
     sums = (_total(getattr(each, name) for each in step.templates)
             for name in ("sent", "opened_num", "replied_num", "unsubscribed_num"))  # fmt: skip
     return labels, (*sums, *(figure_or_none(getattr(step, name)) for name in ("left_to_send", "already_sent", "out_of")))

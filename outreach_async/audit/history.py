@@ -119,7 +119,14 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from outreach_async.audit._history_snapshot import FINDING_CHECKED, find_damage, insert, read_baseline, renew_checksums, write_snapshot
+from outreach_async.audit._history_snapshot import (
+    FINDING_CHECKED,
+    find_damage,
+    insert,
+    read_baseline,
+    renew_checksums,
+    write_snapshot,
+)
 from outreach_async.audit._history_tables import (
     APPLICATION_ID,
     ENTITIES,
@@ -131,7 +138,7 @@ from outreach_async.audit._history_tables import (
     parity,
     parity_of,
 )
-from outreach_async.audit._readings import Readings
+from outreach_async.audit._readings import Readings, storable
 from outreach_async.audit._report import Report
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Number
@@ -288,7 +295,7 @@ class History:
         with self._writing() as db:
             spaces = ",".join("?" * len(report.workspaces))
             later = f"FROM workspaces JOIN snapshots USING (snapshot) WHERE at > ? AND workspace IN ({spaces})"
-            if db.execute(f"SELECT 1 {later}", (report.at, *report.workspaces)).fetchone():
+            if db.execute(f"SELECT 1 {later}", (report.at, *map(storable, report.workspaces))).fetchone():
                 return False
             write_snapshot(db, report, readings)
         return True
@@ -343,8 +350,8 @@ class History:
             raise InvalidRequest(f"kind: expected one of {', '.join(get_args(Kind))}, got {kind!r}; pass one of them")
         if days < 1:
             raise InvalidRequest(f"days: expected a number of at least 1, got {days!r}; pass, for example, 30")
-        values: dict[str, object] = {"days": f"-{days} days", "subject": subject}
-        values |= {f"workspace_{number}": workspace for number, workspace in enumerate(workspaces or ())}
+        values: dict[str, object] = {"days": f"-{days} days", "subject": subject and storable(subject)}
+        values |= {f"workspace_{number}": storable(workspace) for number, workspace in enumerate(workspaces or ())}
         where, source = "date > (SELECT date(max(date), :days) FROM days)", f"{kind}_days"
         if subject is not None:
             where += " AND id = :subject"

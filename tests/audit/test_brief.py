@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import SHARED_FLEETS, Shown, reading, report
-from support.audit_reports import AT, HOSTILE_REPORTS, finding, make_report
+from support.audit_reports import AT, TEXTS, finding, make_report
 from support.examples import scaled
 from support.histories import baseline_of
 
@@ -183,15 +184,45 @@ def test_after_an_outage_nothing_is_new_that_was_known_before(shown: list[Shown]
 
 
 @pytest.mark.thorough
-@given(HOSTILE_REPORTS, HOSTILE_REPORTS)
+@given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=2))
 @settings(max_examples=scaled(25))
-def test_a_history_stores_what_any_service_may_send(one: Report, other: Report) -> None:
-    later = attrs.evolve(other, at=one.at + DAY)
+def test_a_history_stores_what_any_service_may_send(names: list[tuple[str, str]]) -> None:
+    reports = []
+    for day, (space, text) in enumerate(names):
+        score = Score(score=80.0, mailboxes=1, sent_30days=1000)
+        scores = Scores(overall=80.0, workspaces={space: score}, domains={text: score})
+        found = finding(workspace=space, mailbox=text, email=text, domain=text, message=text)
+        reports.append(on_day(day, found, workspaces=[space], scores=scores))
     with TemporaryDirectory() as folder:
-        baseline = baseline_of(Path(folder), one, later)
+        baseline = baseline_of(Path(folder), *reports)
 
-    if baseline is not None:
-        assert Report.from_dict(json.loads(json.dumps(baseline.to_dict()))) == baseline
+    assert baseline is not None
+    assert Report.from_dict(json.loads(json.dumps(baseline.to_dict()))) == baseline
+
+
+SUBJECTS = [
+    finding(rule, workspace=space, mailbox=f"mailbox_{space}")
+    for rule, space in itertools.product(("OA101", "OA110"), ("space_1", "space_2"))
+]
+DAYS = st.tuples(st.sets(st.sampled_from(range(len(SUBJECTS)))), st.sets(st.sampled_from(["space_1", "space_2"])))
+"""The findings of a day, by their place in `SUBJECTS`, and the workspaces that could not be read."""
+
+
+@given(st.lists(DAYS, min_size=3, max_size=3))
+@settings(max_examples=scaled(15))
+def test_the_next_brief_starts_from_what_the_last_one_had(days: list[tuple[set[int], set[str]]]) -> None:
+    first, second, third = (
+        two_spaces(day, *(SUBJECTS[at] for at in sorted(found) if SUBJECTS[at].workspace not in gone), gone=sorted(gone))
+        for day, (found, gone) in enumerate(days)
+    )
+    with TemporaryDirectory() as folder:
+        history = Path(folder)
+        brief = build_brief(second, baseline_of(history, first))
+        later = build_brief(third, baseline_of(history, first, second)).changes
+
+    assert brief.changes is not None
+    assert later is not None
+    assert brief.changes.after <= later.before <= brief.changes.after + brief.changes.not_judged
 
 
 def row(**about: Any) -> CampaignRow:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import attrs
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.audit import REPORTS
-from support.audit_reports import AT, HOSTILE_REPORTS, finding, make_report
+from support.audit_reports import HOSTILE_REPORTS, finding, make_report
 from support.examples import scaled
-from support.histories import baseline_of
 
 from outreach_async.audit import Report, Severity
 from outreach_async.audit.reports import write, write_brief
@@ -66,19 +62,6 @@ def test_every_finding_belongs_to_one_task(report: Report) -> None:
 
     assert {severity: counts[severity] for severity in Severity} == report.counts
     assert len({(task.rule, task.severity) for task in tasks}) == len(tasks)
-
-
-@given(st.lists(REPORTS, min_size=3, max_size=3))
-@settings(max_examples=scaled(15))
-def test_the_next_brief_starts_from_what_the_last_one_had(worlds: list[Report]) -> None:
-    first, second, third = (attrs.evolve(world, at=AT + day * DAY, diff=None) for day, world in enumerate(worlds))
-    with TemporaryDirectory() as folder:
-        history = Path(folder)
-        brief = build_brief(second, baseline_of(history, first))
-        later = build_brief(third, baseline_of(history, first, second)).changes
-
-    if brief.changes and later:
-        assert brief.changes.after <= later.before <= brief.changes.after + brief.changes.not_judged
 
 
 def test_a_task_has_the_mailboxes_of_its_severity_only() -> None:
