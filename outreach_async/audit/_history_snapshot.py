@@ -202,13 +202,13 @@ class _EntityWriter:
 
     def _extend(self, table: str, known: tuple[Any, ...]) -> None:
         entity = self._entity
+        check, values = "crc = ?4", [self._snapshot, known[1], known[0]]
         if table == entity.figure_table:
-            # An expression of SET sees the old values of the row.
-            check, values = f"parity = {parity_of(entity, last='?1')}", ()
+            check = f"parity = {parity_of(entity, last='?1')}"  # an expression of SET sees the old values of the row
         else:
-            check, values = "crc = ?4", (_crc((*known[:2], self._snapshot, *known[2:])),)
+            values.append(_crc((*known[:2], self._snapshot, *known[2:])))
         query = f"UPDATE {table} SET last = ?1, {check} WHERE first = ?2 AND {entity.key} = ?3"  # noqa: S608 - names of this package
-        self._db.execute(query, (self._snapshot, known[1], known[0], *values))
+        self._db.execute(query, values)
 
 
 def _write_workspace(db: sqlite3.Connection, snapshot: int, workspace: str, report: Report) -> None:
