@@ -9,8 +9,9 @@ clients report their usage and receive shares of one common rate:
 3. `RateCoordinator` calculates the shares. It learns one limit from the reports of all clients, and forgets a client when the
    client's share expires.
 
-`SharedRate` runs a coordinator within one process. `RedisRate` runs the same rule on a Redis server, for several processes and
-hosts. Any object with a method like `Rate.renew` can be used instead:
+`OutreachClient(rate=SharedRate())` runs a coordinator within one process. Among several processes and hosts, all clients take
+the same server and key: `OutreachClient(rate=RedisRate("redis://host:6379", key="outreach:rate"))` (extra `redis`). Any object
+with a method like `Rate.renew` can be used instead:
 
 ```python
 import anyio

@@ -13,9 +13,11 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
+from tools.api_pages import CHAPTERS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+SITE = "https://outreach-async.github.io/outreach_async/"
 
 
 def blocks(language: str) -> list[str]:
@@ -99,10 +101,16 @@ def test_links_to_the_repository_are_absolute_and_point_to_existing_files() -> N
     assert all(link.startswith("https://") for link in links)  # the package index shows this page, too
 
 
-def test_the_guides_that_it_names_exist() -> None:
-    names = set(re.findall(r"`(outreach_async(?:\.\w+)+)`", TEXT.partition("## Guides")[2].partition("\n## ")[0]))
-    assert len(names) >= 15
-    assert all(importlib.import_module(name).__doc__ for name in names)
+def test_its_table_links_to_every_guide_that_is_a_chapter_and_to_sections_that_exist() -> None:
+    links = re.findall(
+        rf"\]\({re.escape(SITE)}([\w/]+)\.html(?:#([\w-]+))?\)", TEXT.partition("## Guides")[2].partition("\n## ")[0]
+    )
+    assert len(links) >= 20
+    for path, section in links:
+        name = path.replace("/", ".")
+        assert name in CHAPTERS
+        headings = re.findall(r"^(.+)\n-+$", importlib.import_module(name).__doc__ or "", re.MULTILINE)
+        assert not section or section in {heading.lower().replace(" ", "-") for heading in headings}
 
 
 def test_there_are_five_recipes() -> None:

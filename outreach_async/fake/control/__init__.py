@@ -59,6 +59,14 @@ share one server if each of them creates a sandbox. It starts as the server did,
     {"url":"$FAKE/sandboxes/3d1f0a86c24b97e5","expires_after":60.0}
 
 Requests to the service use this URL as base URL, and the control plane of the sandbox is below it: `POST $URL/_fake/reset`.
+In TypeScript, for one test:
+
+    const { url } = await (await fetch(`${FAKE}/sandboxes`, { method: "POST" })).json() // the base URL for the code under test
+    const faults = { operation: "create_contact", faults: [{ name: "commit_then", fault: { name: "reset" } }] }
+    await fetch(`${url}/_fake/faults/script`, { method: "POST", body: JSON.stringify(faults) })
+    const { requests } = await (await fetch(`${url}/_fake/requests`)).json() // after the test: what was requested
+    await fetch(url, { method: "DELETE" })
+
 `DELETE $URL` deletes the sandbox. A sandbox without requests for `expires_after` seconds, by default an hour, is deleted, too. A
 server has at most 1,000 sandboxes. A new sandbox of the sample data takes 65 KiB; data are copied when they change.
 
