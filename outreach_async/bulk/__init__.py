@@ -66,7 +66,7 @@ continues: every remaining row gets exactly one outcome. A row that may have bee
 earlier attempt into account. Address, workspace, options and rows must be the same, or the call is refused. If the journal
 does not exist, `resume=True` starts a new run. Rows with an outcome are compared as JSON: `date(2026, 1, 1)` equals "2026-01-01".
 
-A journal belongs to one input. For an input that changes, such as that of every night, use a ledger: `outreach_async.bulk.ledger`.
+A journal belongs to one input. For one that changes, such as that of every night, use a ledger: `outreach_async.bulk.ledger`.
 Once a run is finished, a call with the same rows returns the recorded report without a request; other rows are refused. This
 comparison reads the rows again, unless both calls pass a fingerprint (`Journal(path, fingerprint=...)`). If the rows can be read
 only once, pass `spool=True`: the journal first stores all rows. A resumed run needs none (`rows=[]`), or the stored ones.
