@@ -1,7 +1,8 @@
 """Audit mailboxes and campaigns: find problems, and report the cause and a remedy for each.
 
-This program reads and checks every mailbox of two workspaces. Anything that cannot be read becomes a finding, and everything else
-is still checked. The programs in this guide read the service's address from `OUTREACH_BASE_URL`; audits need no API key:
+This program checks every mailbox of two workspaces. `outreach-async audit --workspace all --output-folder reports` does so for
+all that a configuration file names (`outreach_async.config`), and writes a page for each, to send to a client. Whatever cannot be
+read is a finding. The programs read the service's address from `OUTREACH_BASE_URL`; audits need no API key:
 
 ```python
 import anyio
@@ -104,9 +105,8 @@ anyio.run(main)
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html` (one page;
 extra `html`). The page shows first what to stop, the tasks and the trends; everything else opens on demand. `schema()` is the
 JSON schema. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter. `reports.folder` writes a page for each
-workspace, to send to a client.
-`audit(client, ids, names={"space_1": "acme"})` shows names beside the ids of workspaces in every report, and as the label `name`
-of gauges. `report.name_of(id)` returns a name. Reports with and without names can be compared, because ids identify workspaces.
+workspace. `audit(client, ids, names={"space_1": "acme"})` shows names beside ids in every report, and as the label `name` of
+gauges. `report.name_of(id)` returns a name. Reports with and without names can be compared, because ids identify workspaces.
 
 Streaming
 ---------
