@@ -118,9 +118,11 @@ Results
 throttling for too long (run the part again later), `BulkStopped` if an error affects every row (fix its cause first). The errors
 and the reports can be pickled. `merge_reports` accepts reports in any order, including several reports of one part. The import is
 complete if `report.rows == made.rows`. A report lists the first 100 failed rows of each part by file and line, and `failed_rows`
-lists all. The command `outreach-async report FOLDER` reads the files of the plan: `--rejects rejects.csv` writes the failed rows
-with their cells, for another import, `--results results.csv` writes the outcomes of all rows by file, line and e-mail, and
-`--uncertain` lists the uncertain ones.
+lists all. With `results=True`, each worker also records what became of every row of its part, in compressed JSON Lines beside the
+journal (`00000.results.0.jsonl.gz`), and `results_of(part, folder)` yields the rows of a part, for example with the ids of new
+contacts. The command `import --dask --results results.csv` merges them into one file. The command `outreach-async report FOLDER`
+reads the files of the plan: `--rejects rejects.csv` writes the failed rows with their cells, for another import, `--results
+results.csv` writes the outcomes of all rows by file, line and e-mail, and `--uncertain` lists the uncertain ones.
 
 Cells such as `#REF!`, `NULL` or the postal code `75001.0` are not sent as text. `report.findings` is their number, and
 `report.first_findings` has the first ten of each part. The other checks of the command `import` do not run.
@@ -153,6 +155,7 @@ Turn on retries, because a part may run any number of times. Turn off speculativ
 
 from outreach_async.spread._folder import CellFinding
 from outreach_async.spread._planning import ImportPlan, Part, plan
+from outreach_async.spread._results import results_of
 from outreach_async.spread._task import Connection, FailedRow, PartReport, SpreadReport, failed_rows, import_part, merge_reports
 
 __all__ = [
@@ -167,4 +170,5 @@ __all__ = [
     "import_part",
     "merge_reports",
     "plan",
+    "results_of",
 ]

@@ -86,7 +86,7 @@ def journal_of(part: Part, folder: str | os.PathLike[str]) -> Journal | ObjectJo
 
 def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, address: str | None) -> None:
     """Record a part, its plan and its destination in the folder before the part is sent. A missing folder is created."""
-    objects, place = _open(folder), os.fspath(folder)
+    objects, place = open_folder(folder), os.fspath(folder)
     identity = Identity(workspace, options={}, address=address)
     record = msgspec.json.encode(_PlanRecord(part.plan, encode_identity(identity)))
     with translate_errors(place):
@@ -110,20 +110,20 @@ def _require_same_plan(part: Part, place: str, identity: Identity, recorded: byt
 def read_findings(part: Part, folder: str | os.PathLike[str]) -> PartFindings | None:
     """Return the findings in the cells of a part; `None` if the part has not been read to its end."""
     with translate_errors(os.fspath(folder)), suppress(FileNotFoundError, msgspec.MsgspecError):
-        return msgspec.json.decode(_open(folder).read(f"{part.id}.findings.json"), type=PartFindings)
+        return msgspec.json.decode(open_folder(folder).read(f"{part.id}.findings.json"), type=PartFindings)
     return None
 
 
 def record_findings(part: Part, folder: str | os.PathLike[str], findings: PartFindings) -> None:
     with translate_errors(os.fspath(folder)):
-        create_or_read(_open(folder), f"{part.id}.findings.json", msgspec.json.encode(findings), after=PLAN_NAME)
+        create_or_read(open_folder(folder), f"{part.id}.findings.json", msgspec.json.encode(findings), after=PLAN_NAME)
 
 
 def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:
     """Return the recorded part to which a journal belongs. Return `None` if the journal was not written by an import in parts."""
     with translate_errors(os.fspath(folder)):
         try:
-            part = msgspec.json.decode(_open(folder).read(f"{name}.json"), type=_PartRecord).part
+            part = msgspec.json.decode(open_folder(folder).read(f"{name}.json"), type=_PartRecord).part
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
     return part if part.fingerprint() == fingerprint else None
@@ -196,6 +196,6 @@ def _columns_of(file: PlannedFile) -> list[tuple[_Column, str]]:
     ]
 
 
-def _open(folder: str | os.PathLike[str]) -> Objects:
+def open_folder(folder: str | os.PathLike[str]) -> Objects:
     place = os.fspath(folder)
     return open_objects(place) if is_url(place) else FolderObjects(Path(place))

@@ -32,6 +32,7 @@ from outreach_async.spread._folder import (
     record_part,
 )
 from outreach_async.spread._planning import Part
+from outreach_async.spread._results import record_results
 from outreach_async.transport._urls import parse_base_url, service_address
 from outreach_async.transport._wire import Transport
 
@@ -246,6 +247,7 @@ def import_part(
     *,
     earlier: Earlier = "known",
     rate: Rate | None = None,
+    results: bool = False,
 ) -> PartReport:
     r"""Create the contacts of a part. This function can be called any number of times; a finished part is not sent again.
 
@@ -262,6 +264,7 @@ def import_part(
         earlier: `"known"` if the journal shows every row that an earlier run may have sent. Pass `"unknown"` if the
             part may have run before, but its journal is lost or damaged.
         rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
+        results: Whether to record what became of each row beside the journal, when the part has finished; see `results_of`.
 
     Raises:
         InvalidRequest: A file cannot be read, or has changed since the import was planned. Also raised if the environment has no
@@ -281,7 +284,7 @@ def import_part(
             print(error)  # -> owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker
         ```
     """
-    return run_part(part, journal, connection, earlier=earlier, rate=rate)
+    return run_part(part, journal, connection, earlier=earlier, rate=rate, results=results)
 
 
 def run_part(
@@ -291,6 +294,7 @@ def run_part(
     *,
     earlier: Earlier = "known",
     rate: Rate | None = None,
+    results: bool = False,
     on_start: Callable[[Outcomes], None] | None = None,
 ) -> PartReport:
     if not os.environ.get("OUTREACH_OWNER_KEY"):
@@ -310,6 +314,8 @@ def run_part(
         error = BulkSuspended(f"run suspended: part {part.id} was cancelled; run the part again to send the remaining rows")
         error.resumable = True
         raise error
+    if results:
+        record_results(part, journal)
     findings = _keep_findings(part, journal, findings if findings.is_complete else None)
     return PartReport(
         part=part.id,

@@ -185,11 +185,11 @@ class LeasedRate:
         )
 
 
-def run_task(part: Part, journal: str, connection: Connection, earlier: Earlier, service: str) -> PartReport:
+def run_task(part: Part, journal: str, connection: Connection, service: str, **options: Any) -> PartReport:
     """Import a part. Each task on the Dask cluster runs this function on a worker."""
     worker = get_worker()
     rate = LeasedRate(worker, str(worker.get_current_task()), service)
-    return run_part(part, journal, connection, earlier=earlier, rate=rate, on_start=rate.on_start)
+    return run_part(part, journal, connection, rate=rate, on_start=rate.on_start, **options)
 
 
 @attrs.frozen(kw_only=True)
@@ -377,6 +377,7 @@ def create_many(
     journal: str,
     rate: float | None = None,
     earlier: Earlier = "known",
+    results: bool = False,
 ) -> DaskImport:
     r"""Import a plan on a Dask cluster. The import starts when the result is used in a `with` statement; see `DaskImport`.
 
@@ -390,6 +391,7 @@ def create_many(
         rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
         earlier: `"known"` if the journals show every row that an earlier run may have sent. Pass `"unknown"` if parts may have
             run before, but their journals are lost or damaged.
+        results: Whether the workers record what became of each row, for `results_of`.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -421,6 +423,7 @@ def create_many(
         "journal": journal,
         "connection": connection,
         "earlier": earlier,
+        "results": results,
         "service": f"{connection.base_url} {connection.workspace}",
     }
     return DaskImport(cluster, made, arguments, None if rate is None else require_rate("rate", rate))

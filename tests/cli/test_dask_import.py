@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 from support.cli import Shell
+from support.results import read_results
 from support.spread import KEY, SPACE, served
 
 from outreach_async._files.objects import open_store
@@ -51,7 +52,14 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
         LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0") as cluster,
     ):
         place = ["--base-url", connection.base_url, "--workspace", SPACE, "--journal", f"file://{tmp_path}/journals"]
-        done = shell("import", f"{tmp_path}/*.csv", *place, "--dask", cluster.scheduler_address)
+        place += ["--results", str(tmp_path / "results.parquet"), "--dask", cluster.scheduler_address]
+        done = shell("import", f"{tmp_path}/*.csv", *place)
+        assert shell("import", f"{tmp_path}/*.csv", *place).code == done.code
+    refused = shell("import", f"{tmp_path}/*.csv", *place, "--results", f"{tmp_path}/a.csv")
+    assert (refused.code, "are the same file" in refused.err) == (2, True)
+    rows = [(row["line"], row["email"], row["status"]) for row in read_results(tmp_path / "results.parquet")]
+    assert rows == [(2, "ann@x.example", "added"), (3, "", "rejected")]
+    assert sorted(path.name for path in (tmp_path / "journals").glob("*.gz")) == ["00000.results.0.jsonl.gz"]
     assert (done.code, done.out.splitlines()[0]) == (3, "2 rows in 1 part"), done.err
     assert f"{tmp_path}/a.csv: line 3: rejected: email: " in done.out
     assert (

@@ -31,7 +31,9 @@ from outreach_async.spread import (
     import_part,
     merge_reports,
     plan,
+    results_of,
 )
+from outreach_async.spread._results import record_results
 from outreach_async.spread._task import run_part
 
 CSV = "E-mail,City\nann@x.example,Lyon\n,Rome\nbo@x.example,Bern\nANN@x.example,Paris\n,Oslo\n"
@@ -192,6 +194,34 @@ def test_a_suspended_part_is_resumed_by_running_it_again(
         import_part(part, tmp_path, connection)
     assert pickle.loads(pickle.dumps(caught.value)).retry_after == 3600  # noqa: S301 - our own bytes
     assert import_part(part, tmp_path, connection).rows == 3
+
+
+@pytest.mark.parametrize("place", ["{}", "file://{}"])
+def test_recorded_results_are_those_of_the_journal_and_have_each_row_once(
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, place: str
+) -> None:
+    folder, (part, _) = place.format(tmp_path / "journals"), numbered(made).parts
+    assert list(results_of(part, folder)) == []
+    service.fake.faults.script("create_contact", faults.status(503, retry_after=3600))
+    with pytest.raises(BulkSuspended):
+        import_part(part, folder, connection, results=True)
+    assert {row["status"] for row in results_of(part, folder)} == {"rejected"}  # so far
+    import_part(part, folder, connection)
+    expected = list(results_of(part, folder))
+    assert {row["file"] for row in expected} == {part.files[0].location}
+    assert [(row["line"], row["email"], row["status"], row["certain"]) for row in expected] == [
+        (3, "", "rejected", True),
+        (4, "bo@x.example", "added", True),
+        (6, "", "rejected", True),
+    ]
+    record_results(part, folder, chunk=2)
+    names = [path.name for path in sorted((tmp_path / "journals").glob("*.gz"))]
+    assert names == [f"00000.results.{number}.jsonl.gz" for number in range(2)]
+    assert list(results_of(part, folder)) == expected
+    (tmp_path / "journals" / names[1]).unlink()  # the worker was killed before it wrote it
+    assert list(results_of(part, folder)) == expected
+    assert import_part(part, folder, connection, results=True) == import_part(part, folder, connection)
+    assert list(results_of(part, folder)) == expected
 
 
 def test_journals_at_a_url_serve_as_those_in_a_folder(

@@ -10,7 +10,7 @@ from support.spread import KEY, ROW, SPACE, KillingService, numbers_of, run_part
 
 from outreach_async._vocabulary import DuplicatePolicy, Outcome
 from outreach_async.bulk.journal import Journal
-from outreach_async.spread import import_part, merge_reports, plan
+from outreach_async.spread import import_part, merge_reports, plan, results_of
 
 pytestmark = pytest.mark.thorough
 
@@ -48,6 +48,9 @@ def test_killed_workers_lose_duplicate_and_mislabel_no_row(
     assert sorted(service.effects) == list(range(len(emails))), "rows were lost"
     assert sent - len(emails) <= uncertain, "rows were sent again that no process may have sent"
     assert merged.uncertain <= uncertain
+    assert sorted((row["file"], row["line"]) for part in made.parts for row in results_of(part, folder)) == sorted(
+        (str(path), line) for path in paths for line in range(2, ROWS + 2)
+    ), "a row has no result, or several"
     wrong = []
     for part in made.parts:
         numbers = numbers_of(part)

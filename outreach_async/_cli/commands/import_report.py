@@ -19,6 +19,7 @@ from outreach_async.importer import Columns, Row, is_reject
 from outreach_async.importer._checks import CHECKS
 from outreach_async.importer._preflight import Preflight
 from outreach_async.importer._rejects import FindNumber, number_record, reject_message
+from outreach_async.importer._results import find_email
 from outreach_async.importer._table import RowNumber
 
 _MAX_LISTED: Final = 10
@@ -70,13 +71,6 @@ class FailedRows:
         if self._unlisted:
             text = f"... and {self._unlisted:,} more" if self._lines else f"failed rows: {self._unlisted:,}"
             self._screen.print_line(text, "dim")
-
-
-def find_email(outcome: ContactOutcome) -> str:
-    """Return the e-mail of an outcome's row; an empty string if the e-mail is unknown."""
-    row = outcome.contact
-    members = row.members if isinstance(row, Row) else row if isinstance(row, Mapping) else {}
-    return str(members.get("email", "")).strip()
 
 
 def _is_run_error(error: OutreachError | None) -> bool:

@@ -21,7 +21,7 @@ from outreach_async._cli.commands.import_report import (
     print_ledger,
     print_report,
 )
-from outreach_async._cli.commands.results import describe_outcomes, open_outcomes, write_results
+from outreach_async._cli.commands.results import open_outcomes, write_results
 from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, workspaces_of
 from outreach_async._cli.options import Options
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
@@ -53,6 +53,7 @@ from outreach_async.importer._checks import CheckPolicy, Checks
 from outreach_async.importer._mapping_file import mapping_text
 from outreach_async.importer._preflight import OnRejected, Preflight, run_preflight
 from outreach_async.importer._rejects import FindNumber, export_rejects, number_record, rejects_of
+from outreach_async.importer._results import describe_outcomes
 from outreach_async.importer._source import InputChanged
 from outreach_async.importer._table import RowUnit
 from outreach_async.importer._target_columns import REASON, recognise_targets, with_ids

@@ -157,7 +157,7 @@ def import_(
     if scheduler is not None:
         from outreach_async._cli.commands.spreading import import_in_parts  # imported on demand: few imports need it
 
-        return import_in_parts(options, file, scheduler, open_input.keywords, {**settings, "dry_run": dry_run})
+        return import_in_parts(options, file, scheduler, open_input.keywords, {**settings, "dry_run": dry_run, "force": force})
     if not isinstance(file, Path):
         raise click.UsageError("FILE: a URL requires --dask; pass --dask local, or download the file first.")
     if settings["campaign"] is not None:

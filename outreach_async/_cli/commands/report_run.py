@@ -16,9 +16,6 @@ import click
 from outreach_async._cli import files
 from outreach_async._cli.commands.import_report import print_ledger, print_outcomes
 from outreach_async._cli.commands.results import (
-    OUTCOME_COLUMNS,
-    describe_outcome,
-    describe_outcomes,
     format_cell,
     is_results_file,
     open_outcomes,
@@ -41,9 +38,11 @@ from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File, map_columns, parse_overrides
 from outreach_async.importer._mapping_file import apply_mapping, read_mapping
 from outreach_async.importer._rejects import export_rejects, is_rejects_file, write_rejects
+from outreach_async.importer._results import OUTCOME_COLUMNS, describe_outcome, describe_outcomes
 from outreach_async.importer._target_columns import recognise_targets
 from outreach_async.spread._folder import locate, read_part, rejects_of_parts
 from outreach_async.spread._planning import Part
+from outreach_async.spread._results import results_of
 
 
 def print_report(
@@ -184,6 +183,7 @@ class _Run:
     journal: JournalReader
     figures: JournalReport
     part: Part | None
+    folder: files.JournalLocation
     file: File | None = None
 
     @property
@@ -203,6 +203,10 @@ class _Run:
             place = {"file": found.file.location, "line": found.row.line, "email": found.email}
             yield {**place, **describe_outcome(found.outcome, found.message)}
 
+    def describe_all(self) -> Iterator[dict[str, Any]]:
+        """Yield a JSON object for each outcome. Workers may have recorded those of a part."""
+        return results_of(self.part, self.folder) if self.part else self.describe(lambda _: True)
+
 
 @contextmanager
 def _name_argument() -> Iterator[None]:
@@ -221,7 +225,7 @@ def _read_run(location: files.JournalLocation) -> _Run:
     part = None
     with suppress(InvalidRequest, JournalError):  # the folder need not be readable
         part = read_part(folder or ".", name, figures.fingerprint)
-    return _Run(journal, figures, part)
+    return _Run(journal, figures, part, folder or ".")
 
 
 def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mapping[str, JournalReader], outputs: Outputs) -> int:
@@ -230,7 +234,7 @@ def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mappi
     if outputs.wanted:
         with _name_argument():
             parts = {name: read_part(folder, name, figures.fingerprint) for name, figures in reports.items()}
-        runs = {name: _Run(journal, reports[name], parts[name]) for name, journal in journals.items()}
+        runs = {name: _Run(journal, reports[name], parts[name], folder) for name, journal in journals.items()}
         if outputs.flag:
             _require_parts(folder, runs, outputs.flag)
         outputs.require_writable(_inputs_of(runs.values()))
@@ -308,7 +312,7 @@ class Outputs:
             screen.print_line(f"{count:,} rows written to {self.rejects}")
         if self.results is not None:
             with files.explain_write_errors("--results", self.results):
-                count = write_results(self.results, ((run.file, run.describe(lambda _: True)) for run in runs.values()))
+                count = write_results(self.results, ((run.file, run.describe_all()) for run in runs.values()))
             screen.print_line(f"{count:,} rows written to {self.results}")
         return details
 

@@ -10,30 +10,16 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
-from outreach_async._cli.commands.import_report import find_email
 from outreach_async._files.atomic import atomic_file
 from outreach_async._files.optional import require_module
 from outreach_async._files.spreadsheets import escape_formula
-from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import ContactOutcome
-from outreach_async.bulk._targets import fails_only_its_rows
-from outreach_async.errors import InvalidRequest
-from outreach_async.importer import File, Row, is_reject
-from outreach_async.importer._rejects import number_record
-from outreach_async.importer._table import RowNumber
+from outreach_async.importer import File, Row
+from outreach_async.importer._results import COLUMNS, describe_outcome, find_email
 
 WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function that writes a row, from its values by column."""
 
-OUTCOME_COLUMNS: Final = ("workspace", "campaign", "status", "possible", "attempts", "id", "error", "remedy")
-_COLUMNS: Final = ("file", "line", "record", "email", *OUTCOME_COLUMNS[:3], "certain", *OUTCOME_COLUMNS[3:])
-"""Columns of a results file. A row from standard input has a record number instead of a file and a line."""
-_REMEDIES: Final[Mapping[Outcome, str]] = {
-    Outcome.REJECTED: "correct the row, and import it again",
-    Outcome.NOT_APPLIED: "import the row again",
-    Outcome.UNKNOWN: "import the row again; the service detects a contact that exists",
-}
-_UNKNOWN_TARGET: Final = "check the workspace and the campaign of the row, and import it again"
 _BATCH_SIZE: Final = 10_000  # rows of a row group in a Parquet file
 
 
@@ -63,14 +49,14 @@ def _write_csv(draft: BinaryIO) -> Iterator[WriteRow]:
     # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
     text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
     writer = csv.writer(text)
-    writer.writerow(_COLUMNS)
-    yield lambda row: writer.writerow(escape_formula(str(format_cell(row.get(column)))) for column in _COLUMNS)
+    writer.writerow(COLUMNS)
+    yield lambda row: writer.writerow(escape_formula(str(format_cell(row.get(column)))) for column in COLUMNS)
     text.detach()
 
 
 @contextmanager
 def _write_json_lines(draft: BinaryIO) -> Iterator[WriteRow]:
-    yield lambda row: draft.write(json.dumps({name: row.get(name) for name in _COLUMNS}).encode() + b"\n")
+    yield lambda row: draft.write(json.dumps({name: row.get(name) for name in COLUMNS}).encode() + b"\n")
 
 
 @contextmanager
@@ -81,7 +67,7 @@ def _write_parquet(draft: BinaryIO) -> Iterator[WriteRow]:
 
     kinds: dict[str, Any] = dict.fromkeys(("line", "record", "attempts"), pa.int64())
     kinds |= {"certain": pa.bool_(), "possible": pa.list_(pa.string())}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _COLUMNS])
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
     rows: list[dict[str, Any]] = []
     with parquet.ParquetWriter(draft, schema) as writer:
 
@@ -90,7 +76,7 @@ def _write_parquet(draft: BinaryIO) -> Iterator[WriteRow]:
             rows.clear()
 
         def write(row: Mapping[str, Any]) -> None:
-            rows.append({name: _to_arrow(row.get(name)) for name in _COLUMNS})
+            rows.append({name: _to_arrow(row.get(name)) for name in COLUMNS})
             if len(rows) == _BATCH_SIZE:
                 write_rows()
 
@@ -106,46 +92,9 @@ def _to_arrow(value: Any) -> Any:
 def is_results_file(path: Path) -> bool:
     """Return whether a file looks like a results file, in any of the formats."""
     begins = {".jsonl": b'{"file": ', ".parquet": b"PAR1"}
-    begin = begins.get(path.suffix.lower(), ",".join(_COLUMNS).encode())
+    begin = begins.get(path.suffix.lower(), ",".join(COLUMNS).encode())
     with path.open("rb") as file:
         return file.read(len(begin) + 3).removeprefix(b"\xef\xbb\xbf").startswith(begin)
-
-
-def describe_outcome(outcome: ContactOutcome, message: str | None = None) -> dict[str, Any]:
-    """Return the columns of an outcome; `message` replaces that of its error."""
-    error, remedy = str(outcome.error or "") if message is None else message, None
-    if is_reject(outcome):
-        remedy = _REMEDIES[outcome.status]
-        if isinstance(outcome.error, InvalidRequest):  # its message ends with the remedy
-            error, _, remedy = error.rpartition("; ") if "; " in error else (error, "", remedy)
-        elif outcome.error is not None and fails_only_its_rows(outcome.error):
-            remedy = _UNKNOWN_TARGET
-    values = (
-        *outcome.target,
-        outcome.status.value,
-        sorted(outcome.possible),
-        outcome.attempts,
-        outcome.id,
-        error or None,
-        remedy,
-    )
-    return dict(zip(OUTCOME_COLUMNS, values, strict=True))
-
-
-def describe_outcomes(
-    outcomes: Iterator[ContactOutcome], file: File | None, mapping: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
-    """Yield the columns of each outcome of a journal, with the line and the e-mail of its row if the file is known."""
-    records = enumerate(file.records() if file else ())
-    headers = file.headers if file else ()
-    email = next((at for at, header in enumerate(headers) if mapping.get(header.strip()) == "email"), None)
-    for outcome in outcomes:
-        number, address = number_record(outcome.index), find_email(outcome)
-        if file is not None:
-            line, cells, _ = next(record for index, record in records if index == outcome.index)
-            number = RowNumber("line", line)
-            address = cells[email].strip() if email is not None and email < len(cells) else ""
-        yield {number.unit: number.value, "email": address, **describe_outcome(outcome)}
 
 
 def write_results(path: Path, runs: Iterable[tuple[File | None, Iterable[Mapping[str, Any]]]]) -> int:

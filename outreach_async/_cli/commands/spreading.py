@@ -11,7 +11,9 @@ from typing import Any, Final
 import click
 
 from outreach_async._cli.commands.import_report import max_listed_rows, print_report
+from outreach_async._cli.commands.results import is_results_file, write_results
 from outreach_async._cli.connection import find_owner_key, open_sync_client
+from outreach_async._cli.files import FileUse, explain_write_errors, require_writable
 from outreach_async._cli.messages import count_noun
 from outreach_async._cli.options import FAKE, Options
 from outreach_async._cli.output import Screen, show_progress
@@ -20,13 +22,12 @@ from outreach_async._files.objects import is_url
 from outreach_async._files.optional import require_module
 from outreach_async.importer import parse_overrides
 from outreach_async.models import WorkspaceField
-from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
+from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan, results_of
 from outreach_async.spread._stored_files import expand_pattern
 from outreach_async.transport._secret import hide, reveal
 
 _LOCAL: Final = "local"
 _CONFLICTS: Final = {
-    "results": "when the import has ended, run outreach-async report JOURNAL --results PATH",
     "rejects": "remove --rejects, and run outreach-async report {journal} --rejects {path} after the import",
     **dict.fromkeys(("dry_run", "mapping", "save_mapping", "checks"), "remove one of the options"),
     **dict.fromkeys(("ledger", "max_age"), "one process compares millions of rows, so omit --dask"),
@@ -54,8 +55,14 @@ def import_in_parts(
         if key is None:
             raise click.UsageError("--owner-key: missing; pass --owner-key KEY, or set OUTREACH_OWNER_KEY.")
         os.environ["OUTREACH_OWNER_KEY"] = str(reveal(key))
+    locations = expand_pattern(str(files))
+    require_writable(
+        *(FileUse.for_reading("FILE", Path(location)) for location in locations if not is_url(location)),
+        FileUse.for_writing("--results", settings["results"], is_results_file),
+        force=settings["force"],
+    )
     made = plan(
-        expand_pattern(str(files)),
+        locations,
         overrides=parse_overrides(settings["maps"]),
         fields=_read_fields(options) if key is not None else (),
         ignore_unknown=settings["ignore_unknown"],
@@ -67,7 +74,7 @@ def import_in_parts(
     )
     screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
     screen.print_line(f"{count_noun(made.rows, 'row')} in {count_noun(len(made.parts), 'part')}")
-    with _open_cluster(scheduler) as cluster:
+    with _written_results(made, settings), _open_cluster(scheduler) as cluster:
         rate = options.own_rates.get(connection.workspace, options.rate)
         report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
     print_report(screen, report, made.rows, journal)
@@ -86,12 +93,27 @@ def _run(
 ) -> SpreadReport:
     from outreach_async.spread.dask import create_many  # imported on demand: the extra may be missing
 
-    run = create_many(cluster, made, connection, journal=settings["journal"], rate=rate, earlier=settings["earlier"])
+    results = settings["results"] is not None
+    run = create_many(
+        cluster, made, connection, journal=settings["journal"], rate=rate, earlier=settings["earlier"], results=results
+    )
     with show_progress(screen, "Importing", made.rows) as show, run:
         for _ in run:
             progress = run.progress
             show(progress.finished_rows, str(progress))
     return run.report
+
+
+@contextmanager
+def _written_results(made: ImportPlan, settings: Mapping[str, Any]) -> Iterator[None]:
+    """Write the results of all parts to one file when the block ends, or those so far if it raises."""
+    path: Path | None = settings["results"]
+    try:
+        yield
+    finally:
+        if path is not None:
+            with explain_write_errors("--results", path):
+                write_results(path, ((None, results_of(part, settings["journal"])) for part in made.parts))
 
 
 def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:
