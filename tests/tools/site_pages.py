@@ -4,7 +4,7 @@ Run: python -m tools.site_pages FOLDER [--keep PICTURES] [--only PATTERN]
 
 Prints each fault, and exits with 1 if there is one: code or text that is clipped, an accessibility rule of axe-core, a search
 that finds nothing, a request to the network, or a message on the console. `--keep` keeps pictures of the pages. Requires what
-`audit_pages` requires, except pymupdf.
+`audit_pages` requires.
 """
 
 from __future__ import annotations
