@@ -30,9 +30,9 @@ default. With a configuration file, tools accept names too, and show both. `camp
 campaign, because the service requires no workspace to read steps. `--deadline` sets the time limit of a call, 50 seconds by
 default.
 
-The resources are the last audit's full report (`outreach://audit/latest` as JSON, `outreach://audit/latest.md` as Markdown), the
-last brief (`outreach://brief/latest`) and the rules (`outreach://rules`, `outreach://rules/OA120`). The prompts are two common
-questions: `morning` (changes, problems and actions) and `campaign` (the results of a campaign, and recommended changes).
+The resources are the last audit's full report (`outreach://audit/latest`) and the last brief (`outreach://brief/latest`), both as
+Markdown. The prompts are two common questions: `morning` (changes, problems and actions) and `campaign` (the results of a
+campaign, and recommended changes).
 
 Third-party data
 ----------------

@@ -197,7 +197,10 @@ class ReadTools:
         return self._history
 
     async def explain_rule(self, rule: str | None = None) -> str:
-        return list_rules() if rule is None else explain_rule(rule)
+        if rule is not None:
+            return explain(require_rule(rule))
+        rules = [CATALOGUE[name] for name in sorted(CATALOGUE)]
+        return json.dumps([{"rule": each.id, "severity": each.severity_range, "title": each.title} for each in rules])
 
     async def check_contacts(
         self, contacts: Contacts, workspace: str | None = None, columns: dict[str, str] | None = None
@@ -222,20 +225,14 @@ class ReadTools:
         )
 
     def read_report(self) -> str:
-        return self._answers.write(MAX_PROSE, report=self._require_report().to_dict())
-
-    def read_markdown(self) -> str:
-        return self._answers.write_document(write(self._require_report(), "markdown"))
+        if self._report is None:
+            raise InvalidRequest("report: no audit has completed yet; call the tool 'audit' first")
+        return self._answers.write_document(write(self._report, "markdown"))
 
     def read_brief(self) -> str:
         if self._brief is None:
             raise InvalidRequest("brief: no brief exists yet; call the tool 'brief' first")
         return self._answers.write_document(write_brief(self._brief, "markdown"))
-
-    def _require_report(self) -> Report:
-        if self._report is None:
-            raise InvalidRequest("report: no audit has completed yet; call the tool 'audit' first")
-        return self._report
 
     def _choose_workspace(self, given: str | None) -> str:
         """Return the id of the given workspace, or by default of the first workspace that the server may read."""
@@ -300,11 +297,6 @@ class ReadTools:
         return self._answers.write(MAX_PROSE, rule=name, **_paging(page, len(found)), findings=rows)
 
 
-def list_rules() -> str:
-    rules = [CATALOGUE[name] for name in sorted(CATALOGUE)]
-    return json.dumps([{"rule": rule.id, "severity": rule.severity_range, "title": rule.title} for rule in rules])
-
-
 def require_rule(rule: str) -> str:
     name = rule.strip().upper()
     if name not in CATALOGUE:
@@ -313,10 +305,6 @@ def require_rule(rule: str) -> str:
             "call explain_rule without arguments for a list of the rules"
         )
     return name
-
-
-def explain_rule(rule: str) -> str:
-    return explain(require_rule(rule))
 
 
 def _paging(page: int, items: int) -> dict[str, int]:

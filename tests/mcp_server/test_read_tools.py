@@ -13,9 +13,10 @@ from support.assistants import HOSTILE, MODES, Assistant, assisted, connected, t
 from support.cli import small_service
 from support.histories import append_days, readings_of
 
-from outreach_async.audit import Report
+from outreach_async import OutreachClient
+from outreach_async.audit import audit
 from outreach_async.audit.history import History
-from outreach_async.fake import FakeService, faults
+from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.mcp_server._answers import NOTICE, PAGE_SIZE
 
 LONGEST = 12_000
@@ -90,13 +91,10 @@ async def test_a_workspace_can_be_chosen_among_those_of_the_server(service: Fake
     assert len(service.requests) == sent
 
 
-async def test_a_template_of_a_step_is_a_row(assistant: Assistant) -> None:
+async def test_a_template_of_a_step_is_a_row_and_so_is_a_step_without(service: FakeService, assistant: Assistant) -> None:
     answer = await assistant.ask("campaign_steps", campaign="camp_1")
     assert [(row["step_order"], row["test_letter"]) for row in answer["templates"]] == [(1, "A"), (2, "A"), (2, "B")]
     assert (answer["campaign"], answer["page"], answer["total"]) == ("camp_1", 1, 3)
-
-
-async def test_a_step_without_templates_is_a_row(service: FakeService, assistant: Assistant) -> None:
     service.faults.script("list_steps", faults.drift("data.templates", []))
     answer = await assistant.ask("campaign_steps", campaign="camp_1")
     assert [row["step_order"] for row in answer["templates"]] == [1, 2]
@@ -180,8 +178,9 @@ async def test_a_brief_says_what_has_changed_and_what_needs_a_person(service: Fa
     service.set_mailbox("mailbox_a", spf=True)
     async with assisted(service, ("space_1", "space_2"), **options) as server, connected(server) as assistant:
         first = await assistant.ask("brief")
-        report = json.loads(await assistant.read("outreach://audit/latest"))["report"]
-        assert history.append(Report.from_dict(report), readings_of(Report.from_dict(report)))
+        async with OutreachClient(transport=FakeTransport(service), workspace="space_1") as client:
+            report = await audit(client, ["space_1", "space_2"], campaigns=True, clock=lambda: service.now)
+        assert history.append(report, readings_of(report))
         service.advance(days=1)
         service.set_mailbox("mailbox_a", spf=False)
         service.set_mailbox("mailbox_b", blacklists=0)
@@ -265,15 +264,19 @@ async def test_the_history_is_bounded_and_has_no_other_workspaces(service: FakeS
 
 
 async def test_the_last_audit_is_a_resource(assistant: Assistant) -> None:
-    for uri in ("outreach://audit/latest", "outreach://audit/latest.md"):
-        with pytest.raises(MCPError, match="no audit has completed yet; call the tool 'audit' first"):
-            await assistant.read(uri)
+    with pytest.raises(MCPError, match="no audit has completed yet; call the tool 'audit' first"):
+        await assistant.read("outreach://audit/latest")
     with pytest.raises(MCPError, match="no brief exists yet; call the tool 'brief' first"):
         await assistant.read("outreach://brief/latest")
     await assistant.ask("audit")
-    value = json.loads(await assistant.read("outreach://audit/latest"))
-    assert (value["notice"], value["report"]["mailboxes"]) == (NOTICE, 5)
-    assert (await assistant.read("outreach://audit/latest.md")).startswith(f"> {NOTICE}\n\n# Mailbox audit\n")
+    assert (await assistant.read("outreach://audit/latest")).startswith(f"> {NOTICE}\n\n# Mailbox audit\n")
+
+
+async def test_the_rules_are_listed_and_explained(assistant: Assistant) -> None:
+    rules = {rule["rule"]: rule for rule in json.loads(text_of(await assistant.call("explain_rule")))}
+    assert rules["OA120"]["title"] == "High bounce rate"
+    explained = await assistant.call("explain_rule", rule="oa120")
+    assert text_of(explained).startswith("OA120  High bounce rate\nSeverity: ")
 
 
 async def test_an_unknown_rule_names_the_tool_that_lists_all_rules(assistant: Assistant) -> None:
@@ -281,16 +284,6 @@ async def test_an_unknown_rule_names_the_tool_that_lists_all_rules(assistant: As
         error = await assistant.fail(tool, rule="spam")
         assert error.endswith("got 'SPAM'; call explain_rule without arguments for a list of the rules")
     assert "did you mean 'OA120'?" in await assistant.fail("audit", rule="oa12")
-    result = await assistant.call("explain_rule")
-    assert text_of(result) == await assistant.read("outreach://rules")
-
-
-async def test_the_rules_are_resources(assistant: Assistant) -> None:
-    rules = {rule["rule"]: rule for rule in json.loads(await assistant.read("outreach://rules"))}
-    assert rules["OA120"]["title"] == "High bounce rate"
-    assert (await assistant.read("outreach://rules/OA120")).startswith("OA120  High bounce rate\nSeverity: ")
-    with pytest.raises(MCPError, match="did you mean 'OA120'"):
-        await assistant.read("outreach://rules/OA12")
 
 
 async def test_rows_are_checked_and_not_sent(service: FakeService, assistant: Assistant) -> None:
@@ -351,7 +344,7 @@ async def require_short_answers(service: FakeService, assistant: Assistant, name
         assert text.isprintable()
         assert len(text) < LONGEST
         assert next(iter(json.loads(text).items())) == ("notice", NOTICE)
-    for uri in ("outreach://audit/latest.md", "outreach://brief/latest"):
+    for uri in ("outreach://audit/latest", "outreach://brief/latest"):
         text = await assistant.read(uri)
         assert all(line.isprintable() and len(line) < LONGEST for line in text.split("\n"))
         assert "\U000e0101" not in text

@@ -253,7 +253,6 @@ async def test_the_key_is_in_no_schema_answer_or_error(service: FakeService, mod
         await assistant.ask("list_mailboxes")
         await assistant.ask("audit")
         await assistant.read("outreach://audit/latest")
-        await assistant.read("outreach://audit/latest.md")
         for arguments in ({"workspace": KEY}, {"page": KEY}, {KEY: KEY}):
             await assistant.fail("list_campaigns", **arguments)
         await assistant.fail(KEY)
