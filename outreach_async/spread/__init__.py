@@ -65,7 +65,8 @@ parts share an e-mail, so the resulting contacts do not depend on which part run
 
 The options of the import belong to the plan: the mapping of the columns, `duplicates`, `campaign`, `repeats` and others. The
 option `repeats="error"` rejects a row if its e-mail occurs in the previous 10,000 rows of the part `repeats`, regardless of case.
-To map columns by the labels of the workspace's fields, pass `fields=await client.workspaces.fields()`.
+To map columns by the labels of the workspace's fields, pass `fields=await client.workspaces.fields()`. To recognise a column with
+names of campaigns, pass `workspace` and `list_campaigns`, such as the `campaigns.list` of a `SyncClient`.
 
 A plan is a value without secrets, and can be pickled or stored as JSON. The plan records the size of each file, and its
 modification time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of a file on other

@@ -9,21 +9,25 @@ from __future__ import annotations
 import os
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, Final, Literal, get_args
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 import attrs
 import msgspec
 
-from outreach_async._service.validation import require_choice, require_upload_options, type_name
+from outreach_async._service.contacts import Target
+from outreach_async._service.validation import require_choice, require_id, require_upload_options, type_name
 from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.bulk._rows import Repeats, order_key
+from outreach_async.bulk._targets import ListCampaigns, Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns, map_columns
 from outreach_async.importer._formats import open_file
 from outreach_async.importer._table import File, Row
-from outreach_async.models import WorkspaceField
+from outreach_async.importer._target_columns import recognise_targets
+from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.spread._stored_files import (
     FileVersion,
     changed_error,
@@ -32,6 +36,8 @@ from outreach_async.spread._stored_files import (
     read_version,
     require_version,
 )
+
+T = TypeVar("T")
 
 REPEATS_ID: Final = "repeats"
 """The id of the part with the rows whose e-mail occurs more than once."""
@@ -50,6 +56,8 @@ class SpreadOptions:
     encoding: str | None = None
     sheet: str | None = None
     header_row: int | None = None
+    workspaces: Mapping[str, str] = attrs.field(factory=dict)
+    """Ids of the workspaces that rows may name, by name."""
 
     def open(self, location: str, version: FileVersion) -> File:
         source = open_location(location, version)
@@ -179,7 +187,8 @@ def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
     for piece in part.pieces:
         planned = part.files[piece.file]
         for row in _select(_read_piece(part.options, planned, piece), piece.mask, listed=part.repeated):
-            yield planned, row
+            id_ = part.options.workspaces.get(str(row.members.get("workspace", "")).strip())
+            yield planned, row if id_ is None else attrs.evolve(row, members={**row.members, "workspace": id_})
 
 
 def _read_piece(options: SpreadOptions, planned: PlannedFile, piece: Piece) -> Iterator[Row]:
@@ -334,6 +343,9 @@ def plan(
     encoding: str | None = None,
     sheet: str | None = None,
     header_row: int | None = None,
+    workspace: str | None = None,
+    workspaces: Mapping[str, str] = MappingProxyType({}),
+    list_campaigns: Callable[[str], Iterable[Campaign]] | None = None,
 ) -> ImportPlan:
     r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
 
@@ -344,7 +356,8 @@ def plan(
     Args:
         files: Paths, or URLs of objects, such as `s3://bucket/key`. The schemes `s3`, `gs` and `az` need the extra `lake`.
         overrides: Field codes by column name, as for `map_columns`. A column need not be in every file. With the codes
-            `campaign` and `workspace`, each row names its target by id or name. Each part looks up the names.
+            `campaign` and `workspace`, each row names its target by id or name. Each part looks up the names of campaigns. A
+            column with a name such as "Campaign" is recognised if every value is an id or a known name. Otherwise it is an error.
         fields: The workspace's fields, as `client.workspaces.fields()` returns them; needed if a column is named after a label.
         ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error.
         duplicates: Policy for e-mails that are already in the workspace.
@@ -355,6 +368,10 @@ def plan(
         encoding: Encoding of text files.
         sheet: Name of the sheet of workbooks.
         header_row: Line of CSV files, or row of workbooks, with the column names, from 1.
+        workspace: Id of the workspace of rows that name none; needed with `list_campaigns`.
+        workspaces: Ids of workspaces by the names that rows may use.
+        list_campaigns: Function that lists the campaigns of a workspace by its id, so that their names are known here. It is
+            called only if a column may have names of campaigns.
 
     Raises:
         InvalidRequest: There is no file, a file is given twice or cannot be read, a column cannot be mapped, or an option is
@@ -380,7 +397,10 @@ def plan(
         sheet=sheet,
         header_row=header_row,
     )
-    mapper = _Mapper(overrides or {}, tuple(fields), ignore_unknown=ignore_unknown)
+    if list_campaigns is not None:
+        require_id("workspace", workspace, "workspace", "pass the id of the workspace of rows that name none")
+    targets = Targets(Target(workspace, campaign), list_campaigns and _to_async(list_campaigns), workspaces)
+    mapper = _Mapper(overrides or {}, tuple(fields), targets, ignore_unknown=ignore_unknown)
     planned, pieces, index = list[PlannedFile](), list[_IndexedPiece](), KeyIndex()
     for location in _list_locations(files):
         version = read_version(location)
@@ -392,6 +412,8 @@ def plan(
     mapper.require_all_used()
     bits = bytearray(_end_of(pieces) >> 3)
     index.mark_repeats(bits)
+    if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
+        options = attrs.evolve(options, workspaces=dict(workspaces))
     return ImportPlan(tuple(planned), tuple(piece.finish(bits) for piece in pieces), options)
 
 
@@ -410,16 +432,20 @@ def _list_locations(files: Iterable[str | os.PathLike[str]]) -> list[str]:
 class _Mapper:
     """Maps the columns of several files with the same overrides. Each override must apply to at least one file."""
 
-    def __init__(self, overrides: Mapping[str, str], fields: tuple[WorkspaceField, ...], *, ignore_unknown: bool) -> None:
+    def __init__(
+        self, overrides: Mapping[str, str], fields: tuple[WorkspaceField, ...], targets: Targets, *, ignore_unknown: bool
+    ) -> None:
         self._overrides = {column.strip(): code for column, code in overrides.items()}
         self._unused = set(self._overrides)
         self._fields = fields
+        self._targets = targets
         self._ignore_unknown = ignore_unknown
 
     def map(self, file: File) -> Columns:
         names = {header.strip() for header in file.headers}
         overrides = {column: code for column, code in self._overrides.items() if column in names}
         self._unused -= overrides.keys()
+        overrides |= _run_here(recognise_targets(file, overrides, self._targets))
         try:
             return map_columns(file.headers, overrides, self._fields, ignore_unknown=self._ignore_unknown)
         except InvalidRequest as error:
@@ -428,6 +454,23 @@ class _Mapper:
     def require_all_used(self) -> None:
         if self._unused:
             raise InvalidRequest(f"map: no file has the column {min(self._unused)!r}; use a name from a header")
+
+
+def _to_async(list_campaigns: Callable[[str], Iterable[Campaign]]) -> ListCampaigns:
+    async def list_(workspace: str) -> AsyncIterator[Campaign]:
+        for campaign in list_campaigns(workspace):
+            yield campaign
+
+    return list_
+
+
+def _run_here(waiting: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that waits for nothing, also in a thread that runs an event loop."""
+    try:
+        waiting.send(None)
+    except StopIteration as end:
+        return cast("T", end.value)
+    raise RuntimeError("the coroutine waits")  # pragma: no cover - it lists campaigns with a synchronous function
 
 
 @attrs.frozen

@@ -14,6 +14,7 @@ from support.spread import KEY, SPACE
 from outreach_async.fake import FakeService
 from outreach_async.spread import Connection, FailedRow, ImportPlan, import_part, merge_reports, plan
 from outreach_async.spread.dask import create_many
+from outreach_async.sync import SyncClient
 
 OTHER = "space_other"
 FIRST = "E-mail,Campaign,Workspace\nann@x.example,Spring,\nbo@x.example,camp_2,\ncy@x.example,Spring,space_other\n"
@@ -100,7 +101,60 @@ def test_a_cluster_sends_each_row_to_its_target(
     assert run.report.failures == failures(tmp_path / "second.csv")
 
 
-def test_a_column_of_campaigns_is_not_ignored_in_a_plan(tmp_path: Path) -> None:
-    (tmp_path / "first.csv").write_text(FIRST, encoding="utf-8")
+KNOWN = "E-mail,Campaign,Workspace\nann@x.example,Spring,\nbo@x.example,camp_2,\ncy@x.example,Spring,Other\n"
+
+
+def test_a_column_of_known_campaigns_is_recognised_in_a_plan(tmp_path: Path, connection: Connection, fake: FakeService) -> None:
+    (tmp_path / "first.csv").write_text(KNOWN, encoding="utf-8")
+    with SyncClient(connection.base_url, workspace=SPACE) as client:
+        made = plan(
+            [tmp_path / "first.csv"],
+            workspace=SPACE,
+            workspaces={"Other": OTHER},
+            list_campaigns=lambda workspace: client.with_options(workspace=workspace).campaigns.list(),
+        )
+    assert made.files[0].codes == ("email", "campaign", "workspace")
+    for part in ImportPlan.from_json(made.to_json()).parts:
+        import_part(part, tmp_path / "journals", connection)
+    assert enrolled(fake) == {each: campaigns for each, campaigns in ENROLLED.items() if each[1] != "eve@x.example"} | {
+        (SPACE, "ann@x.example"): {"camp_1"}
+    }
+
+
+@pytest.mark.parametrize("name", ["Sprnig", "Herbst"])
+def test_a_column_with_an_unknown_campaign_is_not_ignored_in_a_plan(tmp_path: Path, connection: Connection, name: str) -> None:
+    (tmp_path / "first.csv").write_text(KNOWN.replace("camp_2", name), encoding="utf-8")
+    with (
+        SyncClient(connection.base_url, workspace=SPACE) as client,
+        pytest.raises(ValueError, match=r"--map Campaign=campaign .*--map Workspace=workspace"),
+    ):
+        plan(
+            [tmp_path / "first.csv"],
+            ignore_unknown=True,
+            workspace=SPACE,
+            workspaces={"Other": OTHER},
+            list_campaigns=lambda workspace: client.with_options(workspace=workspace).campaigns.list(),
+        )
+
+
+def test_without_a_list_of_campaigns_only_ids_are_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "first.csv"
+    path.write_text(FIRST, encoding="utf-8")
     with pytest.raises(ValueError, match=r"--map Campaign=campaign .*--map Workspace=workspace"):
-        plan([tmp_path / "first.csv"], ignore_unknown=True)
+        plan([path], ignore_unknown=True)
+    path.write_text("E-mail,Campaign\nann@x.example,camp_1\n", encoding="utf-8")
+    assert plan([path]).files[0].codes == ("email", "campaign")
+    with pytest.raises(ValueError, match="workspace: expected a string starting"):
+        plan([path], list_campaigns=lambda _workspace: ())
+
+
+def test_the_command_recognises_campaigns_of_an_import_in_parts(
+    tmp_path: Path, connection: Connection, fake: FakeService, shell: Shell
+) -> None:
+    (tmp_path / "first.csv").write_text(KNOWN.replace("Other", OTHER), encoding="utf-8")
+    with LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0") as cluster:
+        place = ("--base-url", connection.base_url, "--workspace", SPACE, "--journal", f"file://{tmp_path}/journals")
+        done = shell("import", str(tmp_path / "first.csv"), *place, "--dask", cluster.scheduler_address)
+    assert (done.code, done.err) == (0, "")
+    assert f"{tmp_path}/first.csv: column 'Campaign' names the campaign of each row\n" in done.out
+    assert enrolled(fake)[OTHER, "cy@x.example"] == {"camp_3"}

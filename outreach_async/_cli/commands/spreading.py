@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import click
 
 from outreach_async._cli.commands.import_report import max_listed_rows, print_report
 from outreach_async._cli.commands.results import is_results_file, write_results
-from outreach_async._cli.connection import find_owner_key, open_sync_client
+from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
 from outreach_async._cli.files import FileUse, explain_write_errors, require_writable
 from outreach_async._cli.messages import count_noun
 from outreach_async._cli.options import FAKE, Options
@@ -20,8 +21,9 @@ from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows
 from outreach_async._files.objects import is_url
 from outreach_async._files.optional import require_module
+from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.importer import parse_overrides
-from outreach_async.models import WorkspaceField
+from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan, results_of
 from outreach_async.spread._stored_files import expand_pattern
 from outreach_async.transport._secret import hide, reveal
@@ -61,10 +63,15 @@ def import_in_parts(
         FileUse.for_writing("--results", settings["results"], is_results_file),
         force=settings["force"],
     )
+    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
+    refused = refused_workspaces(options)
     made = plan(
         locations,
         overrides=parse_overrides(settings["maps"]),
         fields=_read_fields(options) if key is not None else (),
+        workspace=connection.workspace,
+        workspaces={name: id_ for id_, name in options.config.names.items() if id_ not in refused},
+        list_campaigns=partial(_list_campaigns, options),
         ignore_unknown=settings["ignore_unknown"],
         duplicates=settings["duplicates"],
         strict_validation=settings["strict"],
@@ -72,20 +79,31 @@ def import_in_parts(
         repeats=settings["repeats"],
         **file_options,
     )
-    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
+    _print_columns(screen, made)
     screen.print_line(f"{count_noun(made.rows, 'row')} in {count_noun(len(made.parts), 'part')}")
     with _written_results(made, settings), _open_cluster(scheduler) as cluster:
         rate = options.own_rates.get(connection.workspace, options.rate)
         report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
     print_report(screen, report, made.rows, journal)
+    _print_rows(screen, report)
+    screen.print_result(report.to_dict())
+    return exit_code_of_rows(report.outcomes, report.repeats)
+
+
+def _print_columns(screen: Screen, made: ImportPlan) -> None:
+    for file in made.files:
+        for header, code in zip(file.headers, file.codes, strict=True):
+            if code in TARGET_FIELDS:
+                screen.print_line(f"{file.location}: column {header.strip()!r} names the {code} of each row")
+
+
+def _print_rows(screen: Screen, report: SpreadReport) -> None:
     for row in report.failures[: max_listed_rows(screen)]:
         screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")
     if report.findings:
         screen.print_line(f"warning: cells: {count_noun(report.findings, 'finding')}; these values were left out or may be wrong")
     for finding in report.first_findings[: max_listed_rows(screen)]:
         screen.print_line(f"  {finding.file}: line {finding.line}: {finding.message}")
-    screen.print_result(report.to_dict())
-    return exit_code_of_rows(report.outcomes, report.repeats)
 
 
 def _run(
@@ -136,6 +154,11 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
 def _read_fields(options: Options) -> list[WorkspaceField]:
     with open_sync_client(options) as client:
         return client.workspaces.fields()
+
+
+def _list_campaigns(options: Options, workspace: str) -> list[Campaign]:
+    with open_sync_client(options) as client:
+        return list(client.with_options(workspace=workspace).campaigns.list())
 
 
 @contextmanager
