@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, MutableSequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterable, Mapping, MutableSequence
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -152,13 +153,12 @@ def unchanged_outcome(index: int, row: object, id_: str | None, target: Target) 
 
 @attrs.frozen
 class UnsentRows:
-    """Outcomes of consecutive rows that are not sent, which are delivered together."""
+    """Consecutive rows that are not sent, from row `index` on: their outcomes, which are delivered together."""
 
+    index: int
     outcomes: list[ContactOutcome]
-
-    @property
-    def index(self) -> int:
-        return self.outcomes[0].index
+    unchanged: Mapping[Target, int] = MappingProxyType({})
+    """The number of rows that are only counted, because nobody receives their outcomes."""
 
 
 def is_superseded(outcome: ContactOutcome) -> bool:
@@ -253,6 +253,10 @@ class LedgerCounts:
     gone: int | None = None
 
 
+Targeted: TypeAlias = Mapping[Target, Mapping[Outcome, int]]
+"""The number of rows for each target and outcome."""
+
+
 @attrs.frozen
 class BulkReport:
     """The report of a run: the number of rows with each outcome. These numbers add up to `rows`.
@@ -265,6 +269,7 @@ class BulkReport:
             as `not_applied`.
         seconds: Duration of the run so far, in seconds.
         ledger: Number of rows by what the run's ledger knew about them; `None` without a ledger.
+        targets: Number of rows by outcome, for each target.
 
     Example:
         ```python
@@ -279,6 +284,7 @@ class BulkReport:
     seconds: float
     repeats: int = 0
     ledger: LedgerCounts | None = None
+    targets: Targeted = attrs.field(factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values, with outcomes named as on the wire.
@@ -289,7 +295,12 @@ class BulkReport:
             print(report.to_dict()["outcomes"]["added"])  # -> 1
             ```
         """
-        counts = {} if self.ledger is None else {"ledger": attrs.asdict(self.ledger)}
+        counts: dict[str, Any] = {} if self.ledger is None else {"ledger": attrs.asdict(self.ledger)}
+        if len(self.targets) > 1:
+            counts["targets"] = [
+                {**target._asdict(), "outcomes": {outcome.value: count for outcome, count in found.items()}}
+                for target, found in self.targets.items()
+            ]
         return {
             "rows": self.rows,
             "outcomes": {outcome.value: count for outcome, count in self.outcomes.items()},
@@ -300,27 +311,55 @@ class BulkReport:
         }
 
 
-class OutcomeCounts:
-    """Counts outcomes by status."""
+def add_targets(*each: Targeted) -> Targeted:
+    """Add up counts. The targets are in the order of their ids; outcomes that did not occur are left out."""
+    sums: dict[Target, Counter[Outcome]] = {}
+    for found in each:
+        for target, counts in found.items():
+            sums.setdefault(target, Counter()).update(counts)
+    targets = sorted(sums, key=lambda target: [id_ or "" for id_ in target])
+    return {target: {outcome: rows for outcome, rows in sorted(sums[target].items()) if rows} for target in targets}
 
-    def __init__(self, begun: BulkReport | None = None) -> None:
-        self._outcomes: Counter[Outcome] = Counter(dict.fromkeys(Outcome, 0) | (begun.outcomes if begun else {}))
+
+class OutcomeCounts:
+    """Counts outcomes by target and status. `begun` has the counts of earlier processes, which `targets` divides."""
+
+    def __init__(self, begun: BulkReport | None = None, targets: Targeted = MappingProxyType({})) -> None:
+        self._targets = {target: Counter(counts) for target, counts in targets.items()}
+        self._last: Target | None = None
+        self._counter = Counter[Outcome]()
         self._uncertain = begun.uncertain if begun else 0
         self._repeats = begun.repeats if begun else 0
 
     @property
     def rows(self) -> int:
         """Number of outcomes counted."""
-        return self._outcomes.total()
+        return sum(counter.total() for counter in self._targets.values())
 
     def add(self, outcome: ContactOutcome) -> None:
-        self._outcomes[outcome.status] += 1
-        self._uncertain += len(outcome.possible) != 1
-        self._repeats += is_superseded(outcome)
+        if outcome.target is not self._last:
+            self._select(outcome.target)
+        self._counter[outcome.status] += 1
+        if len(outcome.possible) != 1:
+            self._uncertain += 1
+        if outcome.repeats is not None:
+            self._repeats += is_superseded(outcome)
+
+    def add_unchanged(self, target: Target, rows: int) -> None:
+        self._select(target)
+        self._counter[Outcome.UNCHANGED] += rows
+
+    def _select(self, target: Target) -> None:
+        if (counter := self._targets.get(target)) is None:
+            counter = self._targets[target] = Counter()
+        self._last, self._counter = target, counter
 
     def report(self, seconds: float) -> BulkReport:
         """Return a report of the counts so far; `seconds` is the duration of the run."""
-        return BulkReport(self.rows, dict(self._outcomes), self._uncertain, seconds, self._repeats)
+        sums = Counter(dict.fromkeys(Outcome, 0))
+        for counter in self._targets.values():
+            sums.update(counter)
+        return BulkReport(sums.total(), dict(sums), self._uncertain, seconds, self._repeats, targets=add_targets(self._targets))
 
 
 Order = Literal["completion", "input"]

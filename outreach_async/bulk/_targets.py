@@ -51,6 +51,9 @@ class Targets:
         self._workspaces = workspaces  # ids by name
         self._refused = refused  # for ids of workspaces that the run cannot send to, the reason and a remedy
         self._campaigns: dict[str, dict[str, list[str]]] = {}  # for each workspace, the ids by name
+        self.names: dict[tuple[str, str], str] = {}
+        """The ids of the campaigns that rows have named, by workspace and name. A resumed run starts with those of its journal,
+        so that a campaign may get another name meanwhile."""
         self._unknown_workspaces: dict[str, str] = {}  # the service's answer, by id
         self._found: dict[Target, Target | str] = {}
         self._suggested = 0
@@ -116,6 +119,8 @@ class Targets:
     def _find_campaign(self, workspace: str, name: str) -> str:
         if (answer := self._unknown_workspaces.get(workspace)) is not None:
             raise InvalidRequest(f"workspace: expected a known workspace, got {_show(workspace)}: {answer}; correct the id")
+        if (known := self.names.get((workspace, name))) is not None:
+            return known
         if workspace not in self._campaigns:
             if self._list_campaigns is None:
                 raise InvalidRequest(f"campaign: the names of campaigns are unknown here, got {_show(name)}; use an id")
@@ -123,6 +128,7 @@ class Targets:
         names = self._campaigns[workspace]
         ids = names.get(name, [])
         if len(ids) == 1:
+            self.names[workspace, name] = ids[0]
             return ids[0]
         if ids:
             several = f"{len(ids)} with this name ({', '.join(ids[:_MAX_IDS])}{', ...' if len(ids) > _MAX_IDS else ''})"

@@ -15,7 +15,7 @@ from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.validation import require_choice, require_id, require_number, require_seconds
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.bulk import Outcomes
-from outreach_async.bulk._outcomes import BulkReport, LedgerCounts  # noqa: F401 - part of an inherited annotation
+from outreach_async.bulk._outcomes import BulkReport, LedgerCounts, Targeted, add_targets  # noqa: F401 - of annotations
 from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.journal._identity import Earlier
 from outreach_async.client import OutreachClient
@@ -190,7 +190,7 @@ class _RowsReport(BulkReport):
             print(merge_reports([]).to_dict()["findings"])  # -> 0
             ```
         """
-        values = attrs.asdict(self)
+        values = attrs.asdict(self, filter=lambda field, _: field.name != "targets")
         lists: dict[str, Any] = {name: list(values[name]) for name in ("parts", "failures", "first_findings") if name in values}
         return {
             **{name: values[name] for name in ("part", "fingerprint") if name in values},
@@ -324,6 +324,7 @@ def run_part(
         outcomes=report.outcomes,
         uncertain=report.uncertain,
         repeats=report.repeats,
+        targets=report.targets,
         seconds=report.seconds,
         failures=tuple(islice(failed_rows(part, journal), _MAX_FAILURES)) if _count_failed(report) else (),
         findings=findings.count,
@@ -395,6 +396,7 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
     return SpreadReport(
         parts=tuple(sorted(by_id)),
         outcomes={outcome: sum(report.outcomes[outcome] for report in ordered) for outcome in Outcome},
+        targets=add_targets(*(report.targets for report in ordered)),
         failures=tuple(row for report in ordered for row in report.failures),
         first_findings=tuple(finding for report in ordered for finding in report.first_findings),
         **sums,

@@ -425,3 +425,56 @@ async def test_a_single_contact_takes_its_campaign_as_an_argument(fake: FakeServ
     client = OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE)
     with pytest.raises(InvalidRequest, match="campaign: not a field of a contact; pass it as an argument"):
         await client.contacts.create({"email": "a@a.example", "campaign": "camp_1"})
+
+
+class Slow(Listed):
+    """A transport to a service whose responses take a second."""
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        await anyio.sleep(1.0)
+        return await super().send(request, progress)
+
+
+@pytest.mark.parametrize("spool", [False, True])
+async def test_a_campaign_may_be_renamed_before_its_run_is_resumed(spool: bool, fake: FakeService, tmp_path: Path) -> None:
+    rows = [{"email": f"ann{number}@a.example", "campaign": "Spring"} for number in range(60)]
+    options = {"journal": Journal(tmp_path / "run.db", inline=True), "resume": True, "spool": spool}
+    client = OutreachClient(transport=Slow(fake), owner_key=KEY, workspace=SPACE)
+    async with client.contacts.create_many(rows, concurrency=2, **options) as outcomes:  # type: ignore[arg-type]
+        async for _ in outcomes:
+            outcomes.drain()
+    assert 0 < len(fake.contacts(SPACE)) < len(rows)
+    no_campaigns = Response(200, {}, b'{"status":"ok","data":[],"meta":{"total_found":0,"page":1,"display":100}}')
+    listed = Listed(fake, no_campaigns)  # the service no longer has a campaign with the name
+    await run(listed, rows, **options)
+    assert (listed.listed, {*map(tuple, campaigns_of(fake).values())}, len(fake.contacts(SPACE))) == (
+        [],
+        {("camp_1",)},
+        len(rows),
+    )
+
+
+@pytest.mark.parametrize("kept", ["journal", "ledger"])
+async def test_a_report_counts_the_outcomes_of_each_target(kept: str, fake: FakeService, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"email": "ann@a.example", "campaign": "Spring"},
+        {"email": "bo@a.example", "campaign": "Autumn"},
+        {"email": "cy@a.example", "campaign": "Spring"},
+        {"email": "", "campaign": "Autumn"},
+    ]
+    store = Journal(tmp_path / "run.db", inline=True) if kept == "journal" else Ledger(tmp_path / "ledger", inline=True)
+    client = OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE)
+    options: dict[str, Any] = {kept: store, "duplicates": "overwrite", "concurrency": 1}
+    report = await client.contacts.create_many(rows, **options)
+    found = {SPRING: {Outcome.ADDED: 2}, AUTUMN: {Outcome.ADDED: 1, Outcome.REJECTED: 1}}
+    assert report.targets == found
+    assert report.to_dict()["targets"][0] == {"workspace": SPACE, "campaign": "camp_1", "outcomes": {"added": 2}}
+    if isinstance(store, Journal):
+        assert store.report().targets == found
+        resumed = await client.contacts.create_many(rows, **options, resume=True)
+    else:
+        found = {SPRING: {Outcome.UNCHANGED: 2}, AUTUMN: {Outcome.UNCHANGED: 1, Outcome.REJECTED: 1}}
+        resumed = await client.contacts.create_many(rows, **options)
+    assert (resumed.targets, resumed.rows) == (found, 4)
+    alone = await client.contacts.create_many(rows[:1])
+    assert (alone.targets, "targets" in alone.to_dict()) == ({SPRING: {Outcome.SKIPPED: 1}}, False)

@@ -24,6 +24,7 @@ from outreach_async.importer._table import RowNumber
 
 _MAX_LISTED: Final = 10
 _MAX_FAILURES: Final = 100
+_MAX_TARGETS: Final = 20
 
 
 class FailedRows:
@@ -123,17 +124,26 @@ def name_outcomes(outcomes: Mapping[Outcome, int]) -> list[tuple[str, int]]:
     ]
 
 
-def print_outcomes(screen: Screen, outcomes: Mapping[Outcome, int]) -> None:
-    """Print a table of the outcomes that occurred."""
-    if occurred := name_outcomes(outcomes):
+def print_outcomes(screen: Screen, report: BulkReport) -> None:
+    """Print the number of rows by outcome and, if there are several targets, of each target."""
+    if occurred := name_outcomes(report.outcomes):
         screen.print_table(("outcome", "rows"), occurred)
+    if len(report.targets) <= 1:
+        return
+    rows = [
+        (*(id_ or "-" for id_ in target), ", ".join(f"{count:,} {name}" for name, count in name_outcomes(found)))
+        for target, found in report.targets.items()
+    ]
+    screen.print_table(("workspace", "campaign", "rows"), rows[:_MAX_TARGETS])
+    if len(rows) > _MAX_TARGETS:
+        screen.print_line(f"... and {len(rows) - _MAX_TARGETS:,} more targets; --json lists all")
 
 
 def print_report(
     screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None, source: Path | None = None
 ) -> None:
     """Print the number of rows by outcome, and instructions for resuming a run that is incomplete."""
-    print_outcomes(screen, report.outcomes)
+    print_outcomes(screen, report)
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"
     screen.print_line(f"{report.rows:,}{of} rows in {format_seconds(report.seconds)}{rate}")

@@ -41,10 +41,12 @@ from outreach_async._vocabulary import DuplicatePolicy, Outcome
 from outreach_async.bulk import BulkReport, BulkRun, ContactOutcome, Journal, ObjectJournal, Outcomes, Repeats
 from outreach_async.bulk._outcomes import LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
+from outreach_async.bulk._run.bulk_run import with_names
 from outreach_async.bulk._run.comparing import count_changes
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal import Identity, JournalReport, journal_at
 from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.bulk.journal._reader import recorded_names
 from outreach_async.bulk.ledger import Changed, Ledger, LedgerOptions
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError
@@ -174,6 +176,8 @@ async def _prepare(
         targets = Targets(Target(campaign=job.campaign), None, job.workspaces, job.refused)
     else:
         targets = targets_of(client.contacts, job.campaign, job.workspaces, job.refused)
+    if job.resume and job.earlier == "known" and (journal := job.find_journal()) is not None:
+        targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
     recognised = await recognise_targets(job.file, job.overrides, targets)
     overrides = {**job.overrides, **recognised}
     columns = await columns_for(client, job.file.headers, overrides, ignore_unknown=job.ignore_unknown, samples=samples)
@@ -250,6 +254,7 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
 async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: OnClose) -> int:
     """Create the contacts of a file, print the results and return the exit code."""
     earlier, heading, mapping, rows = job.read_earlier_report(), "", None, cast("Iterable[Row]", ())
+    names: Mapping[tuple[str, str], str] = {}
     if earlier is not None and earlier.state == "finished":
         heading = f"The run in {job.journal} had already finished, so nothing was sent. Its results:"
     if earlier is not None and job.is_settled(earlier):
@@ -258,12 +263,14 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         checked = attrs.evolve(job, overrides={}) if job.spooled else job
         columns, preflight, targets = await _prepare(client, checked, screen, unit=job.unit)
         rows, mapping = job.guard(columns, targets), None if job.spooled else _mapping_of(columns)
+        names = targets.names
     total = preflight.rows if earlier is None or earlier.spooled is None else earlier.spooled  # the input may be another one
     find_number = number_record if job.spools else preflight.find_number
     failed = FailedRows(screen, few, find_number)
     end = RunEnd(job, screen, total, find_number, heading, lambda report: closing(report, failed.failures))
     with end.handled() as on_start, _open_results(job) as write_result:
-        async with handle_interrupts(screen) as interrupts, _create_run(client, job, rows, total, mapping) as outcomes:
+        run = with_names(_create_run(client, job, rows, total, mapping), names)
+        async with handle_interrupts(screen) as interrupts, run as outcomes:
             write_reject = on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
             with failed, show_progress(screen, "Importing", total) as show:

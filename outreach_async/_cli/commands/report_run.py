@@ -29,7 +29,7 @@ from outreach_async._files.objects import is_url
 from outreach_async._service.contacts import Target
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.bulk import ContactOutcome
-from outreach_async.bulk._outcomes import LedgerCounts
+from outreach_async.bulk._outcomes import LedgerCounts, add_targets
 from outreach_async.bulk._run.comparing import count_changes
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal import Identity, JournalReader, JournalReport, journal_at, journals_in
@@ -335,6 +335,7 @@ def _add_up(reports: Sequence[JournalReport], waiting: int) -> JournalReport:
         **sums,
         state=next((report.state for report in reports if report.state != "finished"), "running" if waiting else "finished"),
         outcomes={outcome: sum(report.outcomes[outcome] for report in reports) for outcome in reports[0].outcomes},
+        targets=add_targets(*(report.targets for report in reports)),
         events=dict(sum((Counter(report.events) for report in reports), Counter())),
         source=None,
         fingerprint=None,
@@ -365,7 +366,7 @@ def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalRe
 
 
 def _print_report(screen: Screen, figures: JournalReport, source: Path | None = None) -> None:
-    print_outcomes(screen, figures.outcomes)
+    print_outcomes(screen, figures)
     screen.print_line(
         f"{figures.state}: {figures.rows:,} rows in {format_seconds(figures.seconds)}, workspace {figures.workspace}"
     )

@@ -223,13 +223,14 @@ class BulkRun:
         self._plan = plan
         self._journal_options = journal_options
         self._ledger_options = ledger_options
-        self._started = False
+        self._started = self._only_counts = False
 
     def __await__(self) -> Generator[Any, Any, BulkReport]:
         """Process all rows, and return the report."""
         return self._run_to_end().__await__()
 
     async def _run_to_end(self) -> BulkReport:
+        self._only_counts = True
         async with self as outcomes:
             async for _ in outcomes:
                 pass
@@ -243,9 +244,9 @@ class BulkRun:
         self._started = True
         self._pipeline = Pipeline(self._plan)
         if self._ledger_options is not None:
-            self._pipeline.record_in(await open_ledger(self._ledger_options))
+            self._pipeline.record_in(await open_ledger(self._ledger_options), only_counts=self._only_counts)
         elif self._journal_options is not None:
-            self._pipeline.record_in(await open_journal(self._journal_options))
+            self._pipeline.record_in(await open_journal(self._journal_options), only_counts=False)
         self._group = await anyio.create_task_group().__aenter__()
         self._pipeline.start(self._group)
         return Outcomes(self._pipeline)
@@ -274,3 +275,9 @@ class BulkRun:
         raise InvalidRequest(
             "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside the block"
         )
+
+
+def with_names(run: BulkRun, names: Mapping[tuple[str, str], str]) -> BulkRun:
+    """Let a run record the names of campaigns that its caller has replaced by ids in the rows, and return the run."""
+    run._plan.parser.targets.names.update(names)  # noqa: SLF001 - not a method for users
+    return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from hashlib import blake2b
@@ -41,8 +42,10 @@ Prepared: TypeAlias = tuple[int, int, Target, ParsedRow | None]
 class Comparer:
     """Compares rows with the entries of a ledger. It remembers which entries the run's own rows have made out of date."""
 
-    def __init__(self, options: LedgerOptions, entries: Generation, parser: RowParser) -> None:
+    def __init__(self, options: LedgerOptions, entries: Generation, parser: RowParser, *, only_counts: bool = False) -> None:
         self.counts = LedgerCounts()
+        self.unchanged: Counter[Target] | None = Counter() if only_counts else None
+        """The number of unchanged rows for each target, if nobody receives their outcomes."""
         self.seen = SeenKeys()
         self.marked: list[tuple[ParsedRow, bytes, Standing, Entry | None]] = []
         """The rows to be sent that are not marked yet, each with its encoding for the journal."""
@@ -121,7 +124,7 @@ class Comparer:
         self, first: int, originals: Sequence[object], prepared: Sequence[Prepared | ContactOutcome], found: Mapping[int, Entry]
     ) -> Iterator[ParsedRow | ContactOutcome]:
         """Decide which rows are sent. Yield each row, or its outcome if it is not sent."""
-        number, known, last = 0, None, None
+        number, known, last, unchanged = 0, None, None, self.unchanged
         for index, item in enumerate(prepared, first):
             if isinstance(item, ContactOutcome):
                 yield item
@@ -138,6 +141,9 @@ class Comparer:
                     standing = Standing.CHANGED  # an earlier row of this run gives the contact other values
                 if standing is Standing.UNCHANGED or (standing is Standing.CHANGED and self._ignores_changes):
                     self.counts.unchanged += 1
+                    if unchanged is not None:
+                        unchanged[target] += 1
+                        continue
                     yield unchanged_outcome(index, originals[index - first], decode_id(entry[-1]), target)
                     continue
             parsed = row or self._parser.parse(index, originals[index - first])
@@ -229,12 +235,14 @@ def _email_of(original: Any) -> Any:
 class LedgerFeed(WindowedFeed):
     """Supplies the rows of a run with a ledger: those to be sent, which are marked in the run's journal, and all outcomes."""
 
-    def __init__(self, ledger: OpenLedger, source: Source, parser: RowParser, window_size: Callable[[], int]) -> None:
+    def __init__(
+        self, ledger: OpenLedger, source: Source, parser: RowParser, window_size: Callable[[], int], *, only_counts: bool
+    ) -> None:
         super().__init__(ledger.journal, source, parser, window_size)
         self.numbers: dict[int, int] = {}
         """Numbers in the journal of the rows that are marked and have no outcome, by their index in the input."""
         run = ledger.run
-        self.comparer = Comparer(ledger.options, run.entries, parser)
+        self.comparer = Comparer(ledger.options, run.entries, parser, only_counts=only_counts)
         self._marked_count = 0
         self._share = 1.0
 
@@ -244,10 +252,12 @@ class LedgerFeed(WindowedFeed):
 
     async def _fill_window(self) -> bool:
         """Compare rows until those to be sent fill a window. Mark these rows, and supply all rows."""
-        size, is_last = self._window_size(), False
+        size, is_last, first = self._window_size(), False, self._first
         rows: list[ParsedRow | ContactOutcome] = []
         marked = self.comparer.marked
-        while not rows or (len(marked) < size and len(rows) < _MAX_COMPARED and self._source.ready):
+        while self._first == first or (
+            len(marked) < size and self._first - first < _MAX_COMPARED and self._source.ready and not self._ended
+        ):
             # Enough rows for a window, if as many of them are sent as of the previous rows.
             wanted = min(int((size - len(marked)) / self._share) + 1, MAX_WINDOW_SIZE)
             originals = await self._read_rows(wanted, whole=False)
@@ -257,13 +267,16 @@ class LedgerFeed(WindowedFeed):
             rows += await self._compare(originals)
             if len(originals) < wanted:  # the rows are large, or the next ones have not arrived
                 break
-        if rows:
-            self._share = max(len(marked), 1) / len(rows)
+        if compared := self._first - first:
+            self._share = max(len(marked), 1) / compared
         if marked:
             await self._mark()
         self._rows.extend(_group(rows))
+        if self.comparer.unchanged:
+            self._rows.append(UnsentRows(first, [], self.comparer.unchanged.copy()))
+            self.comparer.unchanged.clear()
         self._last_size = len(self._rows)
-        if rows:
+        if self._rows:
             self._notify()
         return not is_last
 
@@ -294,8 +307,8 @@ def _group(rows: Iterable[ParsedRow | ContactOutcome]) -> Iterator[ParsedRow | U
             unsent.append(row)
             continue
         if unsent:
-            yield UnsentRows(unsent)
+            yield UnsentRows(unsent[0].index, unsent)
             unsent = []
         yield row
     if unsent:
-        yield UnsentRows(unsent)
+        yield UnsentRows(unsent[0].index, unsent)

@@ -221,11 +221,15 @@ class Pipeline:
         self._started_at = self._measured_at = 0.0
         self._delivered_count = 0
 
-    def record_in(self, journal: OpenJournal | OpenLedger) -> None:
-        """Record the run in a journal or a ledger. Call this method before `start`."""
+    def record_in(self, journal: OpenJournal | OpenLedger, *, only_counts: bool) -> None:
+        """Record the run in a journal or a ledger. Call this method before `start`.
+
+        With `only_counts`, nobody receives the outcomes of rows that a ledger shows to be unchanged.
+        """
         plan, recorder = self._plan, self._recorder
         if isinstance(journal, OpenLedger):
-            rows = LedgerFeed(journal, plan.source, plan.parser, self._next_window_size)
+            only_counts = only_counts and not plan.engine.observer
+            rows = LedgerFeed(journal, plan.source, plan.parser, self._next_window_size, only_counts=only_counts)
             recorder = LedgerRecorder(journal, rows, self._deliver)
         else:
             feed = WindowedFeed(journal, plan.source, plan.parser, self._next_window_size)
@@ -358,7 +362,7 @@ class Pipeline:
                 self._pulling_ended = True
                 return None
             if isinstance(row, outcomes.UnsentRows):
-                self._deliver_unsent(row.outcomes)
+                self._deliver_unsent(row)
                 continue
             self._large_rows.add(row)
             self._buffer.expect(row.index)
@@ -373,8 +377,15 @@ class Pipeline:
                 self._waiting_by_key[row.key] = deque([row])
         return None
 
-    def _deliver_unsent(self, group: Sequence[ContactOutcome]) -> None:
+    def _deliver_unsent(self, unsent: outcomes.UnsentRows) -> None:
         """Deliver outcomes of rows that are not sent. Their worker has taken one slot for them."""
+        for target, rows in unsent.unchanged.items():
+            self._recorder.counts.add_unchanged(target, rows)
+            self._delivered_count += rows
+            self._rate_estimator.add(rows)
+        if not (group := unsent.outcomes):
+            self._window_slots.release()
+            return
         self._window_slots.take(len(group) - 1)
         for outcome in group:
             self._buffer.expect(outcome.index)

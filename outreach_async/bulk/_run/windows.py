@@ -116,6 +116,7 @@ class WindowedFeed:
         self._ended = False
         self._failure: Exception | None = None
         self._changed, self._window_wanted = anyio.Event(), anyio.Event()
+        parser.targets.names.update(writer.names)
 
     def start(self, group: TaskGroup) -> None:
         """Start the tasks that fill windows and read ahead."""
@@ -197,6 +198,7 @@ class WindowedFeed:
         if marked is None or rows is None:
             rows = await self._parse_rows(originals, ())
             marked = MarkedWindow(self._first, len(originals), _digest(map(self._parser.identifying_bytes, rows)))
+            await self._record_names()
             await self._thread.run(self._writer.mark, marked)  # on the disk before any row of the window reaches a worker
             rows = [row for row in rows if row.index not in completed]
         if self._ended:  # `stop` was called while this method waited for the source or the disk
@@ -206,6 +208,10 @@ class WindowedFeed:
         if rows:
             self._notify()
         return True
+
+    async def _record_names(self) -> None:
+        if len(names := self._parser.targets.names) > len(self._writer.names):
+            await self._thread.run(self._writer.record_names, names.copy())
 
     def _find_marked(self) -> tuple[MarkedWindow | None, Container[int]]:
         """Return the marked window that starts at the next row, and the indexes of its rows that have an outcome."""
@@ -291,6 +297,7 @@ class WindowedFeed:
                 f" pass the input again, or {OTHER_JOURNAL}"
             )
         await self._thread.run(self._writer.spool, batch)
+        await self._record_names()
         await self._thread.run(self._writer.end_spool, count)
 
     async def _compare_input(self, spooled: int) -> None:

@@ -70,6 +70,7 @@ class JournalReport(BulkReport):
     """The report of a run, read from its journal. Reading an unchanged journal again returns the same report.
 
     Attributes:
+        targets: Number of rows by outcome, for each target.
         state: State in which the run ended; `running` if the run has not ended, or if its process was killed.
         rows: Number of rows with an outcome.
         outcomes: Number of rows by outcome; all outcomes are present, with 0 for those that did not occur.

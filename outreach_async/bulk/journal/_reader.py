@@ -18,7 +18,7 @@ import msgspec
 
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.contacts import Target
-from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._outcomes import ContactOutcome, add_targets
 from outreach_async.bulk._rows import decode_spooled
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._identity import JournalReport
@@ -162,6 +162,11 @@ def read_targets(db: sqlite3.Connection) -> dict[int, Target]:
     return targets
 
 
+def read_names(metadata: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Return the ids of the campaigns that rows of the run have named, by workspace and name."""
+    return {(workspace, name): campaign for workspace, name, campaign in metadata.get("names", ())}
+
+
 def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
     """Return a page of outcomes that starts at row `first`. For the first page, also check that no outcome is missing."""
     metadata, targets = read_metadata(db), read_targets(db)
@@ -193,8 +198,9 @@ def read_report(db: sqlite3.Connection) -> JournalReport:
     """Return the report of the run."""
     metadata = read_metadata(db)
     hwm, identity, totals = metadata["hwm"], metadata["identity"], records.decode_totals(metadata["totals"])
+    found = records.count_targets(db, read_targets(db), totals)
     return JournalReport(
-        **attrs.asdict(totals, recurse=False),
+        **{**attrs.asdict(totals, recurse=False), "targets": add_targets(found)},
         state=metadata["state"],
         marked=hwm,
         possibly_sent=hwm - totals.rows,
@@ -298,6 +304,12 @@ class JournalReader(ABC):
 def open_snapshot(journal: JournalReader) -> AbstractContextManager[RunQuery]:
     """Provide a function that runs queries on a journal."""
     return journal._snapshot()  # noqa: SLF001 - not a method for users, who hold journals
+
+
+def recorded_names(journal: JournalReader) -> dict[tuple[str, str], str]:
+    """Return the ids of the campaigns that rows of the journal's run have named, by workspace and name."""
+    with open_snapshot(journal) as run_query:
+        return read_names(run_query(read_metadata))
 
 
 class DamagedJournalError(JournalError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Literal
@@ -15,7 +17,7 @@ from msgspec import MsgspecError
 from outreach_async import errors
 from outreach_async._service.contacts import Target
 from outreach_async._vocabulary import ID_PREFIXES, Outcome
-from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, OutcomeCounts, build_outcome
+from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, build_outcome, is_superseded
 from outreach_async.errors import OutreachError
 
 APPLICATION_ID: Final = 0x4F41424A  # "OABJ": outreach_async, bulk journal
@@ -133,7 +135,7 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object, targe
     if error is not None or error_digest is not None:
         require(error is not None, f"the error of row {index} is missing")
         require(digest(error or "") == error_digest, f"checksum mismatch in the error of row {index}")
-    status = _STATUSES[number] if isinstance(number, int) else Outcome(msgspec.json.decode(number))
+    status = _decode_status(number)
     return build_outcome(
         index,
         contact,
@@ -145,6 +147,10 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object, targe
         repeats,
         target,
     )
+
+
+def _decode_status(stored: int | str) -> Outcome:
+    return _STATUSES[stored] if isinstance(stored, int) else Outcome(msgspec.json.decode(stored))
 
 
 def to_json(value: object) -> str:
@@ -235,7 +241,19 @@ def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
 
 def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
     """Return the totals of a run with further outcomes added; `seconds` is the duration of the run so far."""
-    counts = OutcomeCounts(totals)
+    sums, uncertain, repeats = Counter(totals.outcomes), totals.uncertain, totals.repeats
     for outcome in outcomes:
-        counts.add(outcome)
-    return counts.report(seconds)
+        sums[outcome.status] += 1
+        uncertain += not outcome.certain
+        repeats += is_superseded(outcome)
+    return BulkReport(sums.total(), dict(sums), uncertain, seconds, repeats)
+
+
+def count_targets(db: sqlite3.Connection, targets: Mapping[int, Target], totals: BulkReport) -> dict[Target, dict[Outcome, int]]:
+    """Return the number of recorded rows for each target and outcome. They are counted only if there are several targets."""
+    if len(targets) == 1:
+        return {targets[0]: totals.outcomes} if totals.rows else {}
+    found: dict[Target, dict[Outcome, int]] = {}
+    for number, status, rows in db.execute("SELECT coalesce(target, 0), status, count(*) FROM outcome GROUP BY 1, 2"):
+        found.setdefault(targets[number], {})[_decode_status(status)] = rows
+    return found

@@ -29,7 +29,7 @@ from outreach_async.bulk.journal._identity import (
     require_same_run,
 )
 from outreach_async.bulk.journal._opening import open_locked
-from outreach_async.bulk.journal._reader import read_targets
+from outreach_async.bulk.journal._reader import read_names, read_targets
 from outreach_async.bulk.journal._records import checksum, require, to_json
 from outreach_async.errors import InvalidRequest
 
@@ -74,6 +74,7 @@ class JournalWriter:
         hwm: High-water mark: the index of the first unmarked row. Rows are marked before they are sent, so this row and later
             rows were not sent. The exception is `earlier="unknown"`: then any row may have been sent.
         possibly_sent: Rows without an outcome that an earlier process may have sent.
+        names: The ids of the campaigns that rows have named, by workspace and name.
         spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
 
@@ -97,6 +98,7 @@ class JournalWriter:
         self._fingerprint: str | None = metadata["identity"]["fingerprint"]
         with database.connection() as db:
             self._targets = {target: number for number, target in read_targets(db).items()}
+        self.names = read_names(metadata)
         self.resumed = not created
         self.state: str = metadata["state"]
         self.hwm: int = metadata["hwm"]
@@ -141,7 +143,9 @@ class JournalWriter:
 
     def create_counts(self) -> OutcomeCounts:
         """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
-        return OutcomeCounts(self._totals)
+        with self._database.connection() as db:
+            found = records.count_targets(db, {number: target for target, number in self._targets.items()}, self._totals)
+        return OutcomeCounts(self._totals, found)
 
     def window_at(self, first: int) -> MarkedWindow | None:
         """Return the marked window that starts at row `first`; `None` if there is none."""
@@ -177,6 +181,12 @@ class JournalWriter:
             if target not in self._targets:
                 columns = (number, *target)
                 transaction.apply("target", *columns, checksum(columns))
+
+    def record_names(self, names: Mapping[tuple[str, str], str]) -> None:
+        """Record the ids of the campaigns that rows have named, so that a resumed run finds the same ones."""
+        with self._database.transaction() as transaction:
+            transaction.set_metadata("names", [[*named, id_] for named, id_ in names.items()])
+        self.names = dict(names)
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
         """Return the indexes of rows with an outcome, from index `first` to `first + rows - 1`."""
