@@ -233,7 +233,14 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         for parameter in (outreach.get_command(click.Context(outreach), name) or outreach).params
         if isinstance(parameter.type, click.Path)
     }
-    reads = [("import", "file"), ("import", "mapping"), ("report", "input_"), ("audit", "policy"), ("audit", "earlier")]
+    reads = [
+        ("import", "file"),
+        ("import", "mapping"),
+        ("report", "input_"),
+        ("report", "mapping"),
+        ("audit", "policy"),
+        ("audit", "earlier"),
+    ]
     reads += [("brief", "policy"), ("serve", "world")]
     reads += [(command, "config") for command in ("audit", "brief", "import", "mcp", *LISTS)]
     writes = [(command, output) for command in ("import", "report") for output in ("rejects", "results")]
