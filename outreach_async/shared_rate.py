@@ -10,8 +10,8 @@ clients report their usage and receive shares of one common rate:
    client's share expires.
 
 `OutreachClient(rate=SharedRate())` runs a coordinator within one process. Among several processes and hosts, all clients take
-the same server and key: `OutreachClient(rate=RedisRate("redis://host:6379", key="outreach:rate"))` (extra `redis`). Any object
-with a method like `Rate.renew` can be used instead:
+the same server and key: `OutreachClient(rate=RedisRate("redis://host:6379", key="outreach:rate"))` (extra `redis`). A client
+with a shared rate works inside `async with`. Any object with a method like `Rate.renew` can be used instead:
 
 ```python
 import anyio

@@ -22,17 +22,9 @@ anyio.run(main)
 
 Outcomes
 --------
-Enter the run with `async with` to get the `ContactOutcome` of each row. A failed row has an outcome, and raises nothing. `status`
-is the service's status (`added`, `skipped`, `overwriten` as spelled on the wire, `updated_missing_fields`) or one of these:
-
-    rejected     the row itself is invalid, according to a local check or the service; `error` contains the reason
-    not_applied  the contact was not created or changed: the row was never sent, or was refused for a reason outside the row
-    unknown      the last attempt failed after the request may have taken effect
-    unchanged    the row was not sent, because the run's ledger shows that the contact already has its values
-
-Among HTTP statuses, only a 4xx other than 408, 425 and 499 proves that a request had no effect. A request whose response was lost
-is retried. The retry cannot create a second contact, but it may report `skipped` for the contact that the lost attempt created.
-Therefore, `possible` contains every outcome that is consistent with what is known, and `certain` is true if there is only one.
+Enter the run with `async with` to get the `ContactOutcome` of each row. A failed row has an outcome, and raises nothing: `status`
+is the service's status, or `rejected`, `not_applied`, `unknown` or `unchanged`. `outreach_async.guides.concepts` explains them,
+and `possible` and `certain`. Among HTTP statuses, only a 4xx other than 408, 425 and 499 proves that a request had no effect.
 
 ```python
 import anyio

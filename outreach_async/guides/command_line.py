@@ -34,15 +34,13 @@ request.
 
 Imports
 -------
-`import` reads CSV, JSON Lines, Parquet and workbooks from a file, a pipe or `-`, and gzip of the first two. It detects the
-delimiter; pass `--encoding` for any encoding other than UTF-8, and `--header-row N` if a title precedes the header. It recognises
-exports of Apollo, Google Contacts, HubSpot, Outlook and Salesforce, and common column names in nine languages ("Vorname", "Job
-Title"), and prints where each column goes. For an unknown or ambiguous column, the error shows the option to add;
-`--ignore-unknown` skips unknown columns, but not ambiguous ones. `outreach_async.importer` explains the columns.
+`import` reads CSV, JSON Lines, Parquet and workbooks from a file, a pipe or `-`, and gzip of the first two. It prints where each
+column goes. For an unknown or ambiguous column, the error shows the option to add; `--ignore-unknown` skips unknown columns, but
+not ambiguous ones. Pass `--encoding` for any encoding other than UTF-8, and `--header-row N` if a title precedes the header.
+`outreach_async.importer` explains formats, columns and checks.
 
 The whole file is checked before the first contact is created; `--dry-run` stops after these checks. Findings are warnings,
-because the service decides; `--check error` rejects rows with invalid values. Values that a spreadsheet has damaged, such as
-phone numbers, are reported row by row.
+because the service decides; `--check error` rejects rows with invalid values.
 
 With `--ledger`, the same command sends what changed, every night: see `outreach_async.bulk.ledger`. With `--journal`, a file is
 sent once: after a crash, Ctrl-C or exit code 75, the same command with `--resume` continues. If the journal was damaged or lost,
@@ -100,17 +98,11 @@ same file without `export`, as two units in `/etc/systemd/system`, started by `s
     [Install]
     WantedBy=timers.target
 
-Serving the fake
-----------------
-`outreach-async serve --world world.json --seed 3 --behaviour strict` serves the fake to clients in any language. Under `/_fake/`,
-clients reset the fake, load and dump its data as a world file, inject faults, change its behaviour and move its clock;
-`outreach_async.fake.control` shows every operation as a curl command. `/_fake/openapi.json` describes the service (OpenAPI 3.1).
-Beyond loopback, add the name that clients use: `--host 0.0.0.0 --control-host fake`.
-
-Live services
--------------
-`pytest --pyargs outreach_async.conformance --outreach-live https://... --outreach-workspace space_...` compares a live service
-with its API documentation, and measures its behaviour where the documentation is silent; see `outreach_async.conformance`.
+The fake, and live services
+---------------------------
+`outreach-async serve --world world.json --seed 3 --behaviour strict` serves the fake to clients in any language: see
+`outreach_async.fake.control`. Beyond loopback, add the name that clients use: `--host 0.0.0.0 --control-host fake`. To compare a
+live service with its API documentation, see `outreach_async.conformance`.
 
 Exit codes
 ----------

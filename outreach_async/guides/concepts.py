@@ -37,8 +37,8 @@ If a contact with the same e-mail exists, `duplicates` decides: `"skip"` changes
 `"update_missing_fields"` fills the empty ones. The service answers with a status: `added`, `skipped`, `overwriten` (its spelling)
 or `updated_missing_fields`. An outcome is this status, or one of four others, for rows of a bulk run:
 
-    rejected     the row is invalid, according to a local check or the service
-    not_applied  the contact was not created or changed
+    rejected     the row is invalid, according to a local check or the service; `error` has the reason
+    not_applied  the contact was not created or changed: the row was not sent, or was refused for a reason outside the row
     unknown      the last attempt failed after the request may have taken effect
     unchanged    the row was not sent, because a ledger shows that the contact already has its values
 

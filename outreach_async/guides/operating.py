@@ -36,15 +36,12 @@ Rates
 refusals. Its calls, bulk runs and audits share the learned limit, and one queue in order of arrival. A client and its
 `with_options` copies share connections, slots, rate and budget.
 
-`rate=SharedRate()` divides one learned rate fairly among the clients of a process, and
-`rate=RedisRate("redis://host:6379", key="outreach:rate")` among processes and hosts (extra `redis`). Such a client works inside
-`async with`; see `outreach_async.shared_rate`.
+Several clients, processes and hosts can share one rate: see `outreach_async.shared_rate`.
 
 Errors
 ------
-Every error is an `OutreachError`. `maybe_sent` states whether the request may have left the machine, and `maybe_applied` whether
-the service may have applied it. Of all status codes, only a 4xx other than 408, 425 and 499 proves that it was not applied.
-Errors, tracebacks and logs never show a key.
+Every error is an `OutreachError`, and states whether the request may have left the machine (`maybe_sent`), and whether the
+service may have applied it (`maybe_applied`). Errors, tracebacks and logs never show a key.
 
 When something fails during a bulk run
 --------------------------------------
