@@ -18,7 +18,7 @@ from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent,
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._identity import OTHER_JOURNAL, MarkedWindow
-from outreach_async.errors import BulkError, InvalidRequest
+from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000
 """Maximum number of rows in a window. After a crash, any row of a marked window may have been sent if it has no outcome."""
@@ -165,7 +165,7 @@ class WindowedFeed:
                 await self._window_wanted.wait()
                 self._window_wanted = anyio.Event()
         except Exception as error:  # noqa: BLE001 - raised in a worker, which stops the run
-            if not (self._ended and isinstance(error, BulkError)):  # a run that is ending lists no campaigns
+            if not self._ended:  # a run that is ending needs no more rows
                 self._failure = error
         self._end()
 
