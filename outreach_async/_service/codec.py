@@ -21,7 +21,7 @@ import attrs
 import msgspec
 
 from outreach_async._service.contacts import NewContact
-from outreach_async._vocabulary import OpenEnum
+from outreach_async._vocabulary import STANDARD_FIELDS, OpenEnum
 from outreach_async.errors import drop_tracebacks
 from outreach_async.models import LOCAL_FIELDS, Page, Step, Template, Undecodable
 
@@ -138,6 +138,10 @@ def encode_contact(contact: NewContact) -> bytes:
         if codes:
             body = body[:-1] + b"," + encode(codes)[1:]
     return body
+
+
+FIELD_ORDER: Final = tuple(msgspec.json.decode(encode_contact(NewContact("", **dict.fromkeys(STANDARD_FIELDS)))))
+"""The standard fields of a contact, in the order in which they are encoded. Custom fields follow the standard fields."""
 
 
 def decode_json(body: bytes) -> Any:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import attrs
+import msgspec
 
 from outreach_async._service import validation
-from outreach_async._service.codec import DecodeError, decode_model, decode_page, encode, encode_contact
+from outreach_async._service.codec import FIELD_ORDER, DecodeError, decode_model, decode_page, encode, encode_contact
 from outreach_async._service.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
 from outreach_async._service.responses import build_unexpected_response, clean_string, make_secret_detector, secret_parts
 from outreach_async._service.retry import Idempotency
-from outreach_async._vocabulary import DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
+from outreach_async._vocabulary import (
+    CUSTOM_CODE,
+    DUPLICATE_OUTCOMES,
+    ID_PREFIXES,
+    SERVICE_OUTCOMES,
+    Outcome,
+)
 from outreach_async.errors import strip_invisible
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, ResponseInfo, WorkspaceFields
 from outreach_async.transport._secret import Secret, reveal
@@ -141,7 +150,7 @@ def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: byte
 
 
 _HISTORY_SIZE: Final = 4096
-"""Number of contact ids that a client remembers. More responses than this rarely lie between a response and its late copy."""
+"""Minimum number of contact ids that a client remembers. A late copy of a response rarely follows more responses than this."""
 
 
 class CopyDetector:
@@ -149,20 +158,21 @@ class CopyDetector:
 
     def __init__(self, on_copy: Callable[[], object] = bool) -> None:
         self._on_copy = on_copy
-        self._ids: dict[str, None] = {}  # in the order of arrival
+        self._ids: set[str] = set()
+        self._older_ids: set[str] = set()
 
     def is_copy(self, answer: CreateContactResponse) -> bool:
         """Remember the id of a response. Return whether the response is a copy: no two calls add the same contact."""
         if answer.id is None:
             return False
-        if answer.id in self._ids:
+        if answer.id in self._ids or answer.id in self._older_ids:
             if answer.status != Outcome.ADDED:
                 return False
             self._on_copy()
             return True
-        self._ids[answer.id] = None
-        if len(self._ids) > _HISTORY_SIZE:
-            del self._ids[next(iter(self._ids))]
+        if len(self._ids) == _HISTORY_SIZE:
+            self._older_ids, self._ids = self._ids, set()
+        self._ids.add(answer.id)
         return False
 
 
@@ -226,6 +236,15 @@ class ContactRequests:
         """Return the operation that creates the contact of a row in a bulk run."""
         # The operation returns the decoded response and an `AttemptInfo`.
         return self._build_operation(contact, self._parse_row)
+
+    def build_plain_row(self, row: dict[Any, Any]) -> Operation[tuple[CreateContactResponse, AttemptInfo]] | None:
+        """Return what `build_row` returns for the contact of a row of valid strings; `None` for any other row."""
+        # This takes a third of the time, because it builds no `NewContact` and checks all values at once.
+        encoder = _plain_row_encoder(tuple(row))
+        if encoder is None or not (fields := encoder(row)):
+            return None
+        request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + fields)
+        return Operation("create_contact", request, self._parse_row, Idempotency.IDEMPOTENT, self._secrets)
 
     def _build_operation(self, contact: NewContact, parse: Callable[[Response, AttemptInfo], T]) -> Operation[T]:
         validation.check_contact(contact)
@@ -292,6 +311,28 @@ class ContactRequests:
 
     def _contains_key(self, text: str) -> bool:
         return clean_string(text, self._secrets[:1]) != strip_invisible(text)
+
+
+@lru_cache(maxsize=256)  # nearly all rows of an input have the same keys
+def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], bytes] | None:
+    """Return a function that encodes rows with these keys; `None` if not all of them are fields or custom variables."""
+    # The encoder returns the fields without the opening brace, in the order of `encode_contact`; no bytes for an invalid row.
+    known = [name for name in FIELD_ORDER if name in keys]
+    codes = [key for key in keys if type(key) is str and CUSTOM_CODE.fullmatch(key)]
+    if "email" not in keys or len(keys) == 1 or len(known) + len(codes) != len(keys):
+        return None
+    struct: Any = msgspec.defstruct("Row", [(name, str) for name in (*known, *codes)], gc=False)
+    pick, join = itemgetter(*known, *codes), "".join
+
+    def encode_row(row: dict[Any, Any]) -> bytes:
+        values = pick(row)
+        try:
+            join(values)  # fails unless all values are strings
+            return encode(struct(*values))[1:] if row["email"].strip() else b""
+        except (TypeError, UnicodeEncodeError):
+            return b""
+
+    return encode_row
 
 
 def _encode_prefix(key: Secret, workspace: str, duplicates: object, strict_validation: object, campaign: object) -> bytes:

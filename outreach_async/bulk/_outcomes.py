@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
@@ -167,7 +167,7 @@ def is_superseded(outcome: ContactOutcome) -> bool:
 
 
 _HISTORY_SIZE: Final = 4096
-"""Number of recent responses whose contact ids are stored."""
+"""Minimum number of recent responses whose contact ids are stored."""
 
 
 class RecentIds:
@@ -177,7 +177,8 @@ class RecentIds:
     # wrong row. The same id is allowed for rows whose e-mails the service may treat as equal, unless the later one was added.
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._rows: dict[str, tuple[int, int]] = {}
+        self._older_rows: dict[str, tuple[int, int]] = {}
 
     def find_earlier(self, outcome: ContactOutcome, key: str) -> int | None:
         """Return the index of an earlier row whose contact cannot have the same id as this row's; `None` if there is none."""
@@ -185,12 +186,14 @@ class RecentIds:
         if outcome.id is None:
             return None
         key_hash = hash(key)  # stored instead of the key, because it is smaller
-        earlier_hash, earlier = self._rows.setdefault(outcome.id, (key_hash, outcome.index))
-        if len(self._rows) > _HISTORY_SIZE:
-            self._rows.popitem(last=False)
-        if earlier == outcome.index or (earlier_hash == key_hash and outcome.status != Outcome.ADDED):
+        found = self._rows.get(outcome.id) or self._older_rows.get(outcome.id)
+        if found is None:
+            if len(self._rows) == _HISTORY_SIZE:
+                self._older_rows, self._rows = self._rows, {}
+            self._rows[outcome.id] = key_hash, outcome.index
             return None
-        return earlier
+        earlier_hash, earlier = found
+        return None if earlier_hash == key_hash and outcome.status != Outcome.ADDED else earlier
 
 
 def drop_copied_id(outcome: ContactOutcome) -> ContactOutcome:

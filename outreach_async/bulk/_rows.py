@@ -29,7 +29,7 @@ import attrs
 import msgspec
 from anyio.abc import TaskGroup
 
-from outreach_async._service.codec import encode_contact
+from outreach_async._service.codec import FIELD_ORDER, encode_contact
 from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target
 from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation
 from outreach_async._service.validation import TARGET_FIELDS, require_choice, to_targeted_contact, type_name
@@ -126,19 +126,23 @@ class RowParser:
         if isinstance(row, UnsendableRow):
             return self._reject(index, row, InvalidRequest(row.reason))
         target = self.targets.default
-        try:
-            contact, named = to_targeted_contact(row)
-            if named is not RUN_TARGET:
-                target = self.targets.find(named)
-            requests = self._own_requests if target is self.targets.default else self.requests_for(target)
-            operation = requests.build_row(contact)
-        except InvalidRequest as error:
-            return self._reject(index, row, error)
-        earlier = None if self._recent_emails is None else self._recent_emails.find_earlier(index, contact.email, target)
+        operation = self._own_requests.build_plain_row(row) if type(row) is dict else None
+        if operation is not None:
+            email = row["email"]
+        else:
+            try:
+                contact, named = to_targeted_contact(row)
+                if named is not RUN_TARGET:
+                    target = self.targets.find(named)
+                requests = self._own_requests if target is self.targets.default else self.requests_for(target)
+                operation, email = requests.build_row(contact), contact.email
+            except InvalidRequest as error:
+                return self._reject(index, row, error)
+        earlier = None if self._recent_emails is None else self._recent_emails.find_earlier(index, email, target)
         if earlier is not None:
             repeated = InvalidRequest(rejection_message(f"row {earlier}"))
             return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier, target)
-        return ParsedRow(index, row, order_key(contact.email), operation, target)
+        return ParsedRow(index, row, order_key(email), operation, target)
 
     def requests_for(self, target: Target) -> ContactRequests:
         """Return the builder of the requests for a target."""
@@ -237,13 +241,9 @@ def encode_spooled(content: object, target: Target | None) -> bytes:
     return msgspec.json.encode(content if target is None else [content, *target])
 
 
-_FIELD_ORDER: Final = tuple(
-    msgspec.json.decode(encode_contact(NewContact("", **dict.fromkeys(STANDARD_FIELDS))), type=dict[str, object])
-)
-"""The standard fields of a contact, in the order in which they are encoded. Custom fields follow the standard fields."""
 _FIELDS: Final[Any] = msgspec.defstruct(
     "_FIELDS",
-    [(name, str | None | Unset, UNSET) for name in (*_FIELD_ORDER, *TARGET_FIELDS)],
+    [(name, str | None | Unset, UNSET) for name in (*FIELD_ORDER, *TARGET_FIELDS)],
     forbid_unknown_fields=True,
     gc=False,
 )
@@ -301,7 +301,7 @@ def _split_targets(structs: list[Any]) -> tuple[list[Any], list[Target] | None]:
 @lru_cache(maxsize=4096)  # nearly all rows of an input have the same keys
 def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
     """Return the keys of a row's contact in the order in which they are sent."""
-    known = [name for name in _FIELD_ORDER if name in keys]
+    known = [name for name in FIELD_ORDER if name in keys]
     codes = [key for key in keys if isinstance(key, str) and CUSTOM_CODE.fullmatch(key)]
     if len(known) + len(codes) + sum(name in keys for name in TARGET_FIELDS) < len(keys):
         raise TypeError
@@ -370,6 +370,8 @@ _IGNORABLE_CHARACTERS: Final = re.compile(
 """Unicode's Default_Ignorable_Code_Point: zero-width characters, the byte order mark, variation selectors and others."""
 _QUOTED_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)+)"', re.DOTALL)
 _QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
+_PLAIN_EMAIL: Final = re.compile(r"[a-z0-9._-]+@(?!g(?:oogle)?mail\.com$)(?!.*xn--)[a-z0-9.-]*[a-z0-9]")
+"""An address that is its own key, as nearly all are."""
 _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
 _MAX_DOMAIN_LENGTH: Final = 253
@@ -463,6 +465,8 @@ def order_key(email: str) -> str:
     # Rows with the same key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
     # accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's
     # domains, dots. The local part never becomes empty: if it consists of ignored characters alone, it is used unchanged.
+    if _PLAIN_EMAIL.fullmatch(email):
+        return email
     fold: Callable[[str], str] = str.lower  # sufficient for ASCII addresses, which nearly all addresses are
     if not email.isascii():
         fold, email = _fold, email.translate(_AT_SIGN_FORMS)

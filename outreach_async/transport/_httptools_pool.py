@@ -14,9 +14,10 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from functools import partial
 from itertools import chain, zip_longest
+from types import coroutine
 from typing import Any, Final, TypeVar, cast
 
 import anyio
@@ -246,6 +247,12 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         self.lost.set_result(None)
 
 
+@coroutine
+def _yield() -> Generator[None, None, None]:
+    """Let the event loop run other tasks, as `asyncio.sleep(0)` does, but faster."""
+    yield
+
+
 class ProtocolPool:
     """A bounded pool of connections in one event loop of asyncio or uvloop. The most recently used connection is reused first."""
 
@@ -261,7 +268,6 @@ class ProtocolPool:
         self._connections: set[ProtocolConnection] = set()
         self._connecting: set[anyio.CancelScope] = set()
         self._buffer = memoryview(bytearray(_BUFFER_SIZE))
-        self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
         self._all_ended = asyncio.Event()
 
@@ -275,7 +281,7 @@ class ProtocolPool:
             # Without a checkpoint, nothing before the write would notice a cancellation. If other exchanges are running, the
             # tasks of all responses that have arrived also reach this point. Their requests are then written in a row, which
             # wakes the server once. Waking the server for each request can take as long as writing the requests.
-            await (self._backend.checkpoint() if slots.value < self._limit - 1 else self._backend.checkpoint_if_cancelled())
+            await (_yield() if slots.value < self._limit - 1 else self._backend.checkpoint_if_cancelled())
             if self._closed:
                 raise InvalidRequest("the transport was closed before the request was sent; make a new transport")
             connection = self._take_idle() or await self._connect(progress)
@@ -286,8 +292,6 @@ class ProtocolPool:
                 if connection.is_reusable:
                     connection.idle_since = self._clock()
                     self._idle.append(connection)
-                    if self._expiry is None:
-                        self._expiry = self._loop.call_later(KEEPALIVE_EXPIRY, self._expire)
                 else:
                     connection.abort()
         finally:
@@ -296,8 +300,10 @@ class ProtocolPool:
                 self._all_ended.set()
 
     def _take_idle(self) -> ProtocolConnection | None:
-        """Remove and return the most recent reusable connection, or `None`."""
-        self._close_expired()  # the timer is late if the event loop was blocked, or did not run
+        """Close the connections that were idle for too long. Remove and return the most recent one that is left, or `None`."""
+        horizon = self._clock() - KEEPALIVE_EXPIRY
+        while self._idle and self._idle[0].idle_since < horizon:
+            self._idle.popleft().abort()
         while self._idle:
             # The server is least likely to have closed the most recently used connection. Under a lower load, the other
             # connections expire.
@@ -307,19 +313,9 @@ class ProtocolPool:
             connection.abort()
         return None
 
-    def _close_expired(self) -> None:
-        horizon = self._clock() - KEEPALIVE_EXPIRY
-        while self._idle and self._idle[0].idle_since < horizon:
-            self._idle.popleft().abort()
-
     def drop_idle(self) -> None:
         while self._idle:
             self._idle.pop().abort()
-
-    def _expire(self) -> None:
-        """Close the connections that were idle for too long, and set the timer again if others are left."""
-        self._close_expired()
-        self._expiry = self._loop.call_later(KEEPALIVE_EXPIRY, self._expire) if self._idle else None
 
     async def _connect(self, progress: Progress) -> ProtocolConnection:
         with anyio.CancelScope() as scope:
@@ -367,8 +363,6 @@ class ProtocolPool:
 
     async def aclose(self) -> None:
         self._closed = True  # before anything is cancelled, because each release lets a waiting exchange start
-        if self._expiry is not None:
-            self._expiry.cancel()
         for scope in self._connecting:
             scope.cancel()
         for connection in tuple(self._connections):

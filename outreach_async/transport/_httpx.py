@@ -58,7 +58,7 @@ class HttpxTransport(BaseTransport):
 
     A transport made from a base URL keeps a pool of httpx or httpx2 transports, each with a single connection. Each concurrent
     exchange uses a different connection. Each event loop, also in other threads, has its own pool, and `max_in_flight` limits
-    each of them. An idle connection is closed after at most 10 seconds; the pool of a client closes it at a later request.
+    each of them. A request closes the connections that were idle for more than 5 seconds.
 
     A transport made from a client uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The
     client must have a `base_url`. The transport takes ownership of the client: it closes the client, and replaces the client's

@@ -107,26 +107,6 @@ def _start_closing(loop: Any, close: Callable[[], Coroutine[Any, Any, None]]) ->
     task.add_done_callback(_CLOSING.discard)
 
 
-def close_later(seconds: float, close: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Call an async function later in the running event loop. Return a function that cancels this, unless it has begun."""
-    loop = get_running_loop()
-    if hasattr(loop, "call_later"):
-        cancel: Callable[[], None] = loop.call_later(seconds, _start_closing, loop, close).cancel
-        return cancel
-    import trio
-
-    scope = trio.CancelScope()
-
-    async def wait_and_close() -> None:
-        with scope:
-            await trio.sleep(seconds)
-            await close()
-
-    # A system task outlives every nursery, as a timer of asyncio does. trio cancels it when the main task ends.
-    trio.lowlevel.spawn_system_task(wait_and_close)
-    return scope.cancel
-
-
 def _raise_forked() -> NoReturn:
     raise InvalidRequest(
         "the transport was used before this process was forked, so its connections belong to the parent; make a new client"
@@ -214,7 +194,6 @@ class ConnectionPool:
         self._clock = clock
         self._idle: deque[tuple[float, Any]] = deque()
         self._worn: list[Any] = []
-        self._cancel_timer: Callable[[], None] | None = None
 
     async def run(self, exchange: Callable[[Any], Awaitable[Response]], progress: Progress) -> Response:
         """Run an exchange on a connection that no other exchange uses at the same time."""
@@ -233,27 +212,14 @@ class ConnectionPool:
             raise
         # Only after a complete response. The newest connection stays on the right, so the oldest is always on the left.
         self._idle.append((self._clock(), connection))
-        if self._cancel_timer is None:
-            self._cancel_timer = close_later(KEEPALIVE_EXPIRY, self._close_expired)
         return answer
 
-    async def _close_expired(self) -> None:
-        """Close the connections that were idle for too long, and set the timer again if others are left."""
-        worn = self._remove_expired()
-        self._cancel_timer = close_later(KEEPALIVE_EXPIRY, self._close_expired) if self._idle else None
-        with suppress(Exception):  # in trio, an exception of a system task would end the program
-            await _close_all(worn)
-
-    def _remove_expired(self) -> list[Any]:
+    def _take_idle(self) -> tuple[Any | None, list[Any]]:
+        """Remove and return the connection to use, if any, and the connections to close."""
         worn, self._worn = self._worn, []
         horizon = self._clock() - KEEPALIVE_EXPIRY
         while self._idle and self._idle[0][0] < horizon:
             worn.append(self._idle.popleft()[1])
-        return worn
-
-    def _take_idle(self) -> tuple[Any | None, list[Any]]:
-        """Remove and return the connection to use, if any, and the connections to close."""
-        worn = self._remove_expired()  # the timer is late if the event loop was blocked
         while self._idle:
             # Take the most recently used connection: the server is least likely to have closed it, and under a lower load the
             # other connections expire.
@@ -264,14 +230,12 @@ class ConnectionPool:
         return None, worn
 
     def drop_idle(self) -> None:
-        """Use no idle connection again. The next request closes them, or the timer."""
+        """Use no idle connection again. The next request closes them, or `aclose`."""
         self._worn += (connection for _, connection in self._idle)
         self._idle.clear()
 
     async def aclose(self) -> None:
         await self._in_flight.aclose()  # first: a running exchange would return its connection to the pool
-        if self._cancel_timer is not None:
-            self._cancel_timer()
         self.drop_idle()
         worn, self._worn = self._worn, []
         await _close_all(worn)

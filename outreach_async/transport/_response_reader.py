@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from outreach_async.errors import TransportError
@@ -29,13 +30,18 @@ _MIN_FINAL_STATUS: Final = 200
 _CONTENT_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 
 
+@lru_cache(maxsize=64)
+def _decode_name(name: bytes) -> str:
+    return name.decode("latin-1").lower()
+
+
 def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return response header fields as strings by lower-case name. Repeated fields are joined with a comma."""
     # Values are decoded as UTF-8, or as Latin-1 if they are not valid UTF-8, in the same way for every backend. The backends
     # themselves decode values in different ways, and aiohttp produces lone surrogates.
     fields: dict[str, str] = {}
     for name, value in raw:
-        key = name.decode("latin-1").lower()
+        key = _decode_name(name)
         try:
             text = value.decode()
         except UnicodeDecodeError:

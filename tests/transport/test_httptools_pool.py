@@ -14,7 +14,6 @@ from support.time import virtual_time
 from support.transports import POST
 
 from outreach_async.errors import TransportError
-from outreach_async.testing import VirtualTime
 from outreach_async.transport._httptools import HttptoolsTransport
 from outreach_async.transport._httptools_pool import (
     Origin,
@@ -246,23 +245,6 @@ async def test_connections_idle_too_long_are_closed_at_the_next_request() -> Non
     pool.now += KEEPALIVE_EXPIRY + 0.001
     assert await pool.use() == [3]
     assert pool.closed == [0, 1, 2]
-    pool.close()
-
-
-@pytest.mark.parametrize("anyio_backend", [lambda: VirtualTime().backend("asyncio")], indirect=True)
-async def test_connections_idle_too_long_are_closed_without_another_request() -> None:
-    pool = StagedPool()
-    pool._clock = asyncio.get_running_loop().time
-    await pool.use(3)
-    await anyio.sleep(1)
-    await pool.use()
-    await anyio.sleep(2 * KEEPALIVE_EXPIRY - 1.001)
-    assert pool.closed == []
-    await anyio.sleep(0.002)
-    assert pool.closed == [0, 1, 2]
-    assert await pool.use() == [3]
-    await anyio.sleep(2 * KEEPALIVE_EXPIRY + 0.001)
-    assert pool.closed == [0, 1, 2, 3]
     pool.close()
 
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.lowlevel
 import pytest
-from support.time import virtual_time
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY, ConnectionPool, InFlight, LoopLocal, discard_all_after_fork
@@ -98,7 +97,6 @@ class Spy:
         self.number = number
         self.closed = False
         self.open_elsewhere = True
-        self.fails_to_close = False
 
     def is_reusable(self) -> bool:
         return self.open_elsewhere
@@ -106,17 +104,15 @@ class Spy:
     async def aclose(self) -> None:
         await anyio.lowlevel.checkpoint()
         self.closed = True
-        if self.fails_to_close:
-            raise OSError
 
 
 class PoolHarness:
-    """A pool of spies with a clock that the test advances, or with the clock of the event loop."""
+    """A pool of spies with a clock that the test advances."""
 
-    def __init__(self, most: int, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, most: int) -> None:
         self.spies: list[Spy] = []
         self.now = 1000.0
-        self.pool = ConnectionPool(most, self._build, clock or (lambda: self.now))
+        self.pool = ConnectionPool(most, self._build, lambda: self.now)
 
     def _build(self) -> Spy:
         self.spies.append(Spy(len(self.spies)))
@@ -172,41 +168,6 @@ async def test_connections_idle_too_long_are_closed_at_the_next_request() -> Non
     harness.now += KEEPALIVE_EXPIRY + 0.001
     assert await harness.send() == 3
     assert harness.closed == [0, 1, 2]
-
-
-@virtual_time
-async def test_connections_idle_too_long_are_closed_without_another_request() -> None:
-    harness = PoolHarness(3, anyio.current_time)
-    await harness.send_together(3)
-    await anyio.sleep(1)
-    last = await harness.send()
-    await anyio.sleep(KEEPALIVE_EXPIRY - 0.9)
-    assert harness.closed == []  # the timer was set at the first response, and is set again when it has fired
-    await anyio.sleep(KEEPALIVE_EXPIRY)
-    assert harness.closed == [0, 1, 2]
-    assert await harness.send() == 3 > last
-    harness.pool.drop_idle()
-    await anyio.sleep(KEEPALIVE_EXPIRY + 0.1)
-    assert harness.closed == [0, 1, 2, 3]
-
-
-@virtual_time
-async def test_a_connection_that_fails_to_close_later_ends_nothing() -> None:
-    harness = PoolHarness(2, anyio.current_time)
-    await harness.send_together(2)
-    harness.spies[0].fails_to_close = True
-    await anyio.sleep(2 * KEEPALIVE_EXPIRY + 1)
-    assert await harness.send() == 2
-
-
-@virtual_time
-async def test_a_closed_pool_has_no_timer() -> None:
-    harness = PoolHarness(1, anyio.current_time)
-    await harness.send()
-    await harness.pool.aclose()
-    harness.spies[0].fails_to_close = True
-    await anyio.sleep(2 * KEEPALIVE_EXPIRY)
-    assert harness.closed == [0]
 
 
 async def test_dropped_connections_are_closed_at_the_next_request_or_at_the_end() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -16,7 +14,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from support.listener import Listener, serve
-from support.transports import LOOPS, MAKERS, OWN, POST, runs_on
+from support.transports import MAKERS, OWN, POST
 
 from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport
 from outreach_async.transport._lifecycle import LoopLocal
@@ -96,33 +94,6 @@ def test_closing_closes_the_connections_of_loops_in_other_threads(name: str) -> 
         listener.wait_idle()
         for other in others:
             other.end()
-
-
-@pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # aiohttp's sessions are left open on purpose
-@pytest.mark.parametrize("name", OWN)
-def test_idle_connections_of_several_loops_are_closed_while_the_loops_run(name: str) -> None:
-    use_in_threads(name)
-    gc.collect()  # while the warnings of aiohttp are ignored
-
-
-def use_in_threads(name: str) -> None:
-    loops = [loop for loop in ("asyncio", "trio", "asyncio") if runs_on(name, loop)]
-    with Listener(serve()) as listener, ThreadPoolExecutor(len(loops)) as threads:
-        transport = MAKERS[name](listener.url)
-
-        async def send_and_wait() -> None:
-            async with anyio.create_task_group() as group:
-                for _ in range(3):
-                    group.start_soon(transport.send, POST, Progress())
-            await anyio.to_thread.run_sync(listener.wait_idle)
-
-        def run(loop: str) -> None:
-            backend, options = LOOPS[loop]
-            anyio.run(send_and_wait, backend=backend, backend_options=options)
-
-        list(threads.map(run, loops))
-        assert len(listener.peers) >= len(loops)
 
 
 # Values of each loop.
