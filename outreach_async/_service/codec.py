@@ -1,7 +1,7 @@
 """The codec that converts between JSON bytes and models.
 
 msgspec decodes each body first, because it is strict and supports attrs classes natively. msgspec drops unknown fields, so
-objects that contain unknown fields are decoded again as dicts. Bodies that msgspec rejects are decoded again by the cattrs
+objects that contain unknown fields are decoded again. Bodies that msgspec rejects are decoded again by the cattrs
 converter in `structuring`, which reports every fault with its path. `structuring` and cattrs are imported on first use.
 
 If msgspec rejects a body above 1 MiB, the body is not decoded again, because the decoded dicts and lists can take 24 times as
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
@@ -89,8 +89,10 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     fault = None
     try:
         model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
-        if not _has_all_members(model, body):
-            _keep_unknown_members(model, body)
+        items = getattr(model, "data", None)
+        keys = _count_members(kind) + (_count_item_members(items) if items else 0)
+        if body.count(b":") != keys:
+            _keep_unknown_members(model, items, body, keys)
         return model  # noqa: TRY300 - an `else` would obscure which errors are caught
     except _DECODE_ERRORS as error:
         if fully is False or (fully is None and len(body) > _LARGE_BODY):
@@ -122,13 +124,6 @@ def structure(kind: type[T], value: object) -> T:
         faults = list_faults(error)
         drop_tracebacks(error)  # cattrs' frames and the errors form reference cycles
     raise DecodeError(faults, value if isinstance(value, dict) else None)
-
-
-def to_wire(model: object) -> Any:
-    """Convert a model back to the JSON values that it was built from, including unknown fields."""
-    from outreach_async._service.structuring import default_converter
-
-    return default_converter().unstructure(model)
 
 
 def encode_contact(contact: NewContact) -> bytes:
@@ -195,16 +190,6 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def _has_all_members(model: Any, body: bytes) -> bool:
-    """Return whether the body certainly has no unknown keys, which msgspec would silently drop."""
-    # The body is not decoded again. Instead, its colons and quotes are counted: a key has one colon and two quotes, and a string
-    # value has two quotes. If one of the two counts is as expected for the known keys and the string values, the body has no
-    # other keys. If strings contain both colons and quotes, the result may be `False` although the body has no unknown keys.
-    items = getattr(model, "data", None)
-    members = _count_members(model.__class__) + (_count_item_members(items) if items else 0)
-    return body.count(b":") == members or body.count(b'"') == 2 * (members + _count_strings([model]))
-
-
 def _count_item_members(items: Sequence[Any]) -> int:
     templates = sum(len(item.templates) for item in items) if isinstance(items[0], Step) else 0
     return len(items) * _count_members(items[0].__class__) + templates * _count_members(Template)
@@ -241,13 +226,22 @@ def _string_fields(kind: Any) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
     return fixed, variable, tuple(name for name, value in kinds.items() if get_origin(value) is list)
 
 
-def _keep_unknown_members(model: Any, body: bytes) -> None:
-    """Decode the body again, and store its unknown fields in the newly decoded model."""
+# msgspec silently drops unknown keys. To find them, the body is not decoded again. Instead, its colons and quotes are counted: a
+# key has one colon and two quotes, and a string value has two quotes. If one of the two counts is as expected for the known keys
+# and the string values, the body has no other keys. If strings contain both, the body is decoded again without need.
+
+
+def _keep_unknown_members(model: Any, items: Sequence[Any] | None, body: bytes, keys: int) -> None:
+    """Store the unknown fields of a body, if it has any, in its newly decoded model. `keys` is the number of known keys."""
     # If the model has a list `data`, only the items that may have unknown fields are decoded again.
+    if items and len(items) >= _MIN_COMMON and not isinstance(items[0], Step) and _keep_common_members(model, items, body, keys):
+        return
+    if body.count(b'"') == 2 * (keys + _count_strings([model])):
+        return
     if len(body) > _MAX_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
         fault = f"$: expected at most {_MAX_VALUES:,} values in a body with unknown fields, got more"
         raise DecodeError([fault], _decode_partially(body))
-    if not (items := getattr(model, "data", None)):
+    if not items:
         _store_unknown(model, msgspec.json.decode(body))
         return
     members = _decoder(dict[str, msgspec.Raw]).decode(body)
@@ -259,6 +253,51 @@ def _keep_unknown_members(model: Any, body: bytes) -> None:
     for item, raw, count in zip(items, map(bytes, raw_items), counts, strict=False):
         if raw.count(b":") != count:
             _store_unknown(item, decode(raw))
+
+
+_MIN_COMMON: Final = 16
+"""Number of items from which making a struct for their unknown fields takes less time than decoding each item into a dict."""
+_MAX_COMMON: Final = 32
+"""Maximum number of unknown fields that are decoded into a struct."""
+_FIRST_ITEM: Final = re.compile(rb'"data"\s*:\s*\[\s*(\{[^{}]{0,16384}\})')
+
+
+def _keep_common_members(model: Any, items: Sequence[Any], body: bytes, keys: int) -> bool:
+    """Store the unknown fields that all items have, and return `True`; `False` if there may be others, or other values."""
+    # A service that adds a field to a resource adds it to every item. Decoding only the new fields into structs takes a third of
+    # the time of decoding each item into a dict. The first item only suggests the names: if an item lacks one, or if there are
+    # any other keys, the counts differ.
+    known, match = _known_names(items[0].__class__), _FIRST_ITEM.search(body)
+    try:
+        names = () if match is None else tuple(name for name in _decoder(dict[str, Any]).decode(match[1]) if name not in known)
+        columns = _decode_columns(names, body) if 0 < len(names) <= _MAX_COMMON else []
+    except (*_DECODE_ERRORS, ValueError):  # a struct cannot have a field with a quote in its name
+        return False
+    keys += len(items) * len(names)
+    if not columns or any(msgspec.UNSET in column for column in columns):
+        return False
+    if body.count(b":") != keys:
+        strings = _count_strings([model]) + sum(list(map(type, column)).count(str) for column in columns)
+        if body.count(b'"') != 2 * (keys + strings):
+            return False
+    set_extra = items[0].__class__._extra.__set__  # noqa: SLF001 - the setter of the slot, because models are frozen for callers
+    for item, row in zip(items, zip(*columns, strict=True), strict=True):
+        set_extra(item, dict(zip(names, row)))  # noqa: B905 - `strict` takes time for every item
+    return True
+
+
+def _decode_columns(names: tuple[str, ...], body: bytes) -> list[list[Any]]:
+    """Decode one field after the other of all items of a page; `UNSET` if an item does not have it."""
+    items = _column_decoder(names).decode(body).data
+    return [list(map(attrgetter(f"f{number}"), items)) for number in range(len(names))]
+
+
+@lru_cache(maxsize=64)
+def _column_decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
+    kind: Any = str | int | float | bool | msgspec.UnsetType | None
+    fields = [(f"f{at}", kind, msgspec.field(default=msgspec.UNSET, name=name)) for at, name in enumerate(names)]
+    item: Any = msgspec.defstruct("Item", fields, gc=False)
+    return msgspec.json.Decoder(msgspec.defstruct("Columns", [("data", list[item])], gc=False))
 
 
 def _store_unknown(model: Any, members: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -201,16 +202,27 @@ class NewContact:
         """
         return {name: value for name, value in zip(STANDARD_FIELDS, standard_values(self), strict=True) if value is not UNSET}
 
-    def members(self) -> dict[str, str | None]:
+    def to_dict(self) -> dict[str, str | None]:
         """Return the contact's fields in the body of a create request: the e-mail and all fields that are set.
 
         Example:
             ```python
-            print(NewContact("ann@company.example", city="Lyon", custom={"custom_1": "gold"}).members())
+            print(NewContact("ann@company.example", city="Lyon", custom={"custom_1": "gold"}).to_dict())
             # -> {'email': 'ann@company.example', 'city': 'Lyon', 'custom_1': 'gold'}
             ```
         """
         return {"email": self.email, **self.standard(), **self.custom, **self.extra}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return `to_dict()` as a JSON string.
+
+        Example:
+            ```python
+            print(NewContact("ann@company.example", city="Lyon").to_json())
+            # -> {"email": "ann@company.example", "city": "Lyon"}
+            ```
+        """
+        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
 
     def __repr__(self) -> str:
         """Show only the fields that are set."""

@@ -1,4 +1,4 @@
-"""A strict cattrs converter that reports all faults at once and keeps unknown fields. `configure_converter` registers the hooks.
+"""A strict cattrs converter that reports all faults at once and keeps unknown fields.
 
 There is one exception: in a list, only the faults of the first 20 faulty items are reported. This limits the cost of decoding a
 response.
@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from operator import attrgetter
 from typing import Any, Final, get_args, get_origin
 
 import attrs
 from cattrs import BaseValidationError, Converter, IterableValidationError, transform_error
 from cattrs.errors import IterableValidationNote
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+from cattrs.gen import make_dict_structure_fn, override
 
-from outreach_async._service.contacts import NewContact
 from outreach_async._vocabulary import OpenEnum
 from outreach_async.models import LOCAL_FIELDS, ResponseModel
 
@@ -41,32 +39,23 @@ class TypeMismatchError(ValueError):
 
 
 STRUCTURE_ERRORS = (BaseValidationError, TypeMismatchError)
-"""Errors that a converter from `configure_converter` raises for invalid values."""
+"""Errors that the converter raises for invalid values."""
 
 
 @cache
 def default_converter() -> Converter:
     """Return the converter that the library uses, with all hooks registered."""
-    return configure_converter(Converter(detailed_validation=True))
-
-
-def configure_converter(converter: Converter) -> Converter:
-    """Register the library's hooks on a converter, and return the converter."""
     # - Strings, booleans, numbers and lists are accepted unchanged or rejected. cattrs on its own turns `None` into `"None"`,
     #   `"false"` into `True`, 3.9 into 3 and a string into a list of letters.
     # - Open enumerations accept any string.
-    # - Response models keep unknown keys in `extra`. Converting a model to a dict restores these keys.
-    # - `NewContact` is converted to one dict of the fields that are set. The codes of `custom` and `extra` are keys of this
-    #   dict, like the names of the standard fields.
+    # - Response models keep unknown keys in `extra`.
+    converter = Converter(detailed_validation=True)
     for kind, name in _STRICT_TYPES.items():
         converter.register_structure_hook(kind, _make_strict_hook(kind, name))
     # Registered by class, because the hook for `str` takes precedence over predicates.
     converter.register_structure_hook(OpenEnum, _structure_open_enum)
     converter.register_structure_hook_factory(_is_list, lambda kind: _make_list_hook(kind, converter))
     converter.register_structure_hook_factory(_is_response_model, lambda kind: _make_structure_hook(kind, converter))
-    converter.register_unstructure_hook_factory(_is_response_model, lambda kind: _make_unstructure_hook(kind, converter))
-    converter.register_unstructure_hook(OpenEnum, attrgetter("value"))
-    converter.register_unstructure_hook(NewContact, NewContact.members)
     return converter
 
 
@@ -149,8 +138,3 @@ def _make_structure_hook(kind: Any, converter: Converter) -> StructureHook:
         return attrs.evolve(model, extra=unknown) if unknown else model
 
     return hook
-
-
-def _make_unstructure_hook(kind: Any, converter: Converter) -> Callable[[Any], Any]:
-    members = make_dict_unstructure_fn(kind, converter, **_omit_local_fields(kind))
-    return lambda model: {**members(model), **model.extra}

@@ -156,13 +156,13 @@ def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> list[NewContact]:
 
 
 def _check_field_count(contact: NewContact) -> None:
-    count = len(contact.members())  # the schema does not count the fields inside `custom` and `extra`
+    count = len(contact.to_dict())  # the schema does not count the fields inside `custom` and `extra`
     if count > MAX_FIELDS:
         raise InvalidRequest(f"contact: expected at most {MAX_FIELDS} fields, got {count}; omit fields")
 
 
 def _describe_contact(contact: NewContact) -> str:
-    members = contact.members()
+    members = contact.to_dict()
     email = clean_text(str(members.pop("email")))
     values = [f"{clean_text(code)}={clean_text(str(value), _MAX_SHOWN)}" for code, value in members.items()]
     return f"- {email}" + (f" ({', '.join(values)})" if values else "")

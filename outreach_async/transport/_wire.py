@@ -74,6 +74,11 @@ class Response:
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     body: bytes = attrs.field(default=b"", repr=False)
 
+    @property
+    def request_id(self) -> str | None:
+        """The response's `x-request-id`; `None` without one."""
+        return self.headers.get("x-request-id")
+
     def __repr__(self) -> str:
         """Show the status and the size. The body is omitted, because it may repeat secrets of the request."""
         return f"<Response {self.status} ({len(self.body)} bytes)>"

@@ -82,6 +82,25 @@ async def test_both_lists_read_all_their_pages() -> None:
     assert isinstance((await client(PagingService(1)).mailboxes.list()).data[0], Mailbox)
 
 
+SUCCESSES: list[tuple[Call, Response]] = [
+    (lambda c: c.campaigns.list(), page()),
+    (lambda c: c.mailboxes.list(), page()),
+    (lambda c: c.campaigns.steps("camp_1"), STEPS),
+    (lambda c: c.contacts.create(CONTACT), added()),
+]
+
+
+@pytest.mark.parametrize(("call", "answer"), SUCCESSES, ids=["campaigns", "mailboxes", "steps", "create"])
+async def test_a_result_has_its_response_without_secrets(call: Call, answer: Response) -> None:
+    echo = {"x-request-id": "req_9", "x-echo": "token hunter22 of key_1", "content-type": "application/json"}
+    script = Script(Response(answer.status, echo, answer.body))
+    found = (await call(client(script, headers={"authorization": "Bearer hunter22"}))).response
+    assert (found.status, found.request_id) == (answer.status, "req_9")
+    assert found.headers == {**echo, "x-echo": "token *** of ***"}
+    raw = await client(script).request("GET", "/")
+    assert (raw.request_id, Response(200).request_id) == ("req_9", None)
+
+
 # Undecodable items
 
 

@@ -65,7 +65,7 @@ def seconds(value: Any) -> float | None:
 def members(email: Any = "a@b.example", **fields: Any) -> dict[str, str | None]:
     contact = NewContact(email, **fields)
     check_contact(contact)
-    return contact.members()
+    return contact.to_dict()
 
 
 def options(duplicates: Any = "skip", *, strict: Any = True, campaign: Any = None) -> None:
