@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import wait
-from contextlib import asynccontextmanager, contextmanager, suppress
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from itertools import islice
+from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast
@@ -57,6 +58,21 @@ class _Interruptible:
             raise
 
 
+class _BlockFailed(Exception):
+    """Stands for the exception that left a `with` block of the caller."""
+
+
+def _wait(future: Future[T]) -> T:
+    """Return the result of a future. A Ctrl-C ends the wait."""
+    # `concurrent.futures.wait` would take twice as long as the rest of a call.
+    ended = Lock()
+    ended.acquire()
+    future.add_done_callback(lambda _: ended.release())
+    while not ended.acquire(timeout=_INTERRUPT_DELAY):
+        pass
+    return future.result()
+
+
 class ClientLoop:
     """The event loop of a client, in a separate thread."""
 
@@ -72,10 +88,42 @@ class ClientLoop:
             return None  # cancelled: nobody waits for the result
 
         with work.cancelled_by_errors(portal):
-            future = portal.start_task_soon(call)
-            while not wait((future,), _INTERRUPT_DELAY).done:
-                pass
-            return cast("T", future.result())
+            return cast("T", _wait(portal.start_task_soon(call)))
+
+    @contextmanager
+    def hold(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Enter and leave an async context manager in the event loop. A Ctrl-C ends the waits for both."""
+        # `BlockingPortal.wrap_async_context_manager` waits without a timeout, and can miss a Ctrl-C; see `_INTERRUPT_DELAY`.
+        portal, work = self.require_portal(), _Interruptible()
+        entered: Future[tuple[T, anyio.Event]] = Future()
+        failed = False
+
+        async def enter_and_leave() -> None:
+            try:
+                with work.in_loop(), suppress(_BlockFailed):
+                    async with manager as value:
+                        leaving = anyio.Event()
+                        entered.set_result((value, leaving))
+                        await leaving.wait()
+                        if failed:
+                            raise _BlockFailed  # noqa: TRY301 - for the manager; the exception itself propagates in the caller
+            except BaseException as error:
+                if not entered.done():
+                    entered.set_exception(error)
+                raise
+
+        with work.cancelled_by_errors(portal):
+            held = portal.start_task_soon(enter_and_leave)
+            value, leaving = _wait(entered)
+        try:
+            yield value
+        except BaseException:
+            failed = True
+            raise
+        finally:
+            with work.cancelled_by_errors(portal):
+                portal.start_task_soon(leaving.set)
+                _wait(held)
 
     def forget_portal(self) -> None:
         """Forget the portal, so that calls after the end of the event loop raise an error."""
@@ -109,18 +157,8 @@ class SyncRun:
 
     def __enter__(self) -> SyncOutcomes:
         """Start the run, and return its outcomes."""
-        portal, work = self._loop.require_portal(), _Interruptible()
-
-        @asynccontextmanager
-        async def interruptible() -> AsyncIterator[Outcomes]:
-            with work.in_loop():
-                async with self._run as outcomes:
-                    yield outcomes
-
-        self._manager = portal.wrap_async_context_manager(interruptible())
-        with work.cancelled_by_errors(portal):
-            outcomes = self._manager.__enter__()
-        return SyncOutcomes(outcomes, self._rows, self._loop)
+        self._manager = self._loop.hold(self._run)
+        return SyncOutcomes(self._manager.__enter__(), self._rows, self._loop)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancel the requests in flight, and record how the run ended."""

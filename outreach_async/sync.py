@@ -163,8 +163,8 @@ class SyncClient:
         if self._loop.portal is None:
             with ExitStack() as exits:
                 exits.callback(self._loop.forget_portal)
-                self._loop.portal = portal = exits.enter_context(start_blocking_portal())
-                exits.enter_context(portal.wrap_async_context_manager(self._client))
+                self._loop.portal = exits.enter_context(start_blocking_portal())
+                exits.enter_context(self._loop.hold(self._client))
                 self._exits = exits.pop_all()
         return self
 

@@ -229,8 +229,6 @@ def test_ctrl_c_cancels_the_requests_in_flight_and_closes_the_client(many: bool)
 class InterruptedPortal:
     """A portal that is interrupted, as by Ctrl-C, before or after it starts its first task."""
 
-    wrap_async_context_manager = BlockingPortal.wrap_async_context_manager
-
     def __init__(self, portal: BlockingPortal, *, after: bool) -> None:
         self._portal, self._after = portal, after
         self._interrupted = False
@@ -265,6 +263,30 @@ def test_ctrl_c_while_a_call_or_run_starts_cancels_it(kind: str, after: bool) ->
         with pytest.raises(KeyboardInterrupt):
             loop.run(hang) if kind == "call" else SyncRun(cast("Any", hanging_run()), CallerRows([]), loop).wait()
     assert ends == [kind] * after
+
+
+@pytest.mark.parametrize("stage", ["entered", "left"])
+def test_ctrl_c_while_a_run_or_client_is_entered_or_left_cancels_it(stage: str) -> None:
+    ends = []
+
+    async def hang() -> None:
+        signal.raise_signal(signal.SIGINT)  # in this thread, so that it does not wake the main thread up
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ends.append(stage)
+
+    @asynccontextmanager
+    async def hanging() -> AsyncIterator[None]:
+        if stage == "entered":
+            await hang()
+        yield
+        await hang()
+
+    loop = ClientLoop()
+    with start_blocking_portal() as loop.portal, pytest.raises(KeyboardInterrupt), loop.hold(hanging()):
+        assert stage == "left"
+    assert ends == [stage]
 
 
 @pytest.mark.thorough
