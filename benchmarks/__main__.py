@@ -1,14 +1,13 @@
 """Run the benchmarks: `python -m benchmarks [--quick] [--long] [--only GROUP ...] [--output DIRECTORY]`.
 
-A full run takes up to half an hour and writes a report, a chart and all measurements to `benchmarks/results`. A quick run
-takes a few minutes and only prints, unless `--output` is given. `--long` adds about ten minutes. Peers that are not installed
-are skipped, and listed.
+A full run takes up to half an hour, and adds its measurements to `benchmarks/results/runs`. The report and the chart in
+`benchmarks/results` show the range of all runs there. A quick run takes a few minutes and only prints, unless `--output` is
+given. `--long` adds about ten minutes. Peers that are not installed are skipped, and listed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -39,6 +38,7 @@ from benchmarks.peers.generated import generate
 from benchmarks.report import markdown
 from benchmarks.results import Table
 from benchmarks.service import serving
+from benchmarks.stored import current_load, load_runs, merge_runs, store
 from benchmarks.targets import judged
 from benchmarks.worker import Worker
 
@@ -126,11 +126,14 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def _write(directory: Path, report: str, found: Mapping[str, list[Table]]) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
+def _write(directory: Path) -> None:
+    """Write the report and the chart of all runs in a directory."""
+    runs = load_runs(directory / "runs")
+    found = merge_runs(runs)
+    lines = [line for run in runs for line in (f"{run.when} UTC: `{run.command}`, {run.rounds} rounds, {run.load}", *run.machine)]
+    tables = [table for each in found.values() for table in each]
+    report = markdown(tables, dict.fromkeys(lines), f"{len(runs)} runs") + "\n" + "\n".join(judged(found))
     (directory / "results.md").write_text(report, encoding="utf-8")
-    figures = {name: [table.as_json() for table in tables] for name, tables in found.items()}
-    (directory / "results.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     pictures = [Bars(found[name][index], column) for name, (index, column) in PICTURED.items() if name in found]
     (directory / "results.svg").write_text(svg(pictures), encoding="utf-8")
 
@@ -141,14 +144,16 @@ def main() -> None:
     rounds = arguments.rounds or (1 if arguments.quick else 5)
     if missing := [name for name in PEERS if not find_spec(name)]:
         _say(f"not installed, skipped: {', '.join(missing)}")
+    load = current_load()
     found = _measured(arguments, rounds)
     command = " ".join(["python -m benchmarks", *sys.argv[1:]])
-    report = markdown([table for tables in found.values() for table in tables], described(), command, rounds)
+    report = markdown([table for tables in found.values() for table in tables], described(), f"`{command}`, {rounds} rounds")
     report += "\n" + "\n".join(judged(found))
     print(report)
     output = arguments.output or (None if arguments.quick or arguments.only else RESULTS)
     if output:
-        _write(output, report, found)
+        store(output / "runs", found, command=command, load=load, rounds=rounds, machine=described())
+        _write(output)
 
 
 if __name__ == "__main__":

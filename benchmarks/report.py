@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from benchmarks.results import Table
 
 
-def markdown(tables: Iterable[Table], machine: Iterable[str], command: str, rounds: int) -> str:
-    """Return a report: the command, the machine, then every table."""
-    head = ["# Benchmarks", "", f"`{command}`, {rounds} interleaved rounds, medians; CPU is that of the client's process alone."]
+def markdown(tables: Iterable[Table], machine: Iterable[str], source: str) -> str:
+    """Return a report: where the figures come from, the machine, then every table."""
+    head = ["# Benchmarks", "", f"{source}, interleaved, medians; of several runs, the lowest and the highest."]
+    head[-1] += " CPU is that of the client's process alone."
     head += ["", *(f"- {line}" for line in machine), ""]
     return "\n".join([*head, *(_section(table) for table in tables)])
 
@@ -24,7 +25,13 @@ def _section(table: Table) -> str:
 
 def _cell(table: Table, row: str, column: str) -> str:
     median = table.median(row, column)
-    return "" if median is None else f"{short(median)}{ratios(table, row, column)}"
+    return "" if median is None else f"{spread(table.samples[row][column])}{ratios(table, row, column)}"
+
+
+def spread(figures: Iterable[float]) -> str:
+    """Return the lowest and the highest of several figures, or one figure if both are equal when rounded."""
+    low, high = short(min(figures := list(figures))), short(max(figures))
+    return low if low == high else f"{low} to {high}"
 
 
 def ratios(table: Table, row: str, column: str) -> str:

@@ -28,16 +28,24 @@ class Table:
     notes: list[str] = attrs.Factory(list)
     samples: dict[str, dict[str, list[float]]] = attrs.Factory(dict)
 
-    def add(self, row: str, column: str, figure: float) -> None:
-        """Add the value of one round."""
+    def add(self, row: str, column: str, *figures: float) -> None:
+        """Add the value of one round, or of several."""
         if column not in self.columns:
             self.columns.append(column)
-        self.samples.setdefault(row, {}).setdefault(column, []).append(figure)
+        self.samples.setdefault(row, {}).setdefault(column, []).extend(figures)
 
     def median(self, row: str, column: str) -> float | None:
         """Return the median over the rounds; `None` if nothing was measured."""
         figures = self.samples.get(row, {}).get(column)
         return statistics.median(figures) if figures else None
+
+    def medians(self) -> Table:
+        """Return the table with the median of each cell as its only value."""
+        reduced = {
+            row: {column: [round(statistics.median(figures), 4)] for column, figures in cells.items()}
+            for row, cells in self.samples.items()
+        }
+        return attrs.evolve(self, samples=reduced)
 
     def ratio(self, row: str, column: str, baseline: str) -> float | None:
         """Return the median as a multiple of that of a baseline; `None` if either is missing."""

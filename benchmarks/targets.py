@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from benchmarks.groups.bulk import FLOOR
 from benchmarks.groups.posts import ON_TRIO
 from benchmarks.groups.spread import DASK, DRIVER, FILE
 from benchmarks.groups.sync import ASYNC, COUNTS, SYNC, column_of
@@ -53,6 +54,8 @@ _LANES: Final = "HttpxTransport"
 _LATE: Final = "answers after 20 ms"
 _LOOP_64: Final = ("httpx loop", "64")
 _LOOP_BULK: Final = ("httpx loop", "asyncio")
+_LOOP_AIOHTTP: Final = ("aiohttp loop", "asyncio")
+_UNKNOWN: Final = "the same, an unknown field in every mailbox"
 _LOOP_WALK: Final = ("httpx loop, dicts", _LATE)
 _CLIENT: Final = "from outreach_async import OutreachClient"
 _FAST_BULK: Final = ("create_many, aiohttp", "asyncio")
@@ -76,7 +79,10 @@ TARGETS: Final = (
     Target("decoding / msgspec into the same classes", ("decode", 0), ("converters.loads", "CPU"), 1.5, _MSGSPEC),
     Target("bytes kept a mailbox", ("decode", 1), ("converters.loads", "kept"), 1000),
     Target("bulk on aiohttp / httpx loop", ("bulk", 0), _FAST_BULK, 1 / 10, _LOOP_BULK),
-    Target("bulk on aiohttp / raw client", ("bulk", 0), _FAST_BULK, 5, ("raw asyncio.Protocol", "asyncio")),
+    Target("bulk on httptools / a typed loop written by hand", ("bulk", 0), (_FASTEST_BULK, "asyncio"), 2.2, (FLOOR, "asyncio")),
+    Target("bulk on httptools / aiohttp loop", ("bulk", 0), (_FASTEST_BULK, "asyncio"), 0.45, _LOOP_AIOHTTP),
+    Target("bulk on aiohttp / aiohttp loop", ("bulk", 0), _FAST_BULK, 1.25, _LOOP_AIOHTTP),
+    Target("a page with an unknown field in every mailbox / msgspec", ("decode", 0), (_UNKNOWN, "CPU"), 2.2, _MSGSPEC),
     Target("HttptoolsTransport / raw client, 64 in flight", ("posts", 0), (_FASTEST, "64"), 2.5, ("raw asyncio.Protocol", "64")),
     Target("HttptoolsTransport / one httpx.AsyncClient, 64 in flight", ("posts", 0), (_FASTEST, "64"), 0.02, _LOOP_64),
     Target("HttptoolsTransport, 256 in flight / 64", ("posts", 0), (_FASTEST, "256"), 1.1, (_FASTEST, "64")),

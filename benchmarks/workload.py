@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 OWNER_KEY: Final = "key_0123456789abcdef"
@@ -57,10 +61,34 @@ def body_of(number: int) -> dict[str, Any]:
     return {"owner_key": OWNER_KEY, "workspace": WORKSPACE, "upload_options": OPTIONS, "email": email(number), **FIELDS}
 
 
+@cache
+def _csv_file(count: int) -> Path:
+    """Write a file of `count` contacts, once per process."""
+    folder = TemporaryDirectory(prefix="benchmarks-")
+    _FOLDERS.append(folder)
+    path = Path(folder.name) / "contacts.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["email", *FIELDS])
+        writer.writeheader()
+        writer.writerows({"email": email(number), **FIELDS} for number in range(count))
+    return path
+
+
+_FOLDERS: Final[list[TemporaryDirectory[str]]] = []
+
+
+def rows(count: int) -> Iterator[dict[str, str]]:
+    """Yield the rows of a CSV file of contacts, as every client of the bulk benchmarks reads them."""
+    with _csv_file(count).open(newline="", encoding="utf-8") as file:
+        yield from csv.DictReader(file)
+
+
 def bodies(count: int) -> Iterator[dict[str, Any]]:
     """Yield bodies of creations."""
     return map(body_of, range(count))
 
+
+ROW: Final[dict[str, str]] = {"email": email(1), **FIELDS}
 
 BODY: Final = json.dumps(body_of(1), separators=(",", ":")).encode()
 

@@ -71,7 +71,7 @@ def _encoders() -> dict[str, Callable[[], Any]]:
         "the same, not all ASCII": lambda: creation.build(french),
         "the same, with three custom variables": lambda: creation.build(custom),
         "building the NewContact": lambda: ours.contact(1),
-        _GENERATED: lambda: json.dumps(generated.contact(1).to_dict()).encode(),
+        _GENERATED: lambda: json.dumps(generated.contact().to_dict()).encode(),
     }
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.measuring import Once, Whole
 from benchmarks.worker import GENERATED, ROOT
-from benchmarks.workload import FIELDS, OPTIONS, OWNER_KEY, WORKSPACE, email
+from benchmarks.workload import OPTIONS, OWNER_KEY, ROW, WORKSPACE, rows
 
 _PACKAGE = "outreach_generated"
 _RENAMED = {"zip": "zip_"}  # the generator avoids names of builtins
@@ -40,12 +40,12 @@ async def _client(url: str) -> AsyncIterator[Any]:
         yield client
 
 
-def contact(number: int) -> Any:
+def contact(row: Mapping[str, str] = ROW) -> Any:
     """Return the body of a creation."""
     models = module("models")
     options = models.UploadOptions.from_dict(OPTIONS)
-    fields = {_RENAMED.get(name, name): value for name, value in FIELDS.items()}
-    return models.CreateContact(owner_key=OWNER_KEY, workspace=WORKSPACE, email=email(number), upload_options=options, **fields)
+    fields = {_RENAMED.get(name, name): value for name, value in row.items()}
+    return models.CreateContact(owner_key=OWNER_KEY, workspace=WORKSPACE, upload_options=options, **fields)
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ async def create(url: str, _concurrency: int) -> AsyncIterator[Once]:
     """Create a contact."""
     send = module("api.contacts.create_contact").asyncio
     async with _client(url) as client:
-        yield lambda: send(client=client, body=contact(1))
+        yield lambda: send(client=client, body=contact())
 
 
 @asynccontextmanager
@@ -71,13 +71,13 @@ async def bulk(url: str, concurrency: int) -> AsyncIterator[Whole]:
     room = asyncio.Semaphore(concurrency)
     async with _client(url) as client:
 
-        async def one(number: int) -> bool:
+        async def one(row: dict[str, str]) -> bool:
             async with room:
-                answer = await send(client=client, body=contact(number))
+                answer = await send(client=client, body=contact(row))
             return bool(answer.status == "added")
 
         async def whole(count: int) -> int:
-            return sum(await asyncio.gather(*map(one, range(count))))
+            return sum(await asyncio.gather(*map(one, rows(count))))
 
         yield whole
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from benchmarks.measuring import Once, Whole
-from benchmarks.workload import BODY, bodies, body_of, page_target
+from benchmarks.workload import BODY, OPTIONS, OWNER_KEY, WORKSPACE, body_of, page_target, rows
 
 JSON = {"content-type": "application/json"}
 
@@ -116,7 +116,8 @@ async def bulk(backend: str, url: str, concurrency: int) -> AsyncIterator[Whole]
             return str(answer["status"])
 
         async def whole(count: int) -> int:
-            return _added(await asyncio.gather(*map(one, bodies(count))))
+            shared = {"owner_key": OWNER_KEY, "workspace": WORKSPACE, "upload_options": OPTIONS}
+            return _added(await asyncio.gather(*(one({**shared, **row}) for row in rows(count))))
 
         yield whole
 

@@ -29,7 +29,7 @@ from outreach_async import (
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.transport._wire import Progress
 
-Rows = Callable[[int], Iterable[NewContact | tuple[NewContact, Target]]]
+Rows = Callable[[int], Iterable[Mapping[str, str] | NewContact | tuple[NewContact, Target]]]
 
 
 TRANSPORTS: Final[Mapping[str, Callable[[str, int], Transport]]] = {

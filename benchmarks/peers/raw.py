@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import cast
@@ -46,7 +47,7 @@ class _Connection(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def _pool(url: str, request: bytes, concurrency: int) -> AsyncIterator[Once]:
+async def _pool(url: str, request: bytes, concurrency: int, pace: float = 0.0) -> AsyncIterator[Once]:
     host, _, port = url.removeprefix("http://").partition(":")
     loop = asyncio.get_running_loop()
     idle = [(await loop.create_connection(_Connection, host, int(port)))[1] for _ in range(concurrency)]
@@ -55,16 +56,20 @@ async def _pool(url: str, request: bytes, concurrency: int) -> AsyncIterator[Onc
         connection = idle.pop()
         await connection.exchange(request)
         idle.append(connection)
+        if pace:
+            end = time.process_time() + pace
+            while time.process_time() < end:
+                pass
 
     yield once
     for connection in idle:
         connection.close()
 
 
-def post(url: str, concurrency: int) -> AbstractAsyncContextManager[Once]:
-    """Create the same contact repeatedly."""
+def post(url: str, concurrency: int, pace: float = 0.0) -> AbstractAsyncContextManager[Once]:
+    """Create the same contact repeatedly, with a busy wait of `pace` seconds after each response."""
     head = f"POST /contacts HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(BODY)}\r\n\r\n"
-    return _pool(url, head.encode() + BODY, concurrency)
+    return _pool(url, head.encode() + BODY, concurrency, pace)
 
 
 def fetch(target: str, url: str, concurrency: int) -> AbstractAsyncContextManager[Once]:

@@ -90,7 +90,8 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     try:
         model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
         items = getattr(model, "data", None)
-        keys = _count_members(kind) + (_count_item_members(items) if items else 0)
+        own_keys = _count_members(model.__class__)  # type: ignore[arg-type]
+        keys = own_keys + (_count_item_members(items) if items else 0)
         if body.count(b":") != keys:
             _keep_unknown_members(model, items, body, keys)
         return model  # noqa: TRY300 - an `else` would obscure which errors are caught

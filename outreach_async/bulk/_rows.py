@@ -126,9 +126,8 @@ class RowParser:
         if isinstance(row, UnsendableRow):
             return self._reject(index, row, InvalidRequest(row.reason))
         target = self.targets.default
-        operation = self._own_requests.build_plain_row(row) if type(row) is dict else None
-        if operation is not None:
-            email = row["email"]
+        if type(row) is dict and (plain := self._own_requests.build_plain_row(row)) is not None:
+            operation, email = plain, row["email"]
         else:
             try:
                 contact, named = to_targeted_contact(row)

@@ -18,7 +18,7 @@ from support.conversations import BEHAVIOURS, REQUESTS, sent_request, world
 from support.examples import scaled
 from support.fake_transports import LEVELS, Connect
 
-from outreach_async._service.codec import decode_model, encode, to_wire
+from outreach_async._service.codec import decode_model
 from outreach_async._service.contacts import CreateContactResponse
 from outreach_async.fake import Behaviour, FakeService
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields
@@ -142,7 +142,7 @@ def test_every_successful_response_survives_decoding_and_encoding(behaviour: Beh
         response = fake.handle(request)
         if response.status < 300:
             model = decode_model(KINDS[fake.requests[-1].operation], response.body)
-            assert same(json.loads(encode(to_wire(model))), json.loads(response.body))
+            assert same(json.loads(model.to_json()), json.loads(response.body))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -12,13 +12,13 @@ from support.wire import KINDS, OF_EVERY_KIND
 
 import outreach_async._service.contacts
 import outreach_async.models
-from outreach_async._service.codec import DecodeError, structure, to_wire
+from outreach_async._service.codec import DecodeError, structure
 from outreach_async._service.contacts import CreateContactResponse, NewContact
 from outreach_async._service.rows import ContactFields, ContactRow
 from outreach_async.fake._request import ANY_SEGMENT, ROUTES
 from outreach_async.fake.control._bodies import OperationName
 from outreach_async.fake.faults import OPERATIONS
-from outreach_async.models import LOCAL_FIELDS, ResponseModel, ResponseWithInfo, WorkspaceFields
+from outreach_async.models import LOCAL_FIELDS, ResponseModel, ResponseWithInfo, WorkspaceFields, _to_json_value
 from outreach_async.otel import URL_TEMPLATES
 
 NAMES = [route.operation for route in ROUTES]
@@ -80,7 +80,7 @@ def test_a_value_is_accepted_or_refused() -> None:
 
     def check(value: object, kind: Any) -> None:
         try:
-            accepted = to_wire(structure(kind, value))
+            accepted = _to_json_value(structure(kind, value))
         except DecodeError:
             return
         assert (type(accepted), accepted) == (type(value), value)

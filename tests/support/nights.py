@@ -250,7 +250,7 @@ class Nights:
             retry=RetryPolicy(attempts=2, jitter=lambda: 0.5),
         )
         run = client.contacts.create_many(
-            process.rows([row.to_dict() for row in night.rows]),
+            process.rows([row.members() for row in night.rows]),
             concurrency=night.concurrency,
             order=night.order,
             stop_after_rejects=None,
