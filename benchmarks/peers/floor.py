@@ -56,7 +56,8 @@ async def bulk(url: str, concurrency: int) -> AsyncIterator[Whole]:
                 body = prefix + encode(row)[1:]
                 connection.answer = loop.create_future()
                 connection.transport.write(_HEAD % len(body) + body)
-                added += decode(await connection.answer).status == "added"
+                status = decode(await connection.answer).status
+                added += status == "added"
 
         await asyncio.gather(*map(work, connections))
         return added
