@@ -283,7 +283,7 @@ def _keep_common_members(model: Any, items: Sequence[Any], body: bytes, keys: in
             return False
     set_extra = items[0].__class__._extra.__set__  # noqa: SLF001 - the setter of the slot, because models are frozen for callers
     for item, row in zip(items, zip(*columns, strict=True), strict=True):
-        set_extra(item, dict(zip(names, row)))  # noqa: B905 - `strict` takes time for every item
+        set_extra(item, dict(zip(names, row)))  # noqa: B905 - a check of the lengths takes time for every item
     return True
 
 

@@ -29,7 +29,6 @@ SIDE_BY_SIDE: Final = 5
 SLOTS: Final = 2
 ATTEMPTS: Final = 2
 _PATIENCE: Final = 60.0
-_DEADLINE: Final = 5.0
 _PAUSE: Final = 1.0
 """Seconds after which a bulk run is cancelled: after many faults, a run pauses for longer than a test lasts."""
 
@@ -199,12 +198,11 @@ class _Struck:
 
 
 class Points:
-    """Calls of a client, each of which is cancelled or times out at a random point."""
+    """Calls of one client, each of which is cancelled or times out at a random point."""
 
-    client: OutreachClient
-
-    def __init__(self, seed: int) -> None:
+    def __init__(self, client: OutreachClient, seed: int) -> None:
         self.claims: dict[bytes, bool] = {}
+        self._client = client
         self._chance = random.Random(seed)  # noqa: S311 - points, not secrets
 
     async def strike(self, number: int) -> None:
@@ -229,7 +227,7 @@ class Points:
         call = f"id-{number}"
         self.claims[call.encode()] = True  # holds if the call is cancelled
         try:
-            created = await self.client.contacts.create(NewContact(f"{call}@company.example"), **options)
+            created = await self._client.contacts.create(NewContact(f"{call}@company.example"), **options)
         except OutreachError as error:
             self.claims[call.encode()] = error.maybe_sent or error.maybe_applied
         else:
@@ -238,7 +236,7 @@ class Points:
     async def _list(self, number: int, **options: Any) -> None:
         del number
         try:
-            found = [mailbox async for mailbox in self.client.mailboxes.list(display=1, **options)]
+            found = [mailbox async for mailbox in self._client.mailboxes.list(display=1, **options)]
         except OutreachError:
             return
         assert len(found) == PAGES
@@ -246,7 +244,7 @@ class Points:
     async def _bulk(self, number: int, **options: Any) -> None:
         rows = [NewContact(f"id-{number}-{row}@company.example") for row in range(ROWS)]
         leave_after = self._chance.randrange(1, ROWS * 2)  # beyond the last row: the run is not left early
-        run = self.client.contacts.create_many(rows, concurrency=POOL, **options)
+        run = self._client.contacts.create_many(rows, concurrency=POOL, **options)
         with suppress(OutreachError), anyio.move_on_after(_PAUSE):
             async with run as outcomes:
                 async for outcome in outcomes:
@@ -281,14 +279,13 @@ async def points(make: Make, *, count: int, seed: int) -> Tally:
     policy = RetryPolicy(attempts=ATTEMPTS, backoff=0.001, budget=10**9)
     async with _service(tally, make, seed) as (transport, listener, weather):
         options: dict[str, Any] = {"owner_key": "key_1", "workspace": "space_1", "retry": policy, "max_in_flight": SLOTS}
-        run = Points(seed)
+        client = OutreachClient(transport=transport, timeout=0.05, deadline=_PATIENCE, **options)
+        run = Points(client, seed)
         tasks = len(anyio.get_running_tasks())
         for first in range(0, count, SIDE_BY_SIDE):
             if tally.faults:  # a client that lost a slot would hang at every further call
                 break
             weather.calm = False
-            # Each group has a client of its own: after many refusals, a client would wait for up to ten seconds between requests.
-            client = run.client = OutreachClient(transport=transport, timeout=0.05, deadline=_DEADLINE, **options)
             async with anyio.create_task_group() as group:
                 for number in range(first, min(first + SIDE_BY_SIDE, count)):
                     group.start_soon(run.strike, number)
