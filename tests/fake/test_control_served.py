@@ -7,9 +7,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
-import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -153,37 +155,71 @@ def test_any_json_is_carried_out_or_refused_with_an_error(operation: tuple[str, 
 # The command.
 
 
-def serving(*arguments: str) -> Any:
-    """Run `serve`, request its world and behaviour, and end it. `None` stands for a missing response."""
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
+    """Run `serve`, and yield a client of it and the process, which is ended."""
     with start_command("serve", "--json", *arguments) as process:
         assert process.stdout is not None
-        base = json.loads(process.stdout.readline())["base_url"]
-        port = base.rpartition(":")[2]
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}/_fake") as client:
-            answers = [client.get(path) for path in ("/behaviour", "/world")]
+        port = json.loads(process.stdout.readline())["base_url"].rpartition(":")[2]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            yield client, process
         process.send_signal(signal.SIGTERM)
-        assert wait_for_end(process).err == ""
-    return [answer.json() if answer.status_code == 200 else None for answer in answers]
+        process.wait()
 
 
 @pytest.mark.thorough
-def test_serve_accepts_a_seed_and_a_behaviour_from_a_preset_or_a_file() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        world, behaviour = Path(folder, "world.json"), Path(folder, "behaviour.toml")
-        world.write_text('{"workspaces": [{}]}', encoding="utf-8")
-        behaviour.write_text('past_end = "clamp"\n', encoding="utf-8")
-        (knobs, dump) = serving("--world", str(world), "--seed", "3", "--behaviour", str(behaviour))
-    assert knobs["past_end"] == "clamp"
-    assert [space["id"] for space in dump["workspaces"]] == [FakeService(3).add_workspace()]
+def test_serve_accepts_a_seed_and_a_behaviour_from_a_preset_or_a_file(tmp_path: Path) -> None:
+    world, behaviour = tmp_path / "world.json", tmp_path / "behaviour.toml"
+    world.write_text('{"workspaces": [{}]}', encoding="utf-8")
+    behaviour.write_text('past_end = "clamp"\n', encoding="utf-8")
+    with serving("--world", str(world), "--seed", "3", "--behaviour", str(behaviour)) as (client, _):
+        assert client.get("/_fake/behaviour").json()["past_end"] == "clamp"
+        spaces = client.get("/_fake/world").json()["workspaces"]
+    assert [space["id"] for space in spaces] == [FakeService(3).add_workspace()]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("hosts", "expected_plane"), [((), False), (("--control-host", "fake"), True)])
-def test_beyond_loopback_the_control_plane_must_be_requested(hosts: tuple[str, ...], expected_plane: bool) -> None:
-    (knobs, _) = serving("--host", "0.0.0.0", "--behaviour", "strict", *hosts)  # noqa: S104 - the address is what is tested
-    assert (knobs is not None) == expected_plane
-    if expected_plane:
-        assert knobs["past_end"] == Behaviour.strict().past_end
+def test_beyond_loopback_the_control_plane_must_be_requested_as_the_warning_says() -> None:
+    beyond = ("--host", "0.0.0.0", "--behaviour", "strict")  # noqa: S104 - the address is what is tested
+    with serving(*beyond) as (client, process):
+        assert client.get("/_fake/behaviour").status_code == 404
+        assert process.stderr is not None
+        warning = process.stderr.readline()
+    assert "the control plane under /_fake is off" in warning
+    (remedy,) = re.findall(r"--control-host \w+", warning)
+    with serving(*beyond, *remedy.split()) as (client, process):
+        assert client.get("/_fake/behaviour").json()["past_end"] == Behaviour.strict().past_end
+    assert wait_for_end(process).err == ""
+
+
+@pytest.mark.thorough
+def test_sigterm_ends_serve_within_a_second_whatever_its_connections_do() -> None:
+    head = f"GET /workspaces/space_demo/all-fields?owner_key={KEY}s3cret HTTP/1.1\r\nhost: a\r\n".encode()
+    with serving("--verbose") as (client, process), ExitStack() as stack:
+
+        def connect(sent: bytes) -> socket.socket:
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", client.base_url.port or 80), timeout=60))
+            connection.sendall(sent)
+            return connection
+
+        assert connect(head + b"\r\n").recv(1024).startswith(b"HTTP/1.1 200 ")  # and stays open
+        faults = [{"name": "hang"}, {"name": "latency", "seconds": 60}]
+        client.post("/_fake/faults/script", json={"operation": "list_fields", "faults": faults}).raise_for_status()
+        for unfinished in (b"", head, head + b"content-length: 9\r\n\r\n{", head + b"\r\n", head + b"\r\n"):
+            connect(unfinished)
+        while client.get("/_fake/requests").json()["total"] < 3:
+            pass
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        ended = wait_for_end(process)
+        assert (ended.code, time.monotonic() - began < 1) == (0, True)
+    lines = [re.sub(r"\d+\.\d ms", "N ms", line) for line in ended.err.splitlines() if "/_fake" not in line]
+    request = "GET /workspaces/space_demo/all-fields?owner_key=***"
+    assert sorted(lines) == [
+        f"{request} 200 N ms",
+        f"{request} 200 N ms, fault latency(60)",
+        f"{request} no response N ms, fault hang()",
+    ]
 
 
 HOSTS = ["127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "::", "10.0.0.1", "a", "localhost.a"]  # noqa: S104 - not bound

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
+from time import perf_counter
 from typing import Any
 
 import attrs
@@ -17,8 +18,10 @@ from outreach_async._cli.app import create_completer
 from outreach_async._cli.files import PATH, explain_os_errors, explain_read_errors
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.options import Options, shared_options
+from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, run_async
 from outreach_async.fake import Behaviour, FakeService, WorldError
+from outreach_async.fake._error_responses import mask_keys
 from outreach_async.fake._fault_plan import Exchange, Service
 from outreach_async.fake.behaviour import PRESETS, BehaviourFileError, load_behaviour
 from outreach_async.fake.server import serve_forever
@@ -56,15 +59,23 @@ def format_exports(values: Mapping[str, str | None]) -> str:
 
 @attrs.frozen
 class LoggingService:
-    """A service that prints each request to stderr."""
+    """A service that prints a line to stderr for each request, once its response has been delivered or lost."""
 
     service: Service
 
     def exchange(self, request: Request, /) -> Exchange:
+        started = perf_counter()
         exchange = self.service.exchange(request)
-        status = "no response" if exchange.response is None else exchange.response.status
-        sys.stderr.write(f"{request.method} {to_printable(request.target)}: {status}\n")
-        return exchange
+
+        def log_and_end() -> None:
+            exchange.ended()
+            status = "no response" if exchange.response is None else exchange.response.status
+            fault = "" if exchange.struck == "ok" else f", fault {exchange.struck}"
+            milliseconds = 1000 * (perf_counter() - started)
+            line = f"{request.method} {mask_keys(request.target)} {status} {milliseconds:.1f} ms{fault}"
+            sys.stderr.write(f"{to_printable(line)}\n")
+
+        return attrs.evolve(exchange, ended=log_and_end)
 
 
 @click.command()
@@ -109,7 +120,8 @@ def serve(
 
     choices = _load_behaviour(behaviour)
     service = create_demo_world(seed, choices) if world is None else load_world(world, seed, choices)
-    served: Service = ControlPlane(service, control_hosts) if control_hosts or is_loopback(host) else service
+    controlled = bool(control_hosts) or is_loopback(host)
+    served: Service = ControlPlane(service, control_hosts) if controlled else service
     served = LoggingService(served) if options.verbose else served
 
     def print_address(base_url: str) -> None:
@@ -117,6 +129,11 @@ def serve(
         exports = "" if options.quiet else format_exports(values)
         sys.stdout.write(f"{json.dumps(values)}\n" if options.as_json else exports)
         sys.stdout.flush()
+        if not controlled:
+            Screen.of(as_json=options.as_json).warn(
+                f"the control plane under /_fake is off, because other machines can reach {host}; to turn it on, pass the name "
+                "by which clients reach this server, such as --control-host localhost"
+            )
 
     async def serve_until_interrupted() -> None:
         with explain_os_errors("--host", f"{host} --port {port}", "pass a local address and a free port, such as --port 0"):
