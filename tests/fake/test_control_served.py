@@ -17,19 +17,21 @@ from typing import Any
 
 import anyio
 import httpx
+import openapi_spec_validator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from support.cli import serve_in_thread, start_command, wait_for_end
 from support.control import PlaneClient
 from support.examples import scaled
 from support.fake import KEY, SPACE, START, creation, small_world
-from support.openapi import DOCUMENT
 
 from outreach_async.fake import Behaviour, FakeService, control
 from outreach_async.fake.control import ControlPlane, is_loopback
+from outreach_async.fake.control._bodies import FAULT_FACTORIES, UNCHANGED
 from outreach_async.fake.control._control_plane import OPERATIONS
 
 
@@ -117,7 +119,7 @@ async def test_200_sandboxes_in_parallel_do_not_meet(url: str) -> None:
 async def test_a_mounted_fake_has_its_control_plane_under_its_prefix(prefix: str, wanted: str) -> None:
     app = Starlette(routes=[Mount(prefix, app=ControlPlane(small_world()).asgi())])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="https://localhost") as client:
-        assert (await client.get(f"{prefix}/_fake/openapi.json")).json() == {**DOCUMENT, "servers": [{"url": wanted}]}
+        assert (await client.get(f"{prefix}/_fake/openapi.json")).json() == {**DESCRIBED, "servers": [{"url": wanted}]}
         sandbox = (await client.post(f"{prefix}/_fake/sandboxes")).json()["url"]
         assert sandbox.startswith(f"{wanted}/_fake/sandboxes/")
         assert (await client.get(f"{sandbox}/workspaces/{SPACE}/all-fields")).status_code == 200
@@ -130,25 +132,63 @@ async def test_a_mounted_fake_has_it_only_if_asked() -> None:
         assert (await client.get("/_fake/time")).status_code == 404
 
 
-# The documents.
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 70_000) | st.floats(allow_nan=False) | st.text(max_size=5) | st.just(SPACE),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
-    max_leaves=5,
-)
+# The document.
 
 
 PLANE = PlaneClient(small_world())
+DESCRIBED = PLANE("GET", "/openapi.json")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 70_000) | st.just(0.5) | st.sampled_from(["list_steps", SPACE, "strict", "x"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["city", "x"]), inner, max_size=2),
+    max_leaves=4,
+)
+FAULTS = st.fixed_dictionaries(
+    {"name": st.sampled_from(["ok", *FAULT_FACTORIES])},
+    optional=dict.fromkeys(("code", "body", "retry_after", "seconds", "after_bytes", "path", "change", "fault"), VALUES),
+)
+BODIES: dict[str, dict[str, Any]] = {
+    "/world": {"workspaces": [{"id": SPACE}]},
+    "/faults": {"fault": {"name": "hang"}, "operation": "list_steps", "containing": "x", "times": 1, "p": 0.5},
+    "/faults/script": {"operation": "list_steps", "faults": [{"name": "ok"}, {"name": "status", "code": 503}]},
+    "/behaviour": {"past_end": "error"},
+    "/time/advance": {"days": 1, "hours": 0.5},
+    "/sandboxes": {"seed": 1, "world": {}, "behaviour": {"preset": "strict"}, "expires_after": 60},
+}
+MEMBERS = sorted({name for body in BODIES.values() for name in body})
 
 
-@settings(max_examples=scaled(100))
-@given(st.sampled_from([(method, path) for path, methods in OPERATIONS.items() for method in methods]), JSON)
-def test_any_json_is_carried_out_or_refused_with_an_error(operation: tuple[str, str], body: Any) -> None:
-    response = PLANE.send(operation[0], f"/_fake{operation[1]}", json.dumps(body).encode())
-    answer = json.loads(response.body)
-    assert response.status < 300 or set(answer["error"]) == {"message", "field", "remedy"}
+def conforms(value: Any, content: dict[str, Any]) -> bool:
+    schema = content["content"]["application/json"]["schema"]
+    return bool(Draft202012Validator({"components": DESCRIBED["components"], **schema}).is_valid(value))
+
+
+@pytest.mark.thorough
+def test_the_document_of_service_and_control_plane_is_valid_and_has_a_version() -> None:
+    openapi_spec_validator.validate(DESCRIBED)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", DESCRIBED["info"]["version"])
+    inside = PLANE.sandbox()("GET", "/openapi.json")
+    assert set(DESCRIBED["paths"]) - set(inside["paths"]) == {"/_fake/sandboxes", "/_fake/sandboxes/{id}"}
+
+
+@settings(max_examples=scaled(200))
+@given(
+    st.sampled_from([(method, path) for path, methods in OPERATIONS.items() for method in methods if "{" not in path]),
+    st.sets(st.sampled_from(MEMBERS), max_size=1),
+    st.dictionaries(st.sampled_from([*MEMBERS, "x"]), VALUES | FAULTS | st.lists(FAULTS, max_size=2), max_size=2),
+)
+def test_the_control_plane_does_what_its_document_says(operation: tuple[str, str], left_out: set[str], other: Any) -> None:
+    method, path = operation
+    documented = DESCRIBED["paths"][f"/_fake{path}"][method.lower()]
+    body = {name: value for name, value in (BODIES.get(path, {}) | other).items() if name not in left_out}
+    response = PLANE.send(method, f"/_fake{path}", json.dumps(body).encode())
+    answer, succeeded = json.loads(response.body), response.status < 300
+    assert conforms(answer, documented["responses"][str(response.status) if succeeded else "4XX"])
+    if "requestBody" in documented:
+        assert conforms(body, documented["requestBody"]) or response.status == 400
+        well_formed = path not in {"/world", "/behaviour"} and conforms(body, documented["requestBody"])
+        assert succeeded or not well_formed or answer["error"]["remedy"] == UNCHANGED or body.get("behaviour"), answer
+    elif method != "GET":
+        assert succeeded == (not body)
     PLANE("POST", "/reset")
 
 

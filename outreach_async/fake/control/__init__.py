@@ -70,9 +70,11 @@ In TypeScript, for one test:
 `DELETE $URL` deletes the sandbox. A sandbox without requests for `expires_after` seconds, by default an hour, is deleted, too. A
 server has at most 1,000 sandboxes. A new sandbox of the sample data takes 65 KiB; data are copied when they change.
 
-`GET $FAKE/openapi.json` returns an OpenAPI 3.1 document of the service. An invalid request changes nothing: the response has a
-4xx status, and an `error` with `message`, `field` and `remedy`. The control plane accepts only requests to `localhost`, an IP
-address or a `--control-host`, and refuses requests from web pages.
+An invalid request changes nothing: the response has a 4xx status, and an `error` with `message`, `field` and `remedy`. The
+control plane accepts only requests to `localhost`, an IP address or a `--control-host`, and refuses requests from web pages.
+
+`GET $FAKE/openapi.json` returns an OpenAPI 3.1 document of the service and of the control plane. Its `info.version` follows
+semantic versioning: operations and members are removed or changed only with a new major version.
 """
 
 from __future__ import annotations

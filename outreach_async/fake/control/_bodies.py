@@ -138,6 +138,52 @@ class SandboxBody(RequestBody):
     expires_after: Annotated[float, msgspec.Meta(gt=0)] = 3600.0
 
 
+# Responses.
+
+
+class TimeResponse(msgspec.Struct):
+    """The time of the fake, in ISO 8601 and in Unix seconds."""
+
+    now: str
+    unix: float
+
+
+class FaultsResponse(msgspec.Struct):
+    """The faults that have not fired yet."""
+
+    unfired: list[str]
+
+
+class RequestsResponse(msgspec.Struct):
+    """The number of requests in the log, in all, by operation and by status, and the last entries."""
+
+    total: int
+    counts: dict[str, int]
+    statuses: dict[str, int]
+    requests: list[dict[str, Any]]
+
+
+class SandboxResponse(msgspec.Struct):
+    """The base URL of a new sandbox, and the seconds without a request after which it is deleted."""
+
+    url: str
+    expires_after: float
+
+
+class ProblemDetail(msgspec.Struct):
+    """The reason for a refusal, the invalid key, parameter or header, and a remedy."""
+
+    message: str
+    field: str | None
+    remedy: str
+
+
+class ProblemResponse(msgspec.Struct):
+    """A refused request, which has changed nothing."""
+
+    error: ProblemDetail
+
+
 # Behaviour.
 
 

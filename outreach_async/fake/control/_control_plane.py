@@ -19,8 +19,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from ipaddress import ip_address
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, get_type_hints
 from urllib.parse import urlsplit
 
 import attrs
@@ -118,7 +120,7 @@ class ControlCall:
 # Handlers: each takes the call and the parsed body or query, and returns JSON.
 
 
-def reset(call: ControlCall, _: Any) -> Any:
+def reset(call: ControlCall, _: Any) -> bodies.TimeResponse:
     """Restore the data, time and behaviour of the server's start, remove all faults, and empty the request log."""
     call.fake.reset()
     call.fake.restore(call.instance.start)
@@ -126,7 +128,12 @@ def reset(call: ControlCall, _: Any) -> Any:
     return get_time(call)
 
 
-def put_world(call: ControlCall, body: dict[str, Any]) -> Any:
+def get_world(call: ControlCall, _: Any) -> msgspec.Raw:
+    """Return all stored data as a world file."""
+    return msgspec.Raw(call.fake.dump())
+
+
+def put_world(call: ControlCall, body: dict[str, Any]) -> bodies.TimeResponse:
     """Replace all stored data with the content of a world file."""
     _load_world(call.fake, body, "")
     return get_time(call)
@@ -140,12 +147,12 @@ def _load_world(fake: FakeService, world: dict[str, Any], prefix: str) -> None:
         raise Problem(400, reason, (prefix + place.removeprefix("$")).lstrip(".") or None, UNCHANGED) from None
 
 
-def list_faults(call: ControlCall, _: Any = None) -> Any:
+def list_faults(call: ControlCall, _: Any = None) -> bodies.FaultsResponse:
     """List the faults that have not fired yet."""
-    return {"unfired": call.fake.faults.unfired}
+    return bodies.FaultsResponse(call.fake.faults.unfired)
 
 
-def add_fault(call: ControlCall, body: bodies.FaultRuleBody) -> Any:
+def add_fault(call: ControlCall, body: bodies.FaultRuleBody) -> bodies.FaultsResponse:
     """Add a rule that injects a fault into matching requests."""
     text = (body.containing or "").encode()  # every request contains the empty string
 
@@ -157,37 +164,37 @@ def add_fault(call: ControlCall, body: bodies.FaultRuleBody) -> Any:
     return list_faults(call)
 
 
-def script_faults(call: ControlCall, body: bodies.FaultScriptBody) -> Any:
+def script_faults(call: ControlCall, body: bodies.FaultScriptBody) -> bodies.FaultsResponse:
     """Script faults for the next requests of an operation."""
     faults = [bodies.build_fault(f"faults[{place}]", fault) for place, fault in enumerate(body.faults)]
     call.fake.faults.script(body.operation, *faults)
     return list_faults(call)
 
 
-def clear_faults(call: ControlCall, _: Any) -> Any:
+def clear_faults(call: ControlCall, _: Any) -> bodies.FaultsResponse:
     """Remove all faults, both scripted faults and rules."""
     call.fake.faults.clear()
     return list_faults(call)
 
 
-def get_behaviour(call: ControlCall, _: Any = None) -> Any:
+def get_behaviour(call: ControlCall, _: Any = None) -> dict[str, Any]:
     """Return the value of every knob of the behaviour."""
     return bodies.describe_behaviour(call.fake.behaviour)
 
 
-def change_behaviour(call: ControlCall, body: dict[str, Any]) -> Any:
+def change_behaviour(call: ControlCall, body: dict[str, Any]) -> dict[str, Any]:
     """Set the given knobs. The other knobs keep their values, or get those of the given preset."""
     call.fake.behaviour = bodies.set_knobs(call.fake.behaviour, body)
     return get_behaviour(call)
 
 
-def get_time(call: ControlCall, _: Any = None) -> Any:
+def get_time(call: ControlCall, _: Any = None) -> bodies.TimeResponse:
     """Return the current time of the fake."""
     now = call.fake.now
-    return {"now": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"), "unix": now}
+    return bodies.TimeResponse(datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"), now)
 
 
-def advance(call: ControlCall, body: bodies.AdvanceBody) -> Any:
+def advance(call: ControlCall, body: bodies.AdvanceBody) -> bodies.TimeResponse:
     """Advance the fake's time, and run every event that is due by the new time."""
     try:
         step = timedelta(**asdict(body))
@@ -203,16 +210,16 @@ def advance(call: ControlCall, body: bodies.AdvanceBody) -> Any:
     return get_time(call)
 
 
-def list_requests(call: ControlCall, query: bodies.RequestsQuery) -> Any:
+def list_requests(call: ControlCall, query: bodies.RequestsQuery) -> bodies.RequestsResponse:
     """List the last entries of the request log."""
     log = call.fake.requests
     entries = [entry for entry in log.recent(CAPACITY) if query.operation in {UNSET, entry.operation}]
-    return {
-        "total": len(log),
-        "counts": log.counts,
-        "statuses": {"unanswered" if status is None else str(status): count for status, count in log.statuses.items()},
-        "requests": [_mask_entry(entry) for entry in entries[-query.last :]],
-    }
+    return bodies.RequestsResponse(
+        total=len(log),
+        counts=log.counts,
+        statuses={"unanswered" if status is None else str(status): count for status, count in log.statuses.items()},
+        requests=[_mask_entry(entry) for entry in entries[-query.last :]],
+    )
 
 
 def _mask_entry(entry: Recorded) -> dict[str, Any]:
@@ -221,34 +228,80 @@ def _mask_entry(entry: Recorded) -> dict[str, Any]:
     return members | masked
 
 
-def clear_requests(call: ControlCall, _: Any) -> Any:
+def clear_requests(call: ControlCall, _: Any) -> bodies.RequestsResponse:
     """Empty the request log."""
     call.fake.requests.clear()
     return list_requests(call, bodies.RequestsQuery())
 
 
-def describe_service(call: ControlCall, _: Any) -> Any:
-    """Return the OpenAPI 3.1 document of the service."""
+def describe(call: ControlCall, _: Any) -> dict[str, Any]:
+    """Return this OpenAPI 3.1 document. Its version changes as in semantic versioning."""
     from importlib.resources import files  # slow to import, and used for this document only
 
     document = json.loads(files("outreach_async.fake").joinpath("openapi.json").read_text(encoding="utf-8"))
-    return {**document, "servers": [{"url": call.base_url}]}
+    document["components"]["schemas"] |= _describe_types()[1]
+    for path, methods in OPERATIONS.items():
+        if not (call.instance.id and path.startswith(SANDBOXES)):
+            document["paths"][PREFIX + path] = {
+                method.lower(): _describe_operation(path, *operation) for method, operation in methods.items()
+            }
+    return {**document, "servers": [{"url": call.base_url}], "tags": [*document["tags"], {"name": "control plane"}]}
 
 
-def create_sandbox(call: ControlCall, body: bodies.SandboxBody) -> Any:
+@cache
+def _describe_types() -> tuple[Mapping[Any, Any], dict[str, Any]]:
+    """Return a JSON schema for each type of a body, query or response, and the components that the schemas refer to."""
+    types: list[Any] = [bodies.ProblemResponse]
+    for kind, handler, _ in chain.from_iterable(methods.values() for methods in OPERATIONS.values()):
+        types += [kind, get_type_hints(handler)["return"]]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    return {repr(kind): schema for kind, schema in zip(types, schemas, strict=True)}, components
+
+
+def _describe_operation(path: str, kind: Any, handler: Handler, status: int) -> dict[str, Any]:
+    schemas, components = _describe_types()
+
+    def content(of: Any) -> dict[str, Any]:
+        return {"content": {"application/json": {"schema": schemas[repr(of)]}}}
+
+    operation = {
+        "operationId": handler.__name__,
+        "tags": ["control plane"],
+        "summary": (handler.__doc__ or "").partition("\n")[0],
+        "responses": {
+            str(status): {"description": "The operation was carried out.", **content(get_type_hints(handler)["return"])},
+            "4XX": {"description": "The request was refused, and nothing was changed.", **content(bodies.ProblemResponse)},
+        },
+    }
+    if kind is bodies.RequestsQuery:
+        query = components[kind.__name__]["properties"]
+        operation["parameters"] = [{"name": name, "in": "query", "schema": schema} for name, schema in query.items()]
+    elif kind is not bodies.EmptyBody:
+        operation["requestBody"] = {"required": not _is_optional(kind), **content(kind)}
+    if path == _ITSELF:
+        operation["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    return operation
+
+
+def _is_optional(kind: Any) -> bool:
+    """Return whether a request may have no body at all."""
+    return kind in {bodies.EmptyBody, bodies.SandboxBody}
+
+
+def create_sandbox(call: ControlCall, body: bodies.SandboxBody) -> bodies.SandboxResponse:
     """Create a sandbox, which starts as the server did, except for the given values."""
     fake = copy_service(call.fake, call.instance.start, call.instance.behaviour, body.seed)
     fake.behaviour = bodies.set_knobs(fake.behaviour, body.behaviour, "behaviour.")
     if body.world is not None:
         _load_world(fake, body.world, "world")
     instance = call.sandboxes.add(fake, body.expires_after)
-    return {"url": f"{call.base_url}{PREFIX}{SANDBOXES}/{instance.id}", "expires_after": instance.lifetime}
+    return bodies.SandboxResponse(f"{call.base_url}{PREFIX}{SANDBOXES}/{instance.id}", instance.lifetime)
 
 
-def delete_sandbox(call: ControlCall, _: Any) -> Any:
+def delete_sandbox(call: ControlCall, _: Any) -> bodies.EmptyBody:
     """Delete a sandbox."""
     call.sandboxes.delete(call.instance.id)
-    return {}
+    return bodies.EmptyBody()
 
 
 Handler = Callable[[ControlCall, Any], Any]
@@ -257,7 +310,7 @@ Handler = Callable[[ControlCall, Any], Any]
 OPERATIONS: Final[Mapping[str, Mapping[str, tuple[Any, Handler, int]]]] = {
     "/reset": {"POST": (bodies.EmptyBody, reset, 200)},
     "/world": {
-        "GET": (bodies.EmptyBody, lambda call, _: call.fake.dump().encode(), 200),
+        "GET": (bodies.EmptyBody, get_world, 200),
         "PUT": (dict[str, Any], put_world, 200),
     },
     "/faults": {
@@ -270,7 +323,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, tuple[Any, Handler, int]]]] = {
     "/time": {"GET": (bodies.EmptyBody, get_time, 200)},
     "/time/advance": {"POST": (bodies.AdvanceBody, advance, 200)},
     "/requests": {"GET": (bodies.RequestsQuery, list_requests, 200), "DELETE": (bodies.EmptyBody, clear_requests, 200)},
-    "/openapi.json": {"GET": (bodies.EmptyBody, describe_service, 200)},
+    "/openapi.json": {"GET": (bodies.EmptyBody, describe, 200)},
     SANDBOXES: {"POST": (bodies.SandboxBody, create_sandbox, 201)},
     _ITSELF: {"DELETE": (bodies.EmptyBody, delete_sandbox, 200)},
 }
@@ -355,14 +408,14 @@ class ControlPlane:
                 return instance.fake.exchange(attrs.evolve(request, target=target) if inner else request)
             check_source(request.headers, self._hosts)
             status, content = _execute(ControlCall(instance, base_url, self._sandboxes), request, path, query)
-            return _respond(status, content if isinstance(content, bytes) else msgspec.json.encode(content), {})
+            return _respond(status, content, {})
         except Problem as problem:
-            detail = {"message": problem.message, "field": problem.field, "remedy": problem.remedy}
-            return _respond(problem.status, msgspec.json.encode({"error": detail}), problem.headers)
+            detail = bodies.ProblemDetail(problem.message, problem.field, problem.remedy)
+            return _respond(problem.status, bodies.ProblemResponse(detail), problem.headers)
 
 
-def _respond(status: int, content: bytes, headers: Mapping[str, str]) -> Exchange:
-    return Exchange(Response(status, {"content-type": "application/json", **headers}, content), None)
+def _respond(status: int, content: Any, headers: Mapping[str, str]) -> Exchange:
+    return Exchange(Response(status, {"content-type": "application/json", **headers}, msgspec.json.encode(content)), None)
 
 
 def _execute(call: ControlCall, request: Request, path: str, query: str) -> tuple[int, Any]:
@@ -375,5 +428,5 @@ def _execute(call: ControlCall, request: Request, path: str, query: str) -> tupl
     kind, handler, status = methods[request.method]
     if request.method == "GET":
         return status, handler(call, bodies.parse_query(query, kind))
-    body = request.body or b"{}" if kind in {bodies.EmptyBody, bodies.SandboxBody} else request.body
+    body = request.body or b"{}" if _is_optional(kind) else request.body
     return status, handler(call, bodies.parse_body(body, kind))
