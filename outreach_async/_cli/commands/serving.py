@@ -114,7 +114,7 @@ def serve(
     JSON object.
 
     The control plane under /_fake/ is an HTTP API that resets the service, seeds data, injects faults, changes the behaviour and
-    moves the clock, and opens sandboxes for parallel tests. The OpenAPI 3.1 document of the service is at /_fake/openapi.json.
+    moves the clock, and opens sandboxes for parallel tests. The OpenAPI 3.1 document of all this is at /_fake/openapi.json.
     """
     from outreach_async.fake.control import ControlPlane, is_loopback  # slow to import, and no other command needs it
 

@@ -74,7 +74,27 @@ An invalid request changes nothing: the response has a 4xx status, and an `error
 control plane accepts only requests to `localhost`, an IP address or a `--control-host`, and refuses requests from web pages.
 
 `GET $FAKE/openapi.json` returns an OpenAPI 3.1 document of the service and of the control plane. Its `info.version` follows
-semantic versioning: operations and members are removed or changed only with a new major version.
+semantic versioning: operations and members are removed or changed only with a new major version. In TypeScript, for example,
+`npx openapi-typescript $FAKE/openapi.json -o service.d.ts` makes types of it. `tests/examples/service.test.ts` in the repository
+is a complete test file for Node.js: each test creates a sandbox, advances its time and scripts faults.
+
+In a container
+--------------
+Save this as `Containerfile`. Clients in the network of the container reach the fake as `http://fake:8000`:
+
+    FROM python:3.14-slim
+    ARG PACKAGE="outreach_async[cli]"
+    RUN pip install --no-cache-dir "$PACKAGE"
+    USER 65534
+    EXPOSE 8000
+    HEALTHCHECK --interval=5s CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8000/_fake/time')"]
+    ENTRYPOINT ["outreach-async", "serve", "--host", "0.0.0.0", "--port", "8000", "--control-host", "fake"]
+
+    $ docker build --file Containerfile --tag outreach-fake .
+    $ docker run --detach --rm --name fake --publish 8000:8000 outreach-fake --seed 3
+
+With Podman, `--format docker` keeps the health check. `--control-host` is repeatable: add other names by which clients reach the
+fake.
 """
 
 from __future__ import annotations
