@@ -264,7 +264,7 @@ def _describe_operation(path: str, kind: Any, handler: Handler, status: int) -> 
     def content(of: Any) -> dict[str, Any]:
         return {"content": {"application/json": {"schema": schemas[repr(of)]}}}
 
-    operation = {
+    operation: dict[str, Any] = {
         "operationId": handler.__name__,
         "tags": ["control plane"],
         "summary": (handler.__doc__ or "").partition("\n")[0],
