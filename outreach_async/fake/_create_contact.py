@@ -108,10 +108,7 @@ def _enrol(contact: Contact, campaign: str | None, behaviour: Behaviour, now: fl
     if behaviour.reenrol == "error":
         field, message = "upload_options.campaign", "the contact is already in this campaign"
         raise refusal_error(409, "already_enrolled", message, field, knob="reenrol")
-    if behaviour.reenrol == "noop":
-        return contact
-    again = tuple(Enrolment(campaign, now) if place.campaign == campaign else place for place in contact.enrolments)
-    return attrs.evolve(contact, enrolments=again)
+    return contact
 
 
 _REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options")

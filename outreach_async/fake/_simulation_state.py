@@ -175,7 +175,6 @@ class CampaignFlow:
     started: bool = False
     queue: deque[FutureEvent] = attrs.Factory(deque)
     progress: dict[str, Annotated[int, msgspec.Meta(ge=ENDED)]] = attrs.Factory(dict)
-    rounds: dict[str, Count] = attrs.Factory(dict)
 
     def copy(self) -> CampaignFlow:
         return attrs.evolve(
@@ -184,7 +183,6 @@ class CampaignFlow:
             left_to_send=list(self.left_to_send),
             queue=self.queue.copy(),
             progress=dict(self.progress),
-            rounds=dict(self.rounds),
         )
 
     def sent(self, step: int) -> int:
@@ -196,21 +194,10 @@ class CampaignFlow:
 
     # Joining and leaving.
 
-    def name_of(self, contact: str) -> str:
-        """Return the name of a contact in its current round: its id and, after a rejoin, `~` and the number of rejoins."""
-        number = self.rounds.get(contact, 0)
-        return f"{contact}~{number}" if number else contact
-
     def join(self) -> None:
         """Count one more contact in `left_to_send` of every step (rule T5)."""
         for step in range(len(self.left_to_send)):
             self.left_to_send[step] += 1
-
-    def rejoin(self, contact: str) -> None:
-        """Restart a contact at the first step. Its old path ends, but e-mails already sent to it remain counted."""
-        self.end_path(self.name_of(contact), len(self.left_to_send))
-        self.rounds[contact] = self.rounds.get(contact, 0) + 1
-        self.join()
 
     def end_path(self, contact: str, stop: int) -> bool:
         """End a contact's path: the contact no longer counts in `left_to_send` of any step (rule T4)."""
@@ -290,15 +277,12 @@ class Simulation:
         self._owned_ids.add(campaign.id)
 
     def enrol(self, contact: Contact, before: Contact | None, token: str, campaigns: Mapping[str, Campaign]) -> None:
-        """Add a contact to its new campaigns, and restart it in each campaign that it has joined again."""
-        old = before.enrolments if before else ()
-        for number, place in enumerate(contact.enrolments):
-            flow, is_new = self.mutable_flow(place.campaign), number >= len(old)  # a contact never leaves a campaign
-            if is_new:
-                flow.join()
-            elif place != old[number]:
-                flow.rejoin(contact.id)
-            if flow.started and (is_new or place != old[number]):
+        """Add a contact to its new campaigns."""
+        # A contact never leaves a campaign, so the enrolments after the old ones are new.
+        for place in contact.enrolments[len(before.enrolments) if before else 0 :]:
+            flow = self.mutable_flow(place.campaign)
+            flow.join()
+            if flow.started:
                 self.schedule_first(campaigns[place.campaign], contact.id, token, to_microseconds(place.at))
 
     def start(self, campaigns: Mapping[str, Campaign], contacts: Iterable[Mapping[str, Contact]], seed: int) -> None:
@@ -321,8 +305,7 @@ class Simulation:
             flow = self.flows[campaign.id]
             # No e-mail can be due before the campaign was seeded.
             at = max(at + campaign.steps[0].wait_time * 1000, flow.seeded_at)
-            name, stop = flow.name_of(contact), len(campaign.steps)
-            heapq.heappush(self.heap, FutureEvent(at, EventKind.DUE, campaign.id, name, 0, token, stop))
+            heapq.heappush(self.heap, FutureEvent(at, EventKind.DUE, campaign.id, contact, 0, token, len(campaign.steps)))
 
     def schedule_wake(self, at: int) -> None:
         """Schedule a time to send queued e-mails. An earlier time that is already scheduled is kept."""

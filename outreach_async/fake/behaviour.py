@@ -208,8 +208,8 @@ class Behaviour:
         missing_campaign: C7. How a missing or empty `upload_options.campaign` is handled: refused with 400 (`reject`), or treated
             as null (`null`).
         strict_fields: C27. The fields that strict validation checks: all standard fields (`all`), or a set of field codes.
-        reenrol: C16. The effect of adding a contact to a campaign that already has the contact: no change (`noop`), a restart at
-            step 1 (`restart`), or 409 (`error`).
+        reenrol: C16. The effect of adding a contact to a campaign that already has the contact: no change (`noop`), or 409
+            (`error`).
         numbers: W9. The JSON type of percentages that are whole numbers: integer (`int_when_whole`), float (`float`), or some of
             them integer and some float (`mixed`). All other percentages are floats.
         list_date: T16. The value of `days_left_date` in the campaign list: Unix seconds (`timestamp`), a string (`text`), or one
@@ -257,7 +257,7 @@ class Behaviour:
         is_accepted=lambda value: isinstance(value, frozenset) and all(isinstance(code, str) for code in value),
         converter=_to_codes,
     )
-    reenrol: Literal["noop", "restart", "error"] = _knob("noop", "restart", "error")
+    reenrol: Literal["noop", "error"] = _knob("noop", "error")
     numbers: Literal["int_when_whole", "float", "mixed"] = _knob("int_when_whole", "float", "mixed")
     list_date: Literal["timestamp", "text", "mixed"] = _knob("timestamp", "text", "mixed")
     order: Literal["oldest", "newest", "last_activity"] = _knob("oldest", "newest", "last_activity")

@@ -49,7 +49,7 @@ class Activity:
         kind: `sent`, `opened`, `clicked`, `replied`, `interested` (a reply that shows interest), `unsubscribed` or `bounced`.
         campaign: Campaign id.
         contact: Contact id. A contact that is only counted in the initial data of its campaign, and not stored, has an id such as
-            `#000000001`. If a contact has rejoined the campaign, the id ends with `~` and the number of rejoins, as in `~2`.
+            `#000000001`.
         step: `order` of the step, counted from 1.
         template: Template id.
         mailbox: Id of the mailbox that sent the e-mail.
@@ -183,9 +183,7 @@ class SimulationEngine:
 
     def _send(self, campaign: Campaign, flow: CampaignFlow, due: FutureEvent, box: Mailbox, now: int) -> None:
         place, step = due.step, campaign.steps[due.step]
-        # A contact that has rejoined gets new random numbers, because its name then ends with ~ and a number.
-        round_name = (due.contact,) if "~" in due.contact else ()
-        draw_number = partial(draw, self.seed, campaign.id, due.token, *round_name, place)
+        draw_number = partial(draw, self.seed, campaign.id, due.token, place)
         template = choose_template(step, flow.counts[place], draw_number)
         day = now // DAY_US
         flow.counts[place][template][0] += 1

@@ -64,7 +64,7 @@ class SimulationDocument(msgspec.Struct):
 
 def dump_simulation(state: Simulation) -> str:
     """Return the simulation's state as JSON; empty if nothing has happened yet. Equal states give equal strings."""
-    flows = {id_: flow for id_, flow in state.flows.items() if flow.started or flow.rounds}
+    flows = {id_: flow for id_, flow in state.flows.items() if flow.started}
     stats = {id_: ledger for id_, ledger in state.stats.items() if ledger.sent}
     document = msgspec.to_builtins(SimulationDocument(flows, stats, sorted(state.heap)), enc_hook=list)
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True) if flows else ""
@@ -83,12 +83,10 @@ def load_simulation(document: SimulationDocument, world: World, now: int) -> Non
     known: dict[str, set[str]] = {id_: set() for id_ in document.campaigns}
     for event in (*document.events, *(event for flow in document.campaigns.values() for event in flow.queue)):
         _check_event(event, world)
-        known.setdefault(event.campaign, set()).add(event.contact.partition("~")[0])
+        known.setdefault(event.campaign, set()).add(event.contact)
     for id_, flow in document.campaigns.items():
         _check_flow(flow, _look_up(id_, world.campaigns))
-        known[id_].update(name.partition("~")[0] for name in flow.progress)
-        if not flow.started:  # its contacts start with the campaign, and those of the file are counted here
-            flow.left_to_send = state.flows[id_].left_to_send
+        known[id_].update(flow.progress)
         state.flows[id_] = flow
     for id_ in document.mailboxes:
         _look_up(id_, world.mailboxes)

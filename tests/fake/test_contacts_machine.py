@@ -33,7 +33,7 @@ BEHAVIOURS = st.builds(
     skip_enrols=st.booleans(),
     overwrite_unsent=st.sampled_from(["keep", "clear"]),
     overwrite_blank=st.sampled_from(["clear", "keep", "store"]),
-    reenrol=st.sampled_from(["noop", "restart", "error"]),
+    reenrol=st.sampled_from(["noop", "error"]),
 )
 
 
@@ -117,7 +117,7 @@ CHOICES = [
     for skip_enrols in (False, True)
     for unsent in ("keep", "clear")
     for blank in ("clear", "keep", "store")
-    for reenrol in ("noop", "restart", "error")
+    for reenrol in ("noop", "error")
 ]
 
 
@@ -147,9 +147,8 @@ def test_c5_to_c16_a_second_creation_does_what_the_rules_say(duplicates: str) ->
         if status < 300:
             answered = json.loads(response.body)
             assert (answered["status"], answered["id"]) == (outcome, None if duplicates == "skip" else old["id"])
-        restarts = behaviour.reenrol == "restart" and (duplicates != "skip" or behaviour.skip_enrols)
         joined = [place.at - START for place in fake._world.contacts[SPACE]["ada@acme.example"].enrolments]
-        assert joined == [3600.0 if restarts and campaign == "camp_1" else 0.0, 3600.0][: len(joined)]
+        assert joined == [0.0, 3600.0][: len(joined)]
 
     check_rows(itertools.product(CHOICES, [None, "camp_1", "camp_2"]), check)
 

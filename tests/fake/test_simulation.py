@@ -610,65 +610,6 @@ def test_a_span_of_the_wrong_type_is_refused(span: Any) -> None:
         span_to_microseconds("span", span)
 
 
-# Joining again.
-
-
-def test_c16_joining_again_restarts_the_campaign_with_reenrol_restart() -> None:
-    fake = world_of_three(steps=["A", {"wait_time": HOUR_MS}])
-    fake.behaviour = Behaviour(reenrol="restart")
-    log = watched(fake)
-    fake.advance()
-    fake.advance(minutes=30)
-    for _ in range(2):
-        create(fake, ADA, campaign="camp_1", duplicates="overwrite")
-    assert flow(fake) == [(1, 3, 4), (3, 0, 3)]
-    fake.advance(minutes=1)
-    create(fake, ADA, campaign="camp_1", duplicates="overwrite")
-    fake.advance(hours=2)
-    ada = fake.contacts(SPACE)[0]["id"]
-
-    assert [(time, step) for time, who, step in log_entries(log) if who.startswith(ada)] == [
-        (0, 1),
-        (0.5, 1),
-        (31 / 60, 1),
-        (91 / 60, 2),
-    ]
-    assert flow(fake) == [(0, 5, 5), (0, 3, 3)]
-    assert listed(fake)["contacts"] == 3
-
-
-def test_c16_responses_in_different_rounds_are_independent() -> None:
-    fake = quiet_world(40, rates={**SILENT, "open": 0.5})
-    fake.behaviour = Behaviour(reenrol="restart")
-    log = watched(fake)
-    fake.advance(days=30)
-    first = {entry.contact for entry in log if entry.kind == "opened"}
-    for contact in fake.contacts(SPACE):
-        create(fake, contact["email"], campaign="camp_1", duplicates="overwrite")
-    fake.advance(days=30)
-    second = {entry.contact.partition("~")[0] for entry in log if entry.kind == "opened" and "~" in entry.contact}
-
-    assert first
-    assert second
-    assert first != second
-
-
-def test_c16_a_round_that_has_not_started_survives_a_file() -> None:
-    fake = world_of_three()
-    fake.behaviour = Behaviour(reenrol="restart")
-    times = iter([1, 2])
-    for _ in range(2):
-        fake._clock.offset += next(times)
-        create(fake, ADA, campaign="camp_1", duplicates="overwrite")
-    other = FakeService()
-    other.load(fake.dump())
-    for each in (fake, other):
-        each.advance(days=1)
-
-    assert flow(fake) == [(0, 3, 3)]
-    assert other.dump() == fake.dump()
-
-
 # Running clocks.
 
 

@@ -120,9 +120,8 @@ def indistinguishable_values(behaviour: Behaviour, knob: str, boxes: int, campai
     own = getattr(behaviour, knob)
     if knob in NEVER:
         return ()
-    pairs = {"unknown_custom": ("ignore", "store"), "unknown_body": ("ignore", "store"), "reenrol": ("noop", "restart")}
-    if own in pairs.get(knob, ()):
-        return pairs[knob]
+    if knob in {"unknown_custom", "unknown_body"} and own != "reject":
+        return ("ignore", "store")
     most = behaviour.campaign_max_display
     cut = behaviour.over_max == "clamp" and most is not None and most < campaigns
     if knob == "over_max" and own != "reject" and boxes < MANY and not cut:
