@@ -48,7 +48,7 @@ Limits of the measurement, by knob:
     rate_limit, max_in_flight           not measured, to limit the load; the report shows whether a request was throttled
     over_max                            `clamp` and `serve` look the same if no list has more items than its maximum `display`
     campaign_max_display                not measured if `over_max` is `serve`, or if it is `clamp` and there are few campaigns
-    email_key                           `lower` and `gmail` look the same without an address at gmail.com
+    email_key                           `lower` and `gmail` look the same: no contact at gmail.com is created
     numbers, list_date                  with few values, a single form looks the same as `mixed`
     percent_digits                      with few values, 1 and 2 decimal places look the same
     order                               not measured with few rows, or with rows that fit two orders
@@ -107,8 +107,6 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="ID",
         help="id of a draft campaign, to which two of the created contacts are added",
     )
-    gmail = "create two contacts with addresses at gmail.com, in a form that Gmail never assigns"
-    group.addoption("--outreach-gmail", action="store_true", help=gmail)
     header = "header to send; its value is read from an environment variable; example: authorization=API_TOKEN; repeatable"
     group.addoption("--outreach-header", action="append", default=[], metavar="NAME=VARIABLE", help=header)
     record = "file for the measured behaviour; if it exists, its values are first compared with the new ones; default %(default)s"

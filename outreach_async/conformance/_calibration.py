@@ -41,10 +41,9 @@ def describe_run(access: Access) -> str:
     joining = (
         f"Two of them join the campaign {access.campaign} if it is a draft." if access.campaign else "None joins a campaign."
     )
-    gmail = " Two of them have gmail.com addresses with a hyphen. Gmail never assigns such addresses." if access.gmail else ""
     return (
         f"The run creates up to {MAX_CONTACTS} contacts in workspace {access.workspace}, with addresses at {DOMAIN}. "
-        f"They are permanent: the API has no operation that deletes a contact. {joining}{gmail}"
+        f"They are permanent: the API has no operation that deletes a contact. {joining}"
     )
 
 
@@ -108,7 +107,6 @@ class SuiteOptions:
     workspace: str
     writes: str | None = None
     campaign: str | None = None
-    gmail: bool = False
     headers: Sequence[str] = ()
     record: Path = Path("behaviour.toml")
 
@@ -119,9 +117,8 @@ class SuiteOptions:
             raise InvalidRequest(f"{missing}: expected a value, got none; pass both --outreach-live and --outreach-workspace")
         parse_base_url(self.url)
         owner_key = environment.get("OUTREACH_OWNER_KEY") or None
-        if self.writes is None and (self.campaign or self.gmail):
-            remedy = "pass --allow-writes, or omit --outreach-campaign and --outreach-gmail"
-            raise InvalidRequest(f"--outreach-campaign, --outreach-gmail: need --allow-writes; {remedy}")
+        if self.writes is None and self.campaign:
+            raise InvalidRequest("--outreach-campaign: needs --allow-writes; pass --allow-writes, or omit --outreach-campaign")
         if self.writes not in {None, self.workspace}:
             raise InvalidRequest("--allow-writes: expected the id in --outreach-workspace, got a different id; pass the same id")
         if self.writes is not None and owner_key is None:
@@ -131,7 +128,6 @@ class SuiteOptions:
             owner_key,
             writes=self.writes is not None,
             campaign=self.campaign,
-            gmail=self.gmail,
             headers=dict(_parse_header(header, environment) for header in self.headers),
         )
 
@@ -282,7 +278,6 @@ async def calibrate(
     owner_key: str | None = None,
     writes: bool = False,
     campaign: str | None = None,
-    gmail: bool = False,
     headers: Mapping[str, str] | None = None,
     patience: Patience | None = None,
 ) -> Calibration:
@@ -297,7 +292,6 @@ async def calibrate(
         owner_key: API key of a user of the workspace; required for `writes`.
         writes: Whether contacts may be created in the workspace.
         campaign: Id of a draft campaign that two contacts may join; `None` for no campaign.
-        gmail: Whether two contacts may have an address at gmail.com, in a form that Gmail never assigns.
         headers: Header fields to send, such as `authorization`.
         patience: Time limits of the requests; the default is `Patience()`.
 
@@ -311,7 +305,7 @@ async def calibrate(
         ```
     """
     fields = {name.lower(): value for name, value in (headers or {}).items()}
-    access = Access(workspace, owner_key, writes=writes, campaign=campaign, gmail=gmail, headers=fields)
+    access = Access(workspace, owner_key, writes=writes, campaign=campaign, headers=fields)
     return build_calibration((await measure_service(transport, access, patience or Patience())).findings)
 
 

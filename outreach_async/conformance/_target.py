@@ -166,7 +166,6 @@ class Access:
         owner_key: API key of a user of the workspace; required to create contacts.
         writes: Whether contacts may be created in the workspace.
         campaign: Id of a draft campaign in the workspace, to which contacts may be added; `None` for no campaign.
-        gmail: Whether two contacts with addresses at gmail.com may be created. Gmail never assigns these addresses.
         headers: Header fields to send, such as `authorization`.
         nonce: A string that makes the addresses of this run unique.
         hidden: Further secrets to mask, such as a proxy password.
@@ -185,7 +184,6 @@ class Access:
     owner_key: str | None = attrs.field(default=None, repr=False)
     writes: bool = False
     campaign: str | None = None
-    gmail: bool = False
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     nonce: str = attrs.field(factory=lambda: token_hex(6))
     hidden: tuple[str, ...] = attrs.field(default=(), repr=False)
@@ -193,9 +191,8 @@ class Access:
     def __attrs_post_init__(self) -> None:
         if self.writes and not self.owner_key:
             raise InvalidRequest("owner_key: expected an API key for writes=True, got none; pass an owner_key, or omit writes")
-        if not self.writes and (self.campaign or self.gmail):
-            remedy = "pass writes=True, or omit campaign and gmail"
-            raise InvalidRequest(f"campaign, gmail: need writes=True, got writes=False; {remedy}")
+        if not self.writes and self.campaign:
+            raise InvalidRequest("campaign: needs writes=True, got writes=False; pass writes=True, or omit campaign")
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -32,7 +32,6 @@ def _read_options(config: pytest.Config) -> SuiteOptions:
         config.getoption("--outreach-workspace") or "",
         config.getoption("--allow-writes"),
         config.getoption("--outreach-campaign"),
-        config.getoption("--outreach-gmail"),
         config.getoption("--outreach-header"),
         Path(config.getoption("--outreach-record")),
     )

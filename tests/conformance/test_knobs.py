@@ -86,9 +86,7 @@ def test_any_combination_of_values_is_measured(behaviour: Behaviour, auth: Heade
 async def test_calibration_is_a_call_of_the_library() -> None:
     fake = service(Behaviour(past_end="clamp", created_status=200, auth=HeaderAuth("x-token", "")))
     async with LEVELS[0](fake) as transport:
-        found = await calibrate(
-            transport, workspace=SPACE, owner_key=KEY, writes=True, campaign=DRAFT, gmail=True, headers={"X-Token": KEY}
-        )
+        found = await calibrate(transport, workspace=SPACE, owner_key=KEY, writes=True, campaign=DRAFT, headers={"X-Token": KEY})
     assert found.behaviour == attrs.evolve(fake.behaviour, auth=HeaderAuth("x-token", ""))
     assert found.observed["past_end"] == "clamp"
     assert found.undecided["unknown_body"] == ("ignore", "store")
@@ -114,21 +112,19 @@ def test_at_most_the_announced_contacts_are_created_at_unused_addresses() -> Non
         run_directly(measure_knobs(WRITER), fake.handle)
         emails = [contact["email"] for contact in fake.contacts(SPACE)]
         assert 0 < len(emails) <= MAX_CONTACTS
-        elsewhere = [email for email in emails if not email.lower().endswith("@conformance.example")]
-        assert all(email.startswith("outreach-conformance") and email.endswith("@gmail.com") for email in elsewhere)
-        assert len(elsewhere) <= 2
+        assert all(email.lower().endswith("@conformance.example") for email in emails)
 
 
 def test_at_most_the_announced_contacts_are_requested() -> None:
-    assert len(INVALID_VALUES) + 26 <= MAX_CONTACTS
+    assert len(INVALID_VALUES) + 24 <= MAX_CONTACTS
 
 
 def test_the_plan_describes_what_will_be_done() -> None:
     assert "It creates no contacts" in describe_run(READER)
     description = describe_run(WRITER)
-    assert all(word in description for word in (SPACE, DRAFT, "conformance.example", "gmail.com", "permanent", str(MAX_CONTACTS)))
+    assert all(word in description for word in (SPACE, DRAFT, "conformance.example", "permanent", str(MAX_CONTACTS)))
     assert KEY not in description
-    assert "None joins a campaign" in describe_run(attrs.evolve(WRITER, campaign=None, gmail=False))
+    assert "None joins a campaign" in describe_run(attrs.evolve(WRITER, campaign=None))
 
 
 def test_in_a_small_workspace_the_reasons_say_what_is_missing() -> None:
@@ -175,9 +171,3 @@ def test_contacts_join_only_a_draft_campaign_of_the_workspace(campaign: str | No
     found = measure(access=attrs.evolve(WRITER, campaign=campaign), snapshot=fake.snapshot()).findings
     assert found["skip_enrols"].possible == () == found["reenrol"].possible
     assert re.search(why, found["skip_enrols"].explanation), found["skip_enrols"].explanation
-
-
-def test_without_a_gmail_address_the_gmail_rules_are_undecided() -> None:
-    for reading in ("lower", "gmail"):
-        found = measure(Behaviour(email_key=reading), attrs.evolve(WRITER, gmail=False)).findings
-        assert found["email_key"].possible == ("lower", "gmail")

@@ -216,7 +216,7 @@ def test_findings_become_a_behaviour() -> None:
         (SuiteOptions("api.example", SPACE), "base_url"),
         (SuiteOptions("https://api.example", SPACE, writes="space_2"), "pass the same id"),
         (SuiteOptions("https://api.example", SPACE, writes=SPACE), "--allow-writes: .* OUTREACH_OWNER_KEY"),
-        (SuiteOptions("https://api.example", SPACE, gmail=True), "--outreach-gmail: .* --allow-writes"),
+        (SuiteOptions("https://api.example", SPACE, campaign=SPACE), "--outreach-campaign: .* --allow-writes"),
         (SuiteOptions("https://api.example", SPACE, headers=["authorization"]), "NAME=VARIABLE, got a value without '='"),
         (
             SuiteOptions("https://api.example", SPACE, headers=["authorization=NOT_SET"]),

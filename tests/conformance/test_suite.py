@@ -29,7 +29,7 @@ WRITING = sum(rule.writes for rule in RULES)
 READING = len(RULES) - WRITING + 1
 """Number of tests that only read, including the test of the measured knobs."""
 
-WRITES = ("--allow-writes", SPACE, "--outreach-campaign", DRAFT, "--outreach-gmail")
+WRITES = ("--allow-writes", SPACE, "--outreach-campaign", DRAFT)
 
 
 @pytest.fixture(scope="module")

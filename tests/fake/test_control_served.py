@@ -219,7 +219,7 @@ def test_serve_accepts_a_seed_and_a_behaviour_from_a_preset_or_a_file(tmp_path: 
 
 
 @pytest.mark.thorough
-def test_beyond_loopback_the_control_plane_must_be_requested_as_the_warning_says() -> None:
+def test_beyond_loopback_the_control_plane_is_requested_as_the_warning_says() -> None:
     beyond = ("--host", "0.0.0.0", "--behaviour", "strict")  # noqa: S104 - the address is what is tested
     with serving(*beyond) as (client, process):
         assert client.get("/_fake/behaviour").status_code == 404
@@ -233,7 +233,7 @@ def test_beyond_loopback_the_control_plane_must_be_requested_as_the_warning_says
 
 
 @pytest.mark.thorough
-def test_sigterm_ends_serve_within_a_second_whatever_its_connections_do() -> None:
+def test_sigterm_ends_serve_at_once_whatever_its_connections_do() -> None:
     head = f"GET /workspaces/space_demo/all-fields?owner_key={KEY}s3cret HTTP/1.1\r\nhost: a\r\n".encode()
     with serving("--verbose") as (client, process), ExitStack() as stack:
 
@@ -252,7 +252,8 @@ def test_sigterm_ends_serve_within_a_second_whatever_its_connections_do() -> Non
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         ended = wait_for_end(process)
-        assert (ended.code, time.monotonic() - began < 1) == (0, True)
+        # Ending takes 0.2 s on an idle machine, and waiting for a connection would take a minute or more.
+        assert (ended.code, time.monotonic() - began < 20) == (0, True)
     lines = [re.sub(r"\d+\.\d ms", "N ms", line) for line in ended.err.splitlines() if "/_fake" not in line]
     request = "GET /workspaces/space_demo/all-fields?owner_key=***"
     assert sorted(lines) == [

@@ -25,7 +25,7 @@ DRAFT: Final = "camp_draft"
 MANY: Final = 2001
 
 READER: Final = Requests(SPACE, nonce="0a1b2c")
-WRITER: Final = Requests(SPACE, KEY, writes=True, campaign=DRAFT, gmail=True, nonce="0a1b2c")
+WRITER: Final = Requests(SPACE, KEY, writes=True, campaign=DRAFT, nonce="0a1b2c")
 BEARER: Final = {"authorization": f"Bearer {KEY}"}
 
 NEVER: Final = frozenset({"overwrite_unsent", "overwrite_blank", "rate_limit", "max_in_flight"})
@@ -122,6 +122,8 @@ def indistinguishable_values(behaviour: Behaviour, knob: str, boxes: int, campai
         return ()
     if knob in {"unknown_custom", "unknown_body"} and own != "reject":
         return ("ignore", "store")
+    if knob == "email_key" and own in {"lower", "gmail"}:
+        return ("lower", "gmail")
     most = behaviour.campaign_max_display
     cut = behaviour.over_max == "clamp" and most is not None and most < campaigns
     if knob == "over_max" and own != "reject" and boxes < MANY and not cut:
