@@ -80,7 +80,7 @@ is a complete test file for Node.js: each test creates a sandbox, advances its t
 
 In a container
 --------------
-Save this as `Containerfile`. Clients in the network of the container reach the fake as `http://fake:8000`:
+Save this as `Containerfile`. Clients reach the fake as `http://localhost:8000`, or as `http://fake:8000` in a network of Docker:
 
     FROM python:3.14-slim
     ARG PACKAGE="outreach_async[cli]"
@@ -91,7 +91,7 @@ Save this as `Containerfile`. Clients in the network of the container reach the 
     ENTRYPOINT ["outreach-async", "serve", "--host", "0.0.0.0", "--port", "8000", "--control-host", "fake"]
 
     $ docker build --file Containerfile --tag outreach-fake .
-    $ docker run --detach --rm --name fake --publish 8000:8000 outreach-fake --seed 3
+    $ docker run --detach --rm --name fake --publish 127.0.0.1:8000:8000 outreach-fake --seed 3
 
 With Podman, `--format docker` keeps the health check. `--control-host` is repeatable: add other names by which clients reach the
 fake.
