@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -14,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
-from support.journal import facts, outcomes, states
-from support.journal_places import Place, place_in
+from support.journal import ENDINGS, facts, outcomes, states
 from support.s3 import environment, serve_s3
 from support.scenarios import KEY, SPACE, new_fake
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
@@ -23,10 +23,50 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, wind
 from outreach_async import OutreachClient
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._rows import PossiblySent
-from outreach_async.bulk.journal import JournalStore
+from outreach_async.bulk.journal import Identity, Journal, JournalStore, JournalWriter, ObjectJournal, journal_at
 from outreach_async.bulk.journal._identity import END_STATES
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.fake import FakeTransport
+
+_NUMBERS: Final = count()
+
+
+@attrs.frozen
+class Place:
+    """The location of a journal."""
+
+    location: str | Path
+
+    def journal(self, **options: Any) -> Journal | ObjectJournal:
+        """Return the journal at this location."""
+        return journal_at(self.location, **options)
+
+    def open(self, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
+        """Open the journal for a run."""
+        return self.journal().writer(identity, resume=resume, **options)
+
+    def kill(self, writer: JournalWriter) -> Place:
+        """Simulate a kill of the writer, and return the location of the journal that the kill leaves."""
+        # A journal file is copied before the writer is closed, because closing changes the file.
+        place = self
+        if isinstance(self.location, Path):
+            place = Place(self.location.with_name(f"killed{next(_NUMBERS)}.db"))
+            for ending in ENDINGS:
+                shutil.copyfile(f"{self.location}{ending}", f"{place.location}{ending}")
+        writer.close()
+        return place
+
+
+def place_in(kind: str, folder: Path) -> Place:
+    """Return an unused location of a kind: `file`, `folder`, `memory` or `s3`. Environment variables set the S3 server."""
+    locations: dict[str, str | Path] = {
+        "file": folder / "run.db",
+        "folder": f"file://{folder}/run",
+        "memory": f"memory://test{next(_NUMBERS)}",
+        "s3": f"s3://journals/test{next(_NUMBERS)}",
+    }
+    return Place(locations[kind])
+
 
 KINDS = ("file", "folder", "memory", "s3")
 

@@ -9,12 +9,13 @@ import stat
 from collections import Counter
 from typing import Final
 
-from support.faults import ADDED, SKIPPED
 from support.listener import Listener, Peer
 
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.transport._wire import Progress, Request
 
+ADDED: Final = b'{"status":"added","id":"contact_1","details":null}'
+SKIPPED: Final = b'{"status":"skipped","id":null,"details":"duplicate"}'
 PAGES: Final = 3
 _ID: Final = re.compile(rb"id-\d+(?:-\d+)?(?=[^\d-])")
 _PAGE: Final = re.compile(rb"[?&]page=(\d+)")

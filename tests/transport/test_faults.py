@@ -3,22 +3,316 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import suppress
-from functools import partial
+import gzip
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cache, partial
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import attrs
 import pytest
-from support.faults import FAULTS, Fault, arrived, scene
-from support.listener import OK, Listener, Peer, serve
+import trustme
+from support.certificates import certificates
+from support.flaky_server import ADDED, SKIPPED
+from support.listener import (
+    OK,
+    Behaviour,
+    Listener,
+    Peer,
+    answer_once,
+    close_after_request,
+    drip,
+    flood,
+    hang,
+    hang_after,
+    over_tls,
+    reset_after_request,
+    reset_at_once,
+    serve,
+    tunnel,
+)
 from support.time import MOVABLE, jump
 from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, fail, over, pairs, runs_on
 
 from outreach_async import NewContact, Outcome, OutreachClient, RetryPolicy, TransportError
-from outreach_async.transport._wire import Progress
+from outreach_async.transport._wire import Progress, Request, Transport
+
+CHUNKED: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+ENCODED: Final = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\n"
+HALF: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhal"
+LONG: Final = b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * 300_000
+FORBIDDEN: Final = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"
+NOWHERE: Final = "nowhere." * 40 + "invalid"
+"""A host name that fails to resolve at once, even without a network, because it is too long for DNS."""
+CREDENTIALS: Final = b"HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic\r\ncontent-length: 0\r\n\r\n"
+
+PAGE: Final = b'{"status":"ok","headers":[],"data":[],"total_found":0,"current_page":1,"total_pages":1}'
+
+
+class Verdict(Enum):
+    """The allowed `maybe_sent` of the errors of a fault, and the reason."""
+
+    ANSWERED = "there is no error"
+    UNSENT = "False: the library's own error classes show that there was no connection"
+    PROVED = "False for httptools, and for a body from any transport made from a URL; otherwise True (conservative)"
+    CAREFUL = "True (conservative): nothing arrived, but the client cannot determine this"
+    RACE = "either, depending on timing; False only if nothing arrived"
+    SENT = "True: the service has read the request"
+
+    def says(self, name: str, method: str) -> frozenset[bool]:
+        """Return the allowed values of `maybe_sent` for a transport and a method; empty if no error is allowed."""
+        if self is Verdict.PROVED:
+            return frozenset({name != "httptools" and (method == "GET" or name not in OWN)})
+        return _SAYS[self]
+
+
+_SAYS: Final = {
+    Verdict.ANSWERED: frozenset[bool](),
+    Verdict.UNSENT: frozenset({False}),
+    Verdict.CAREFUL: frozenset({True}),
+    Verdict.RACE: frozenset({False, True}),
+    Verdict.SENT: frozenset({True}),
+}
+
+
+@attrs.frozen
+class Fault:
+    """A fault of the first connection. Later connections work."""
+
+    verdict: Verdict
+    meets: Behaviour = attrs.field(kw_only=True, default=hang)
+    clock: bool = attrs.field(kw_only=True, default=False)
+    session: Verdict | None = attrs.field(kw_only=True, default=None)
+    absent: bool = attrs.field(kw_only=True, default=False)
+    idle: str = attrs.field(kw_only=True, default="")
+    then: Behaviour | None = attrs.field(kw_only=True)
+    url: str = attrs.field(kw_only=True, default="http://localhost:{port}")
+    proxy: str | None = attrs.field(kw_only=True, default=None)
+    forgotten: tuple[str, ...] = attrs.field(kw_only=True, default=())
+
+    def says(self, name: str, method: str) -> frozenset[bool]:
+        """Return the allowed values of `maybe_sent` for a transport and a method; empty if no error is allowed."""
+        verdict = self.session if self.session and name == "aiohttp_session" else self.verdict
+        return verdict.says(name, method)
+
+
+def service(peer: Peer) -> None:
+    """Respond to list requests and creations without faults. A repeated creation is skipped as a duplicate."""
+    while True:
+        peer.send(answer_to(peer, peer.request()))
+
+
+def answer_to(peer: Peer, request: bytes) -> bytes:
+    """Return the complete response to a request."""
+    body = (ADDED if peer.seen(request) == 1 else SKIPPED) if request.startswith(b"POST ") else PAGE
+    return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def damaged(answer: bytes) -> Behaviour:
+    """Respond to the first request with a damaged response, and to later requests on the same connection normally."""
+
+    def behave(peer: Peer) -> None:
+        peer.request()
+        peer.send(answer)
+        service(peer)
+
+    return behave
+
+
+def spell_out(peer: Peer) -> None:
+    """Respond to every request, and send each response byte by byte."""
+    while True:
+        for byte in answer_to(peer, peer.request()):
+            peer.send(bytes([byte]))
+
+
+def answer_then_reset(peer: Peer) -> None:
+    """Respond once and reset the connection while it is idle."""
+    peer.send(answer_to(peer, peer.request()))
+    peer.reset()
+
+
+def answer_then_close(peer: Peer) -> None:
+    """Respond once and close the connection while it is idle."""
+    peer.send(answer_to(peer, peer.request()))
+
+
+def mid_body_reset(peer: Peer) -> None:
+    peer.request()
+    peer.send(HALF)
+    peer.reset()
+
+
+def greeted(answer: bytes) -> Behaviour:
+    """Respond to the TLS ClientHello with these bytes, possibly none, and close the connection."""
+
+    def behave(peer: Peer) -> None:
+        peer.read()
+        peer.send(answer)
+
+    return behave
+
+
+def mute(peer: Peer) -> None:
+    """Never respond, and wait until the client disconnects."""
+    peer.outlast()
+
+
+def connect_then(answer: bytes, *, reset: bool = False, close: bool = True) -> Behaviour:
+    """Respond to CONNECT with `answer`, then reset, keep open or close the connection."""
+
+    def behave(peer: Peer) -> None:
+        peer.connect()
+        peer.send(answer)
+        if reset:
+            peer.reset()
+        elif not close:
+            peer.outlast()
+
+    return behave
+
+
+@cache
+def _server(kind: str) -> ssl.SSLContext:
+    authority = certificates().authority
+    stranger = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    leaf = {
+        "right": lambda: authority.issue_cert("localhost"),
+        "another host's": lambda: authority.issue_cert("stranger.example"),
+        "expired": lambda: authority.issue_cert("localhost", not_after=datetime(2021, 1, 1, tzinfo=UTC)),
+        "an unknown authority's": lambda: stranger.issue_cert("localhost"),
+        "self-signed": lambda: trustme.LeafCert(stranger.private_key_pem.bytes(), stranger.cert_pem.bytes(), []),
+    }[kind]()
+    leaf.configure_cert(context)
+    return context
+
+
+def _late(kind: str, behave: Behaviour) -> Behaviour:
+    """Start TLS with a certificate that is created on first use, so that collecting the tests creates no certificates."""
+
+    def behave_over_tls(peer: Peer) -> None:
+        over_tls(_server(kind), behave)(peer)
+
+    return behave_over_tls
+
+
+def _exchange(verdict: Verdict, meets: Behaviour, *, clock: bool = False) -> Fault:
+    return Fault(verdict, meets=meets, clock=clock, then=service)
+
+
+def _handshake(verdict: Verdict, meets: Behaviour, *, clock: bool = False, forgotten: tuple[str, ...] = ()) -> Fault:
+    then, url = _late("right", service), "https://localhost:{port}"
+    return Fault(verdict, meets=meets, clock=clock, then=then, url=url, forgotten=forgotten)
+
+
+def _certificate(kind: str) -> Fault:
+    return _handshake(Verdict.UNSENT, _late(kind, service))
+
+
+def _proxied(verdict: Verdict, meets: Behaviour, *, clock: bool = False) -> Fault:
+    then = tunnel(_late("right", service))
+    return Fault(verdict, meets=meets, clock=clock, then=then, url="https://localhost:1", proxy=_PROXY)
+
+
+def _kept(meets: Behaviour, idle: str, session: Verdict | None = None) -> Fault:
+    return Fault(Verdict.ANSWERED, meets=meets, idle=idle, session=session, then=service)
+
+
+_PROXY: Final = "http://user:key_secret@localhost:{port}"
+_HTTPX_FORGETS: Final = tuple(f"{family}_client-{loop}" for family in ("httpx", "httpx2") for loop in EVERY_LOOP)
+"""An httpx client does not close a socket whose TLS handshake is cancelled. The transports of this library close theirs."""
+_UVLOOP_FORGETS: Final = ("aiohttp_session-uvloop",)
+"""uvloop closes the descriptor of a socket that it receives, but not the socket object. Sessions of this library close both."""
+_S, _U, _P = Verdict.SENT, Verdict.UNSENT, Verdict.PROVED
+
+FAULTS: Final[dict[str, Fault]] = {
+    # no connection
+    "refused": Fault(_U, absent=True, meets=service, then=service),
+    "unknown host": Fault(_U, then=None, url=f"http://{NOWHERE}"),
+    # TLS
+    "another host's certificate": _certificate("another host's"),
+    "an expired certificate": _certificate("expired"),
+    "a self-signed certificate": _certificate("self-signed"),
+    "an unknown authority's certificate": _certificate("an unknown authority's"),
+    "plain HTTP behind https": _handshake(_U, greeted(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
+    "closed within the handshake": _handshake(_U, greeted(b"")),
+    "reset within the handshake": _handshake(_U, reset_at_once, forgotten=_UVLOOP_FORGETS),
+    "a handshake without answer": _handshake(_P, mute, clock=True, forgotten=_HTTPX_FORGETS),
+    # a proxy on the way
+    "proxy: refused": Fault(_U, absent=True, meets=service, then=service, url="http://service.example", proxy=_PROXY),
+    "proxy: CONNECT forbidden": _proxied(_U, connect_then(FORBIDDEN)),
+    "proxy: CONNECT without credentials": _proxied(_U, connect_then(CREDENTIALS)),
+    "proxy: CONNECT then closed": _proxied(_P, connect_then(b"")),
+    "proxy: CONNECT then reset": _proxied(_P, connect_then(b"", reset=True)),
+    "proxy: CONNECT without answer": _proxied(_P, connect_then(b"", close=False), clock=True),
+    "proxy: connected to what is no TLS": _proxied(_U, connect_then(b"HTTP/1.1 200 Connected\r\n\r\nno TLS, whatever you say")),
+    "proxy: reset after the request": Fault(
+        _S, meets=reset_after_request, then=service, url="http://service.example", proxy=_PROXY
+    ),
+    # a connection that ended while idle
+    "closed while idle": _kept(answer_then_close, "running"),
+    "reset while idle": _kept(answer_then_reset, "running"),
+    "closed while the loop was blocked": _kept(answer_then_close, "blocked", session=Verdict.CAREFUL),
+    "reset while the loop was blocked": _kept(answer_then_reset, "blocked", session=Verdict.CAREFUL),
+    # the exchange
+    "reset before reading": _exchange(Verdict.RACE, reset_at_once),
+    "reset after the request": _exchange(_S, reset_after_request),
+    "closed before the answer": _exchange(_S, close_after_request),
+    "closed within the head": _exchange(_S, answer_once(b"HTTP/1.1 200 OK\r\ncontent-le")),
+    "closed within the body": _exchange(_S, answer_once(HALF)),
+    "reset within the body": _exchange(_S, mid_body_reset),
+    "no answer": _exchange(_S, hang, clock=True),
+    "no more after half the head": _exchange(_S, hang_after(b"HTTP/1.1 200 OK\r\ncontent-le"), clock=True),
+    "no more after half the body": _exchange(_S, hang_after(HALF), clock=True),
+    "drips byte by byte": _exchange(Verdict.ANSWERED, spell_out),
+    "drips without end": _exchange(_S, drip(b"HTTP/1.1 200 OK\r\ncontent-length: 99999\r\n\r\n", b"drop"), clock=True),
+    "not HTTP": _exchange(_S, answer_once(b"SSH-2.0-OpenSSH_9.6\r\n")),
+    "a chunk without a size": _exchange(_S, answer_once(CHUNKED + b"2\r\nok\r\nno size\r\n")),
+    "no last chunk": _exchange(_S, answer_once(CHUNKED + b"2\r\nok\r\n")),
+    "another encoding than stated": _exchange(_S, damaged(ENCODED + b"plain ok!")),
+    "an encoding that ends early": _exchange(_S, damaged(ENCODED + gzip.compress(b"ok", mtime=0)[:9])),
+    "an encoding not asked for": _exchange(_S, damaged(ENCODED.replace(b"gzip", b"br") + b"plain ok!")),
+    "a header too long": _exchange(_S, hang_after(LONG)),
+    "a stated length too large": _exchange(_S, hang_after(b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\nxxx")),
+    "a body without end": _exchange(_S, flood(CHUNKED, b"400\r\n" + b"x" * 1024 + b"\r\n")),
+}
+"""The faults by name."""
+
+
+@asynccontextmanager
+async def scene(make: Make, fault: Fault) -> AsyncIterator[tuple[Transport, Listener]]:
+    """Yield a transport whose next request meets the fault, and its listener. On exit, no connection may be left open."""
+    with Listener(fault.meets, fault.then or hang, listening=not fault.absent) as listener:
+        url, proxy = (part and part.format(port=listener.port) for part in (fault.url, fault.proxy))
+        transport = make(url, tls=certificates().client, proxy=proxy, max_answer=100_000)
+        if fault.idle:
+            await _end_while_idle(transport, listener, blocked=fault.idle == "blocked")
+        yield transport, listener
+        await transport.aclose()
+        await anyio.to_thread.run_sync(listener.wait_idle)
+
+
+async def _end_while_idle(transport: Transport, listener: Listener, *, blocked: bool) -> None:
+    await transport.send(Request("GET", "/warm-up"), Progress())
+    if blocked:
+        listener.wait_idle()
+        return
+    await anyio.to_thread.run_sync(listener.wait_idle)
+    for _ in range(5):  # the event loop needs several iterations to detect the end of the connection
+        await anyio.lowlevel.checkpoint()
+
+
+def arrived(listener: Listener, method: str) -> bool:
+    """Return whether a part of a request with this method has arrived, apart from the warm-up request."""
+    return f"{method} ".encode() in listener.received.replace(b"GET /warm-up", b"")
+
 
 TIMEOUT: Final = 30.0
 """Timeout of an attempt in seconds: enough on any machine. Tests of faults that only a timeout ends advance the clock."""
