@@ -24,21 +24,7 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-Further reading, for example with `python -m pydoc outreach_async.bulk` or `help(outreach_async.bulk)`:
-
-    outreach_async.guides          the concepts, operating a client, the command line, and performance
-    outreach_async.OutreachClient  the client: its options, and `campaigns`, `mailboxes`, `contacts` and `workspaces`
-    outreach_async.sync            a synchronous client, for scripts
-    outreach_async.bulk            creating any number of contacts: outcomes, journals, resuming, pauses
-    outreach_async.audit           finding unsafe mailboxes: problems, causes and remedies
-    outreach_async.importer        importing contacts from files: columns, checks, rejects
-    outreach_async.fake            an in-memory service for tests: worlds, behaviours, faults, time
-    outreach_async.transport       choosing a transport, proxies, middleware, mocks
-    outreach_async.config          one file for the address, the keys and the names of workspaces
-    outreach_async.shared_rate     one rate for several clients, processes and hosts
-    outreach_async.hooks, .otel    observing a client: events, spans, metrics
-    outreach_async.pytest_plugin, .testing, .conformance
-                                   fixtures, virtual time, and checking a live service
+`outreach_async.guides` lists the guides by task; read them with `python -m pydoc outreach_async.guides` or `help()`.
 
 The short examples in docstrings assume an open `client` that is connected to `fake`, a `FakeService` with a small workspace
 `space_1`. They also assume imports of `anyio`, `asyncio`, `json` and `Path`, and of the public names of `outreach_async`,

@@ -2,14 +2,19 @@
 
 Read `outreach_async.guides.concepts` first: every other guide uses its words. Then read the guide of your task:
 
-    import a file               outreach_async.importer, outreach_async.guides.command_line
-    every night                 outreach_async.bulk, outreach_async.bulk.ledger
-    audit and brief             outreach_async.audit, outreach_async.audit.campaigns
-    test your code              outreach_async.pytest_plugin, outreach_async.fake, outreach_async.testing
-    test from another language  outreach_async.fake.control
-    past one machine            outreach_async.spread, outreach_async.shared_rate
-    operate                     outreach_async.guides.operating, outreach_async.hooks, outreach_async.otel
-    performance                 outreach_async.guides.performance
+    write a program, or a script     outreach_async.OutreachClient, outreach_async.sync, outreach_async.config
+    use the command line             outreach_async.guides.command_line, with exit codes and the brief in Slack
+    import a file                    outreach_async.importer
+    send what changed, every night   outreach_async.bulk.ledger
+    create many rows, and resume     outreach_async.bulk
+    go past one machine              outreach_async.spread, outreach_async.shared_rate
+    audit, and keep daily figures    outreach_async.audit, outreach_async.audit.campaigns, outreach_async.audit.history
+    connect an assistant             outreach_async.mcp_server
+    test your code                   outreach_async.pytest_plugin, outreach_async.fake, outreach_async.testing
+    test in another language         outreach_async.fake.control
+    check a live service             outreach_async.conformance
+    operate                          outreach_async.guides.operating, outreach_async.hooks, outreach_async.otel
+    choose a transport               outreach_async.transport, outreach_async.guides.performance
 
 ```python
 import pydoc
