@@ -26,14 +26,6 @@ def test_a2_a_malformed_owner_key_is_400(key: Any) -> None:
     assert error["field"] == "owner_key"
 
 
-def test_a2_an_unknown_owner_key_is_401() -> None:
-    refusal(post(small_world(), creation(owner_key="key_9")), 401, "unknown_owner_key")
-
-
-def test_a2_a_key_without_access_to_the_workspace_is_403() -> None:
-    refusal(post(small_world(), creation(owner_key="key_2")), 403, "workspace_denied")
-
-
 def test_a2_a_user_may_have_access_to_several_workspaces() -> None:
     fake = small_world()
     fake.add_owner_key(OTHER, key=KEY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from typing import Any, get_args
 
 import attrs
@@ -271,16 +272,21 @@ def test_a_sandbox_ends_when_it_is_deleted_or_unused_for_long() -> None:
     assert plane.send("DELETE", "/_fake/sandboxes/none").status == 404
 
 
-def test_unused_sandboxes_make_room_for_new_ones() -> None:
+def test_unused_and_deleted_sandboxes_make_room_and_free_their_memory() -> None:
     now, fake = [0.0], FakeService()
     sandboxes = Sandboxes(lambda: now[0])
-    for _ in range(MAX_SANDBOXES):
-        sandboxes.add(fake, 60)
+    held = [weakref.ref(sandboxes.add(fake, 60)) for _ in range(MAX_SANDBOXES)]
     with pytest.raises(Problem) as refused:
         sandboxes.add(fake, 60)
     assert (refused.value.status, "shorter expires_after" in refused.value.remedy) == (409, True)
+    deleted = held[0]()
+    assert deleted is not None
+    sandboxes.delete(deleted.id)
+    del deleted
+    assert held[0]() is None
     now[0] = 61.0
     sandboxes.add(fake, 60)
+    assert all(instance() is None for instance in held)
 
 
 def test_a_sandbox_has_no_sandboxes() -> None:
