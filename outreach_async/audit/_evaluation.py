@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from outreach_async._vocabulary import MailboxType
-from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, build_missing_authentication_sign, email_domain
+from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, email_domain
 from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, build_finding
+from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes, MailboxFindings, Sign
 from outreach_async.audit._totals import (
     BLACKLISTED,
+    LACKS_DKIM,
+    LACKS_DMARC,
+    LACKS_SPF,
     OWN_SERVER,
     CompactSet,
     GroupTotals,
@@ -25,7 +26,7 @@ from outreach_async.audit._totals import (
 )
 from outreach_async.audit._values import valid_or_zero
 from outreach_async.audit.policy import Policy
-from outreach_async.models import Mailbox, Number
+from outreach_async.models import Mailbox
 
 
 def check(
@@ -61,46 +62,19 @@ def check(
 
 
 def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding]:
-    signs = [applies(case, thresholds) for applies, thresholds in policy.conditions]
-    if not any(signs):
-        return []
-    mailbox, sent, domain = case.mailbox, valid_or_zero(case.mailbox.sent_30days), email_domain(case.mailbox.email)
+    mailbox, domain = case.mailbox, email_domain(case.mailbox.email)
+    sent = valid_or_zero(mailbox.sent_30days)
     return [
         build_finding(rule, sign, workspace, domain, sent, mailbox=mailbox.id, email=mailbox.email)
-        for rule, sign in zip(policy.mailbox_rules, signs, strict=True)
-        if sign is not None
+        for rule in policy.mailbox_rules
+        if (sign := rule.applies(case, rule.thresholds)) is not None
     ]
 
 
 _HASH_MASK: Final = 2**64 - 1
 OWN_SERVER_TYPE: Final = MailboxType.SMTP_IMAP.value
-
-
-FIGURES: Final = (
-    "daily_limit", "sent_today", "sent_30days", "bounced_30days", "blacklists", "opened_14days", "avg_open_rate",
-)  # fmt: skip
-"""Names of the numeric fields that a report shows for a mailbox with findings."""
-
-
-@attrs.define(eq=False)
-class FlaggedMailbox:
-    """A mailbox with findings."""
-
-    workspace: str
-    id: str
-    email: str
-    type: str
-    status: str
-    server_ip: str
-    figures: Sequence[Number]
-    findings: list[Finding]
-
-    @classmethod
-    def of(cls, mailbox: Mailbox, workspace: str, findings: list[Finding]) -> FlaggedMailbox:
-        """Create a flagged mailbox from a mailbox and its findings. Only the values that a report shows are kept."""
-        figures = [valid_or_zero(getattr(mailbox, name)) for name in FIGURES]
-        kind, status = str(mailbox.type), str(mailbox.status)
-        return cls(workspace, mailbox.id, mailbox.email, kind, status, mailbox.server_ip, figures, findings)
+_ABOUT_AUTHENTICATION: Final = frozenset({"OA101", "OA102", "OA103", "OA104"})
+_LACK_FLAGS: Final = {"SPF record": LACKS_SPF, "DKIM signature": LACKS_DKIM, "DMARC policy": LACKS_DMARC}
 
 
 MailboxFacts = tuple[int, str | None, str, str, int, int, int]
@@ -124,31 +98,46 @@ class AuditState:
         self.now = float(now)  # an integer would look different in a JSON report
         self.service_clock = False
         self.totals: dict[GroupKind, GroupTotals] = {kind: GroupTotals() for kind in GROUP_KINDS}
-        self.flagged: list[list[FlaggedMailbox]] = [[] for _ in workspaces]
+        self.flagged = [FlaggedMailboxes() for _ in workspaces]
         self.columns = [MailboxColumns() for _ in workspaces]
         self._indexes = {workspace: place for place, workspace in enumerate(workspaces)}
-        self._authentication_rules = {rule.id: rule for rule in policy.mailbox_rules if rule.lack}
+        self._conditions = [
+            (place, rule.applies, rule.thresholds, rule.severity) for place, rule in enumerate(policy.mailbox_rules)
+        ]
+        self._others = [each for each in self._conditions if policy.mailbox_rules[each[0]].id not in _ABOUT_AUTHENTICATION]
+        self._lacking = {rule.lack: rule for rule in policy.mailbox_rules if rule.lack}
+        self.builder = MailboxFindings(policy.mailbox_rules, workspaces, self.flagged)
         self.key = key
         # A mailbox can occur in several workspaces. Within one workspace, the page walk already drops duplicates.
         self._can_repeat = len(workspaces) > 1
         self._domains, self._servers = self.totals["domain"], self.totals["server_ip"]
 
-    def add_page(self, workspace: str, mailboxes: Iterable[Mailbox]) -> list[Finding]:
-        """Check a page of a workspace's mailboxes, and return the findings that later pages cannot change."""
-        place, policy, now = self._indexes[workspace], self.policy, self.now
-        flagged, final, facts = self.flagged[place], list[Finding](), list[MailboxFacts]()
-        for mailbox in mailboxes:
+    def add_page(self, workspace: str, mailboxes: Iterable[Mailbox], *, wanted: bool = True) -> list[Finding]:
+        """Check a page of a workspace's mailboxes. If `wanted`, return the findings that later pages cannot change."""
+        place, now = self._indexes[workspace], self.now
+        flagged, facts, final = self.flagged[place], list[MailboxFacts](), list[Finding]()
+        for row, mailbox in enumerate(mailboxes, len(self.columns[place].digests)):
             case = Case.of(mailbox, now)
             facts.append(self._facts(case))
-            if findings := evaluate_mailbox(case, policy, workspace):
-                flagged.append(FlaggedMailbox.of(mailbox, workspace, findings))
-                final += [finding for finding in findings if finding.rule not in self._authentication_rules]
+            # Most mailboxes have SPF, DKIM and DMARC, so the rules about them are left out.
+            conditions = self._others if mailbox.spf and mailbox.dkim and mailbox.dmarc else self._conditions
+            signs = [
+                Sign(rule, sign.message, sign.figures, (sign.severity or severity).rank, sign.sure)
+                for rule, applies, thresholds, severity in conditions
+                if (sign := applies(case, thresholds)) is not None
+            ]
+            if signs:
+                figures = tuple([valid_or_zero(getattr(mailbox, name)) for name in FIGURES])
+                about = Flagged(row, mailbox.id, mailbox.email, str(mailbox.status), figures, signs)
+                flagged.append(about)
+                if wanted:
+                    final += [self.builder.build(place, about, sign) for sign in signs if not self._is_late(sign)]
         self.add_facts(workspace, facts)
         return final
 
-    def add_flagged(self, workspace: str, flagged: Iterable[FlaggedMailbox]) -> None:
-        """Add the flagged mailboxes of a workspace, decoded from a part of this audit."""
-        self.flagged[self._indexes[workspace]] += flagged
+    def _is_late(self, sign: Sign) -> bool:
+        """Return whether the severity of a finding depends on mailboxes that may not have been read yet."""
+        return self.policy.mailbox_rules[sign.rule].lack is not None
 
     def _facts(self, case: Case) -> MailboxFacts:
         mailbox = case.mailbox
@@ -159,6 +148,8 @@ class AuditState:
         if self.key is not None:
             digest = digest64(f"{len(mailbox.id)}:{mailbox.id}{mailbox.email}", self.key)
         flags = OWN_SERVER * (mailbox.type == OWN_SERVER_TYPE) | BLACKLISTED * (mailbox.blacklists >= 1)
+        if not (mailbox.spf and mailbox.dkim and mailbox.dmarc):
+            flags |= LACKS_SPF * (not mailbox.spf) | LACKS_DKIM * (not mailbox.dkim) | LACKS_DMARC * (not mailbox.dmarc)
         domain, kind = email_domain(mailbox.email), str(mailbox.type)
         return digest, domain, mailbox.server_ip, kind, to_thousandths(sent), to_thousandths(limit), flags
 
@@ -188,67 +179,54 @@ class AuditState:
                 for digest, domain, server, kind, sent, limit, flags in columns.rows()
             ),
         )
-        state.add_flagged(workspace, self.flagged[place])
+        state.flagged[0] = self.flagged[place]
         return state
 
-    def _count_once(self) -> None:
-        """Count each mailbox only once in the figures of its domain and its server, even if several workspaces list it."""
+    def _count_once(self) -> dict[int, int]:
+        """Count each mailbox only once in the figures of its domain and its server, even if several workspaces list it.
+
+        Return the flags for SPF, DKIM and DMARC that mailboxes lack, by the index of their domain.
+        """
         # The values from the first of these workspaces are used.
-        seen = CompactSet()
+        seen, lacking = CompactSet(), dict[int, int]()
+        mask = sum(_LACK_FLAGS[lack] for lack in self._lacking)
         for columns in self.columns:
             for digest, domain, server, _, sent, limit, flags in columns.rows():
+                if flags & mask and domain >= 0:
+                    lacking[domain] = lacking.get(domain, 0) | flags
                 if not self._can_repeat or seen.add(digest):
                     if flags & OWN_SERVER:
                         self._servers.add_own(server, listed=flags & BLACKLISTED > 0)
                 elif domain >= 0:
                     self._domains.add_repeated(domain, sent, limit)
+        return lacking
 
     def finish(
         self, reading_errors: Mapping[str, Sequence[Finding]], campaign_findings: Mapping[str, Sequence[Finding]]
     ) -> FinalFindings:
         """Return all findings of the audit. Call this method once, after all mailboxes have been read."""
-        self._count_once()
+        lacking = self._count_once()
         # The severity of missing SPF, DKIM or DMARC depends on the daily limit of the domain, which is complete only now.
-        lacking: defaultdict[str, set[str]] = defaultdict(set)  # ids of the authentication rules that apply, by domain
-        for finding in chain.from_iterable(flagged.findings for flagged in chain(*self.flagged)):
-            if finding.rule in self._authentication_rules and finding.domain is not None:
-                lacking[finding.domain].add(finding.rule)
-        mailboxes = [list(map(self._regrade_mailbox, flagged)) for flagged in self.flagged] if lacking else self.flagged
-        findings = chain.from_iterable(flagged.findings for flagged in chain(*mailboxes))
-        late = [finding for finding in findings if finding.rule in self._authentication_rules]
-        group_findings = list(self._check_groups(lacking))
-        errors = [reading_errors.get(workspace, ()) for workspace in self.workspaces]
-        about_campaigns = [campaign_findings.get(workspace, ()) for workspace in self.workspaces]
+        names = list(self._domains) if lacking else []
+        enough = min((rule.thresholds["critical"] for rule in self._lacking.values()), default=0)
+        limits = {name: self._domains.once(name).daily_limit for name in map(names.__getitem__, lacking)}
+        self.builder.limits = {name: limit for name, limit in limits.items() if limit >= enough}
         return FinalFindings(
-            flagged=mailboxes,
-            campaigns=about_campaigns,
-            errors=errors,
-            group_findings=group_findings,
-            deferred=late + group_findings,
+            campaigns=[campaign_findings.get(workspace, ()) for workspace in self.workspaces],
+            errors=[reading_errors.get(workspace, ()) for workspace in self.workspaces],
+            group_findings=list(self._check_groups({names[domain]: flags for domain, flags in lacking.items()})),
         )
 
-    def _regrade_mailbox(self, flagged: FlaggedMailbox) -> FlaggedMailbox:
-        """Recompute the severity of a mailbox's authentication findings, and return the mailbox with the new findings."""
-        # The severity depends on the total daily limit of the domain.
-        domain = flagged.findings[0].domain
-        if domain is None or not any(finding.rule in self._authentication_rules for finding in flagged.findings):
-            return flagged
-        facts = self._domain_facts(domain, ())
-        return attrs.evolve(flagged, findings=[self._regrade_finding(finding, facts) for finding in flagged.findings])
+    def late_findings(self) -> Iterator[Finding]:
+        """Yield the findings about mailboxes that `add_page` did not return."""
+        for place, flagged in enumerate(self.flagged):
+            for mailbox in flagged:
+                yield from (self.builder.build(place, mailbox, sign) for sign in mailbox.signs if self._is_late(sign))
 
-    def _regrade_finding(self, finding: Finding, facts: DomainFacts) -> Finding:
-        rule = self._authentication_rules.get(finding.rule)
-        if rule is None or rule.lack is None:
-            return finding
-        sign = build_missing_authentication_sign(rule.lack, facts, rule.thresholds)
-        if sign.message == finding.message:  # equal messages have the same severity, because a critical one contains the limit
-            return finding
-        return attrs.evolve(finding, severity=sign.severity or rule.severity, message=sign.message)
-
-    def _check_groups(self, lacking: Mapping[str, AbstractSet[str]]) -> Iterator[Finding]:
+    def _check_groups(self, lacking: Mapping[str, int]) -> Iterator[Finding]:
         """Yield the findings about domains, sorted by name, and then the findings about servers with a blacklisted mailbox."""
         for domain in sorted(self._domains):
-            domain_facts = self._domain_facts(domain, lacking.get(domain, ()))
+            domain_facts = self._domain_facts(domain, lacking.get(domain, 0))
             yield from self._apply(self.policy.domain_rules, domain_facts, self._domains[domain], domain=domain)
         for server, mailboxes, listed in sorted(self._servers.own_counts()):
             facts = ServerFacts(mailboxes=mailboxes, listed=listed)
@@ -259,32 +237,20 @@ class AuditState:
             if sign := rule.applies(facts, rule.thresholds):
                 yield build_finding(rule, sign, self.workspaces[total.first], sent_30days=total.sent_30days, **subject)
 
-    def _domain_facts(self, domain: str, lacking: Collection[str]) -> DomainFacts:
-        total, rules = self._domains.once(domain), self._authentication_rules.values()
+    def _domain_facts(self, domain: str, lacks: int) -> DomainFacts:
+        total = self._domains.once(domain)
         return DomainFacts(
             daily_limit=total.daily_limit,
             mailboxes=total.mailboxes,
             sent_30days=total.sent_30days,
-            lacking=tuple(rule.lack for rule in rules if rule.lack and rule.id in lacking) if lacking else (),
+            lacking=tuple(lack for lack in self._lacking if lacks & _LACK_FLAGS[lack]) if lacks else (),
         )
 
 
 @attrs.frozen(kw_only=True)
 class FinalFindings:
-    """All findings of an audit."""
+    """The findings of an audit that are not about single mailboxes: by workspace, and those about domains and servers."""
 
-    flagged: list[list[FlaggedMailbox]]
     campaigns: list[Sequence[Finding]]
     errors: list[Sequence[Finding]]
     group_findings: list[Finding]
-    deferred: list[Finding]
-
-    @property
-    def findings(self) -> list[Finding]:
-        """All findings, the worst first. Findings of equal severity are in the order of workspaces, mailboxes and rules."""
-        findings: list[Finding] = []
-        for mailboxes, campaigns, errors in zip(self.flagged, self.campaigns, self.errors, strict=True):
-            findings += chain.from_iterable(flagged.findings for flagged in mailboxes)
-            findings += campaigns
-            findings += errors
-        return sorted(findings + self.group_findings, key=lambda finding: finding.severity.rank)

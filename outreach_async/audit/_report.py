@@ -13,6 +13,7 @@ import msgspec
 from outreach_async._service.validation import type_name
 from outreach_async.audit._campaign_evaluation import compare_campaigns
 from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity
+from outreach_async.audit._flagged import FindingList
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
 from outreach_async.audit._scoring import Scores
 from outreach_async.audit._values import to_json_values
@@ -69,7 +70,7 @@ class Report:
 
     mailboxes: int
     unreadable: list[str]
-    findings: list[Finding]
+    findings: Sequence[Finding]
     scores: Scores
     workspaces: list[str] = attrs.field(factory=list)
     denied: bool = False
@@ -102,6 +103,8 @@ class Report:
             print(report.counts["error"], report.counts["warning"])  # -> 1 0
             ```
         """
+        if isinstance(self.findings, FindingList):
+            return self.findings.counts
         counts = Counter(finding.severity for finding in self.findings)
         return {severity: counts[severity] for severity in Severity}
 
@@ -119,7 +122,7 @@ class Report:
     @property
     def incomplete(self) -> bool:
         """True if something, such as a mailbox or a workspace's campaigns, could not be read and was therefore not checked."""
-        return any(finding.rule in INCOMPLETE for finding in self.findings)
+        return any(finding.rule in INCOMPLETE for finding in findings_of(self, Severity.ERROR))
 
     def exit_code(self, fail_on: str = "error") -> int:
         """Return the exit code for a command: 0 clean, 1 findings, 3 incomplete (even with findings), 77 access denied.
@@ -141,7 +144,7 @@ class Report:
             return EXIT_DENIED
         if self.incomplete:
             return EXIT_INCOMPLETE
-        return EXIT_FINDINGS if any(finding.severity.reaches(bar) for finding in self.findings) else EXIT_CLEAN
+        return EXIT_FINDINGS if any(count and severity.reaches(bar) for severity, count in self.counts.items()) else EXIT_CLEAN
 
     def since(self, earlier: Report, *others: Report) -> Report:
         """Return a copy of this report with the changes since an earlier report. Findings of the copy are `new` or `unchanged`.
@@ -176,7 +179,8 @@ class Report:
         """
         counts = {severity.value: count for severity, count in self.counts.items()}
         changes = {"changes": attrs.asdict(self.diff.counts) if self.diff else None}
-        return {"version": REPORT_VERSION, **to_json_values(self), "counts": counts, **changes}
+        values = {**to_json_values(attrs.evolve(self, findings=[])), "findings": [each.to_dict() for each in self.findings]}
+        return {"version": REPORT_VERSION, **values, "counts": counts, **changes}
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
@@ -200,6 +204,13 @@ class Report:
             return msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             raise InvalidRequest(f"report: not the JSON of an audit ({error}); pass the output of `audit --json`") from None
+
+
+def findings_of(report: Report, severity: Severity) -> Sequence[Finding]:
+    """Return the findings of one severity."""
+    if isinstance(report.findings, FindingList):
+        return report.findings.with_severity(severity)
+    return [finding for finding in report.findings if finding.severity is severity]
 
 
 def _compare_campaigns(earlier: Report, later: Report) -> Report:

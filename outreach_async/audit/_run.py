@@ -275,6 +275,7 @@ class AuditRun:
         self._group: TaskGroup
         self._progress: ProgressMeter
         self._channel: FindingsChannel
+        self._discards = False
         self.summaries: list[ReadSummary] = []
         self._started = False
 
@@ -283,6 +284,7 @@ class AuditRun:
         return self._run_to_end().__await__()
 
     async def _run_to_end(self) -> Report:
+        self._discards = True  # nobody reads the findings one by one, so they need not be built
         async with self as findings:
             async for _ in findings:
                 pass
@@ -296,7 +298,7 @@ class AuditRun:
         if self._deadline is not None:
             self._deadline_at = anyio.current_time() + self._deadline
         self._progress = ProgressMeter(len(self._state.workspaces), self._resources.throttle, anyio.current_time())
-        self._channel = FindingsChannel()
+        self._channel = FindingsChannel(discards=self._discards)
         if self._with_campaigns:
             self._campaigns = self._build_campaign_reader()
         # The group is entered manually, because it must outlive this method. `__aexit__` exits the group.
@@ -361,7 +363,9 @@ class AuditRun:
             self.summaries = [result.summary() for result in await self._read_workspaces(findings)]
             self._settle_time()
             final = finish_reading(self._state, self.summaries)
-            await findings.put([*chain.from_iterable(final.errors), *final.deferred])
+            if not findings.discards:
+                late = self._state.late_findings()
+                await findings.put([*chain.from_iterable(final.errors), *late, *final.group_findings])
             findings.end(build_report(self._state, self.summaries, final, self._names))
         # If this task raised the error, the block would be cancelled and the caller would get an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
@@ -422,7 +426,7 @@ class AuditRun:
                 use.add_mailboxes(mailboxes)
             if self._readings is not None:
                 self._readings.add_mailboxes(workspace, mailboxes)
-            found = self._state.add_page(workspace, mailboxes)
+            found = self._state.add_page(workspace, mailboxes, wanted=not findings.discards)
             mailboxes.clear()  # frees memory while the findings wait for the consumer
             await findings.put(found)
             # The size of a workspace is known only after its first page. Many small workspaces are read concurrently, but a
@@ -471,17 +475,18 @@ class AuditRun:
 class FindingsChannel:
     """Passes findings from the tasks of an audit to its consumer, and keeps the result."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, discards: bool) -> None:
         # The stream has no buffer, so a batch is sent only when the iteration requests it.
         self._sender, self._receiver = anyio.create_memory_object_stream[tuple[deque[Finding], anyio.Event]](0)
         self._batch: deque[Finding] = deque()
         self._taken: anyio.Event
         self._guard = anyio.ResourceGuard("iterating over")  # rejects a second task, which would overwrite the batch
         self.result: Report | Exception | None = None
+        self.discards = discards
 
     async def put(self, findings: Sequence[Finding]) -> None:
         """Pass findings to the consumer, and wait until all of them have been consumed."""
-        if findings:
+        if findings and not self.discards:
             # Backpressure: `send` returns when the iteration receives the batch, and the event is set when the last finding is
             # consumed. Until then no further page is checked, which bounds memory if the consumer is slow.
             taken = anyio.Event()
@@ -569,7 +574,7 @@ def build_report(
         workspaces=list(state.workspaces),
         mailboxes=checked,
         unreadable=[summary.workspace for summary in summaries if summary.unreadable],
-        findings=final.findings,
+        findings=scores.findings,
         scores=scores.scores(),
         denied=nothing_read and all(summary.denied for summary in summaries),
         at=state.now,

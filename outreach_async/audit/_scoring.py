@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from heapq import nsmallest
-from itertools import chain
 from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit._evaluation import FIGURES, OWN_SERVER_TYPE, AuditState, FinalFindings, FlaggedMailbox
+from outreach_async.audit._evaluation import AuditState, FinalFindings
 from outreach_async.audit._findings import GROUP_KINDS, HEALTHY_PERCENT, Finding, Group, GroupKind, Row, Severity
+from outreach_async.audit._flagged import FIGURES, FindingList, Flagged, refer
 from outreach_async.audit._totals import OWN_SERVER, MailboxTotals, to_thousandths
 from outreach_async.audit._values import to_json_values
 from outreach_async.models import Number
@@ -23,6 +25,8 @@ BASE_EMAILS: Final = 30
 
 A finding about a mailbox that has sent nothing yet therefore lowers the score, and mailboxes have equal weight if none has sent.
 """
+
+_KEPT_PERCENT: Final = tuple(HEALTHY_PERCENT[severity] for severity in Severity)
 
 _WHOLE: Final = 1_000_000
 """The share of a healthy mailbox. Shares are integers, because sums of integers do not depend on the order of addition."""
@@ -102,12 +106,18 @@ class Scores:
         return to_json_values(self)
 
 
+@cache
+def _share_of(ranks: tuple[int, ...]) -> int:
+    """Return the share of a mailbox that remains healthy with findings of these severities."""
+    return int(_WHOLE * math.prod(_KEPT_PERCENT[rank] for rank in ranks) // 100 ** len(ranks))
+
+
 def _healthy_share(findings: Iterable[Finding]) -> int:
     """Return the share of a mailbox, domain or server that remains healthy. For each rule, only the worst finding counts."""
-    percents: dict[str, int] = {}
+    worst: dict[str, int] = {}
     for finding in findings:
-        percents[finding.rule] = min(HEALTHY_PERCENT[finding.severity], percents.get(finding.rule, 100))
-    return int(_WHOLE * math.prod(percents.values()) // 100 ** len(percents))
+        worst[finding.rule] = min(finding.severity.rank, worst.get(finding.rule, len(Severity)))
+    return _share_of(tuple(worst.values()))
 
 
 def mailbox_score(findings: Iterable[Finding]) -> int:
@@ -129,109 +139,135 @@ def _weight(mailboxes: int, sent: Number) -> int:
     return to_thousandths(sent) + to_thousandths(BASE_EMAILS) * mailboxes
 
 
-@attrs.define
 class GroupStats:
-    """What a group of mailboxes loses to findings (shares multiplied by weights), and the number of its findings."""
+    """The number of findings about the groups of one kind, and what they lose to findings (shares multiplied by weights)."""
 
-    lost: int = 0
-    counts: list[int] = attrs.field(factory=lambda: [0] * len(Severity))
+    def __init__(self, size: int) -> None:
+        self.lost = [0] * size
+        self.counts = array("q", bytes(8 * size * len(Severity)))
 
-    def add(self, ranks: Iterable[int], lost: int = 0) -> None:
-        """Count findings about the group or one of its mailboxes, and add what they cost."""
-        self.lost += lost
-        for rank in ranks:
-            self.counts[rank] += 1
+    def count(self, index: int, rank: int) -> None:
+        """Count a finding about a group or one of its mailboxes."""
+        self.counts[len(Severity) * index + rank] += 1
 
-    def score(self, total: MailboxTotals) -> float:
-        whole = _WHOLE * _weight(total.mailboxes, total.sent_30days)
-        return max(0, 10 * MAX_SCORE * (whole - self.lost) // whole) / 10
+    def counts_of(self, index: int) -> dict[Severity, int]:
+        start = len(Severity) * index
+        return dict(zip(Severity, self.counts[start : start + len(Severity)], strict=True))
 
-    @property
-    def severity(self) -> Severity | None:
-        """Severity of the group's worst finding; `None` if there are no findings."""
-        return next((severity for severity, count in zip(Severity, self.counts, strict=True) if count), None)
+    def severity(self, index: int) -> Severity | None:
+        """Severity of a group's worst finding; `None` if there are no findings."""
+        return next((severity for severity, count in self.counts_of(index).items() if count), None)
+
+    def is_clean(self, index: int) -> bool:
+        return not self.lost[index] and self.severity(index) is None
 
 
-_NO_FINDINGS: Final = GroupStats()
+def _mean_score(lost: int, total: MailboxTotals) -> float:
+    whole = _WHOLE * _weight(total.mailboxes, total.sent_30days)
+    return max(0, 10 * MAX_SCORE * (whole - lost) // whole) / 10
 
 
 class GroupScores:
-    """Computes the scores, the groups and the mailbox rows of a report."""
+    """Computes the order of the findings, the scores, the groups and the mailbox rows of a report."""
 
     # A finding about a domain or server costs each of its mailboxes a share, with or without findings of their own.
 
     def __init__(self, state: AuditState, final: FinalFindings) -> None:
+        self._state = state
         self._totals = state.totals
-        self._overall = GroupStats()
-        self._ranked: list[tuple[int, int, Number, int]] = []
-        self._flagged = list(chain.from_iterable(final.flagged))
-        self._stats: dict[GroupKind, defaultdict[str, GroupStats]] = {kind: defaultdict(GroupStats) for kind in GROUP_KINDS}
-        for finding in chain.from_iterable(chain(final.campaigns, final.errors)):
-            self._stats["workspace"][finding.workspace].add([finding.severity.rank])
+        self._names = {kind: list(totals) for kind, totals in self._totals.items()}
+        self._stats = {kind: GroupStats(len(totals)) for kind, totals in self._totals.items()}
+        self._lost = 0
         self._shared = self._add_group_findings(final.group_findings)
         if any(self._shared.values()):
-            self._add_shared_losses(state)
-        for place, flagged in enumerate(self._flagged):
-            self._add_mailbox(flagged, place)
-        self._worst = {kind: self._worst_keys(kind) for kind in GROUP_KINDS}
+            self._add_shared_losses()
+        self.findings = FindingList(state.builder)
+        self._worst_mailboxes = nsmallest(MAX_ROWS, self._add_findings(final))
+        self._worst = {kind: self._worst_indexes(kind) for kind in GROUP_KINDS}
 
-    def _add_group_findings(self, findings: Iterable[Finding]) -> dict[GroupKind, dict[str, int]]:
+    def _add_group_findings(self, findings: Iterable[Finding]) -> dict[GroupKind, dict[int, int]]:
         """Count the findings about domains and servers. Return the share of each that remains healthy, unless it is whole."""
-        grouped: dict[GroupKind, defaultdict[str, list[Finding]]] = {kind: defaultdict(list) for kind in ("domain", "server_ip")}
+        grouped: dict[GroupKind, defaultdict[int, list[Finding]]] = {kind: defaultdict(list) for kind in ("domain", "server_ip")}
         for finding in findings:
             kind: GroupKind = "domain" if finding.server_ip is None else "server_ip"
-            key = finding.server_ip or finding.domain or ""
-            grouped[kind][key].append(finding)
-            self._stats[kind][key].add([finding.severity.rank])
+            index = self._totals[kind].index(finding.server_ip or finding.domain or "")
+            grouped[kind][index].append(finding)
+            self._stats[kind].count(index, finding.severity.rank)
         return {
-            kind: {key: share for key, about in groups.items() if (share := _healthy_share(about)) < _WHOLE}
+            kind: {index: share for index, about in groups.items() if (share := _healthy_share(about)) < _WHOLE}
             for kind, groups in grouped.items()
         }
 
-    def _shared_share(self, domain: str | None, server_ip: str, *, own_server: bool) -> int:
+    def _shared_share(self, domain: int, server: int, flags: int) -> int:
         """Return the share of a mailbox that remains after the findings about its domain and its server."""
-        share = self._shared["domain"].get(domain or "", _WHOLE)
+        share = self._shared["domain"].get(domain, _WHOLE)
         # Findings about servers count mailboxes of type `SMTP & IMAP` only.
-        return share * self._shared["server_ip"].get(server_ip, _WHOLE) // _WHOLE if own_server else share
+        return share * self._shared["server_ip"].get(server, _WHOLE) // _WHOLE if flags & OWN_SERVER else share
 
-    def _add_shared_losses(self, state: AuditState) -> None:
-        domains, servers, types = (list(self._totals[kind]) for kind in ("domain", "server_ip", "type"))
-        for workspace, columns in zip(state.workspaces, state.columns, strict=True):
-            for _, domain_index, server_index, type_index, sent, _, flags in columns.rows():
-                domain, server_ip = None if domain_index < 0 else domains[domain_index], servers[server_index]
-                share = self._shared_share(domain, server_ip, own_server=bool(flags & OWN_SERVER))
+    def _add_shared_losses(self) -> None:
+        lost = {kind: stats.lost for kind, stats in self._stats.items()}
+        domains, servers, types = lost["domain"], lost["server_ip"], lost["type"]
+        base = to_thousandths(BASE_EMAILS)
+        for workspace, columns in zip(self._state.workspaces, self._state.columns, strict=True):
+            whole = 0
+            for _, domain, server, type_, sent, _, flags in columns.rows():
+                share = self._shared_share(domain, server, flags)
                 if share < _WHOLE:
-                    lost = (_WHOLE - share) * (sent + to_thousandths(BASE_EMAILS))
-                    for group in self._groups_of(workspace, domain, types[type_index], server_ip):
-                        group.lost += lost
+                    part = (_WHOLE - share) * (sent + base)
+                    whole += part
+                    servers[server] += part
+                    types[type_] += part
+                    if domain >= 0:
+                        domains[domain] += part
+            if whole:
+                self._add_loss("workspace", self._totals["workspace"].index(workspace), whole)
+                self._lost += whole
 
-    def _groups_of(self, workspace: str, domain: str | None, type_: str, server_ip: str) -> Iterator[GroupStats]:
-        yield from (self._overall, self._stats["workspace"][workspace])
-        yield from (self._stats["type"][type_], self._stats["server_ip"][server_ip])
-        if domain is not None:
-            yield self._stats["domain"][domain]
+    def _add_loss(self, kind: GroupKind, index: int, lost: int, ranks: Iterable[int] = ()) -> None:
+        if index >= 0:  # otherwise there is no such group
+            stats = self._stats[kind]
+            stats.lost[index] += lost
+            for rank in ranks:
+                stats.count(index, rank)
 
-    def _add_mailbox(self, flagged: FlaggedMailbox, place: int) -> None:
-        findings, domain = flagged.findings, flagged.findings[0].domain
-        own, sent = _healthy_share(findings), findings[0].sent_30days or 0
-        ranks = [finding.severity.rank for finding in findings]  # computed once: a mailbox belongs to up to five groups
-        self._ranked.append((own, min(ranks), -sent, place))
-        shared = self._shared_share(domain, flagged.server_ip, own_server=flagged.type == OWN_SERVER_TYPE)
+    def _add_findings(self, final: FinalFindings) -> Iterator[tuple[int, int, Number, int, int]]:
+        """Add all findings in their order. Yield the mailboxes with findings, each with its place and a key for sorting."""
+        for place, workspace in enumerate(self._state.workspaces):
+            index = self._totals["workspace"].index(workspace)
+            for number, mailbox in enumerate(self._state.flagged[place]):
+                yield *self._add_mailbox(place, number, mailbox, index), place, number
+            for findings in (final.campaigns[place], final.errors[place]):
+                self.findings.extend(findings)
+                self._add_loss("workspace", index, 0, [finding.severity.rank for finding in findings])
+        self.findings.extend(final.group_findings)
+
+    def _add_mailbox(self, place: int, number: int, mailbox: Flagged, workspace: int) -> tuple[int, int, Number]:
+        columns, builder = self._state.columns[place], self._state.builder
+        domain, server, type_ = columns.domains[mailbox.row], columns.servers[mailbox.row], columns.types[mailbox.row]
+        name = None if domain < 0 else self._names["domain"][domain]
+        ranks = tuple([builder.rank(sign, name) for sign in mailbox.signs])
+        for at, rank in enumerate(ranks):
+            self.findings.append(rank, refer(place, number, at))
+        own, sent = _share_of(ranks), mailbox.figures[0]
+        shared = self._shared_share(domain, server, columns.flags[mailbox.row])
         lost = (shared - shared * own // _WHOLE) * _weight(1, sent)
-        for group in self._groups_of(flagged.workspace, domain, flagged.type, flagged.server_ip):
-            group.add(ranks, lost)
+        self._lost += lost
+        groups: dict[GroupKind, int] = {"workspace": workspace, "domain": domain, "type": type_, "server_ip": server}
+        for kind, index in groups.items():
+            self._add_loss(kind, index, lost, ranks)
+        return own, min(ranks), -sent
 
-    def _worst_keys(self, kind: GroupKind) -> list[str]:
-        totals, stats = self._totals[kind], self._stats[kind]
+    def _worst_indexes(self, kind: GroupKind) -> list[int]:
+        totals, stats, names = self._totals[kind], self._stats[kind], self._names[kind]
         most = MAX_SCORED_DOMAINS if kind == "domain" else MAX_GROUPS
 
-        def rank(key: str) -> tuple[int, float, int, str]:
-            group, total = stats[key], totals[key]
-            return (group.severity or Severity.INFO).rank, group.score(total), -total.mailboxes, key
+        def rank(index: int) -> tuple[int, float, int, str]:
+            total, severity = totals[names[index]], stats.severity(index) or Severity.INFO
+            return severity.rank, _mean_score(stats.lost[index], total), -total.mailboxes, names[index]
 
-        worst = nsmallest(most, (key for key in totals if key in stats), key=rank)
-        clean = ((-totals.mailbox_count(key), key) for key in totals if key not in stats)
-        return worst + [key for _, key in nsmallest(most - len(worst), clean)]
+        worst = nsmallest(most, (index for index in range(len(names)) if not stats.is_clean(index)), key=rank)
+        clean = ((-totals.mailbox_count(name), name, index) for index, name in enumerate(names) if stats.is_clean(index))
+        return worst + [index for *_, index in nsmallest(most - len(worst), clean)]
 
     def scores(self) -> Scores:
         """Return the overall score, the score of each workspace, and the scores of the worst `MAX_SCORED_DOMAINS` domains."""
@@ -240,51 +276,54 @@ class GroupScores:
         overall = MailboxTotals(
             sum(total.mailboxes for total in workspaces.values()), sum(total.sent_30days for total in workspaces.values())
         )
+        places = {key: index for index, key in enumerate(self._names["workspace"])}
         return Scores(
-            overall=self._overall.score(overall) if overall.mailboxes else None,
-            workspaces={key: self._group_score("workspace", key) for key in workspaces},
-            domains={key: self._group_score("domain", key) for key in self._worst["domain"]},
+            overall=_mean_score(self._lost, overall) if overall.mailboxes else None,
+            workspaces={key: self._group_score("workspace", places[key]) for key in workspaces},
+            domains={self._names["domain"][index]: self._group_score("domain", index) for index in self._worst["domain"]},
         )
 
-    def _group_score(self, kind: GroupKind, key: str) -> Score:
-        total, stats = self._totals[kind][key], self._stats[kind].get(key, _NO_FINDINGS)
-        return Score(score=stats.score(total), mailboxes=total.mailboxes, sent_30days=total.sent_30days)
+    def _group_score(self, kind: GroupKind, index: int) -> Score:
+        total = self._totals[kind][self._names[kind][index]]
+        score = _mean_score(self._stats[kind].lost[index], total)
+        return Score(score=score, mailboxes=total.mailboxes, sent_30days=total.sent_30days)
 
     def groups(self) -> list[Group]:
         """Return the groups, the worst of each kind first."""
-        return [self._build_group(kind, key) for kind in GROUP_KINDS for key in self._worst[kind][:MAX_GROUPS]]
+        return [self._build_group(kind, index) for kind in GROUP_KINDS for index in self._worst[kind][:MAX_GROUPS]]
 
-    def _build_group(self, kind: GroupKind, key: str) -> Group:
-        total, stats = self._totals[kind][key], self._stats[kind].get(key, _NO_FINDINGS)
+    def _build_group(self, kind: GroupKind, index: int) -> Group:
+        key, stats = self._names[kind][index], self._stats[kind]
+        total = self._totals[kind][key]
         return Group(
             kind=kind,
             key=str(key),
             mailboxes=total.mailboxes,
-            score=stats.score(total),
-            severity=stats.severity,
-            counts=dict(zip(Severity, stats.counts, strict=True)),
+            score=_mean_score(stats.lost[index], total),
+            severity=stats.severity(index),
+            counts=stats.counts_of(index),
             sent_30days=total.sent_30days,
             daily_limit=total.daily_limit,
         )
 
     def rows(self) -> list[Row]:
         """Return the mailboxes with findings, the worst first."""
-        return [_build_row(self._flagged[place]) for *_, place in nsmallest(MAX_ROWS, self._ranked)]
+        return [self._build_row(place, number) for *_, place, number in self._worst_mailboxes]
 
-
-def _build_row(flagged: FlaggedMailbox) -> Row:
-    findings = flagged.findings
-    figures: dict[str, Any] = dict(zip(FIGURES, flagged.figures, strict=True))
-    return Row(
-        id=flagged.id,
-        email=flagged.email,
-        workspace=flagged.workspace,
-        domain=findings[0].domain,
-        type=flagged.type,
-        status=flagged.status,
-        server_ip=flagged.server_ip,
-        score=mailbox_score(findings),
-        severity=min(findings, key=lambda finding: finding.severity.rank).severity,
-        rules=[finding.rule for finding in findings],
-        **figures,
-    )
+    def _build_row(self, place: int, number: int) -> Row:
+        mailbox, columns = self._state.flagged[place][number], self._state.columns[place]
+        findings = [self._state.builder.build(place, mailbox, sign) for sign in mailbox.signs]
+        figures: dict[str, Any] = dict(zip(FIGURES, mailbox.figures, strict=True))
+        return Row(
+            id=mailbox.id,
+            email=mailbox.email,
+            workspace=self._state.workspaces[place],
+            domain=findings[0].domain,
+            type=self._names["type"][columns.types[mailbox.row]],
+            status=mailbox.status,
+            server_ip=self._names["server_ip"][columns.servers[mailbox.row]],
+            score=mailbox_score(findings),
+            severity=min((finding.severity for finding in findings), key=lambda severity: severity.rank),
+            rules=[finding.rule for finding in findings],
+            **figures,
+        )

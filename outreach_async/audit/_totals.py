@@ -65,10 +65,17 @@ class GroupTotals:
             for column in (self._mailboxes, self._sent, self._limits, self._own, self._listed):
                 column.append(0)
         self._mailboxes[index] += mailboxes
-        self._sent[index] = min(_MAX_SUM, self._sent[index] + sent)
-        self._limits[index] = min(_MAX_SUM, self._limits[index] + limit)
+        for sums, amount in ((self._sent, sent), (self._limits, limit)):
+            try:
+                sums[index] += amount
+            except OverflowError:  # cheaper than a comparison
+                sums[index] = _MAX_SUM
         self._first[index] = min(self._first[index], workspace)
         return index
+
+    def index(self, key: str) -> int:
+        """Return the index of a key; -1 if no mailbox has it."""
+        return self._indexes.get(key, -1)
 
     def add_own(self, index: int, *, listed: bool) -> None:
         """Count a mailbox of type `SMTP & IMAP` on a server; `listed` is true if the mailbox is on a blacklist."""
@@ -122,6 +129,8 @@ OWN_SERVER: Final = 1
 """Flag for a mailbox of type `SMTP & IMAP`."""
 BLACKLISTED: Final = 2
 """Flag for a mailbox on a blacklist."""
+LACKS_SPF, LACKS_DKIM, LACKS_DMARC = 4, 8, 16
+"""Flags for a mailbox without SPF, DKIM or DMARC."""
 
 
 class MailboxColumns:

@@ -59,9 +59,9 @@ import msgspec
 
 from outreach_async._service.validation import require_display, require_seconds, type_name
 from outreach_async._vocabulary import MAX_MAILBOX_DISPLAY
-from outreach_async.audit._conditions import email_domain
-from outreach_async.audit._evaluation import FIGURES, AuditState, FlaggedMailbox, MailboxFacts
-from outreach_async.audit._findings import Finding, GroupKind, Rule, Severity, Violation, build_finding
+from outreach_async.audit._evaluation import AuditState, MailboxFacts
+from outreach_async.audit._findings import Finding, GroupKind, Severity, Violation, build_finding
+from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes
 from outreach_async.audit._readings import Readings
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNREADABLE
@@ -321,7 +321,7 @@ _NAMED_COLUMNS: Final[dict[str, GroupKind]] = {"domains": "domain", "servers": "
 
 
 def _encode(
-    summary: ReadSummary, columns: MailboxColumns, flagged: Iterable[FlaggedMailbox], names: Mapping[GroupKind, Sequence[str]]
+    summary: ReadSummary, columns: MailboxColumns, flagged: FlaggedMailboxes, names: Mapping[GroupKind, Sequence[str]]
 ) -> WorkspacePart:
     """Encode a workspace with the names of its domains, servers and types, so that it can be decoded without other workspaces."""
     used: dict[str, list[str]] = {}
@@ -338,7 +338,7 @@ def _encode(
         "errors": [finding.to_dict() for finding in summary.findings],
         "names": used,
         "columns": packed,
-        "flagged": [_encode_flagged(each) for each in flagged],
+        "flagged": list(map(_encode_flagged, flagged)),
         "campaigns": summary.campaigns and summary.campaigns.to_dict(),
     }
     data = zlib.compress(json.dumps(content, separators=(",", ":")).encode())
@@ -351,12 +351,9 @@ def _encode(
     )
 
 
-def _encode_flagged(flagged: FlaggedMailbox) -> list[Any]:
-    signs = [
-        (finding.rule, finding.message, finding.figures, finding.severity, finding.confidence == "high")
-        for finding in flagged.findings
-    ]
-    return [flagged.id, flagged.email, flagged.type, flagged.status, flagged.server_ip, list(flagged.figures), signs]
+def _encode_flagged(mailbox: Flagged) -> list[Any]:
+    signs = [[sign.rule, sign.message, sign.figures, sign.rank, sign.sure] for sign in mailbox.signs]
+    return [mailbox.row, mailbox.id, mailbox.email, mailbox.status, mailbox.figures, signs]
 
 
 def _add(state: AuditState, part: WorkspacePart) -> ReadSummary:
@@ -364,8 +361,10 @@ def _add(state: AuditState, part: WorkspacePart) -> ReadSummary:
     try:
         content = json.loads(zlib.decompress(part.data))
         state.add_facts(part.workspace, _decode_facts(content["columns"], content["names"]))
-        rules = {rule.id: rule for rule in state.policy.mailbox_rules}
-        state.add_flagged(part.workspace, [_decode_flagged(values, part.workspace, rules) for values in content["flagged"]])
+        place = state.workspaces.index(part.workspace)
+        for mailbox in msgspec.convert(content["flagged"], list[Flagged]):
+            _require_known(mailbox, len(state.policy.mailbox_rules), len(state.columns[place].digests))
+            state.flagged[place].append(mailbox)
         errors = msgspec.convert(content["errors"], list[Finding])
         campaigns = None if part.campaigns is None else WorkspaceCampaigns.from_dict(content["campaigns"])
         return ReadSummary(part.workspace, part.mailboxes, not part.complete, content["denied"], errors, campaigns)
@@ -384,12 +383,8 @@ def _decode_facts(packed: Mapping[str, str], names: Mapping[str, Sequence[str]])
         yield digest, domains[domain], servers[server], types[kind], sent, limit, flags
 
 
-def _decode_flagged(values: Sequence[Any], workspace: str, rules: Mapping[str, Rule]) -> FlaggedMailbox:
-    mailbox, email, kind, status, server, figures, signs = values
-    sent, domain = figures[FIGURES.index("sent_30days")], email_domain(email)
-    subject = {"domain": domain, "sent_30days": sent, "mailbox": mailbox, "email": email}
-    findings = [
-        build_finding(rules[rule], Violation(message, numbers, Severity(severity), sure), workspace, **subject)
-        for rule, message, numbers, severity, sure in signs
-    ]
-    return FlaggedMailbox(workspace, mailbox, email, kind, status, server, figures, findings)
+def _require_known(mailbox: Flagged, rules: int, rows: int) -> None:
+    """Raise an error if a mailbox refers to a rule or a row that does not exist, which would be noticed only later."""
+    known = 0 <= mailbox.row < rows and len(mailbox.figures) == len(FIGURES) and mailbox.signs
+    if not known or not all(0 <= sign.rule < rules and 0 <= sign.rank < len(Severity) for sign in mailbox.signs):
+        raise ValueError("a mailbox with findings")

@@ -1,0 +1,192 @@
+"""The findings of an audit: about 150 bytes for each mailbox with findings, from which `Finding` objects are built on access."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, overload
+
+import msgspec
+
+from outreach_async.audit._conditions import DomainFacts, build_missing_authentication_sign, email_domain
+from outreach_async.audit._findings import Finding, Rule, Severity, Violation, build_finding
+from outreach_async.models import Number
+
+FIGURES: Final = (
+    "sent_30days", "daily_limit", "sent_today", "bounced_30days", "blacklists", "opened_14days", "avg_open_rate",
+)  # fmt: skip
+"""Names of the numeric fields that a report shows for a mailbox with findings."""
+
+_MAX_KEPT: Final = 20_000
+"""Up to this number, the findings of a report are built once and kept."""
+_RECORD_BITS: Final = 32
+_SIGN_BITS: Final = 8
+_OTHER: Final = 1 << 63
+
+
+class Sign(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """A finding about a mailbox. `rule` is the place of its rule among the policy's rules about mailboxes."""
+
+    rule: int
+    message: str
+    figures: dict[str, Number]
+    rank: int
+    sure: bool
+
+
+class Flagged(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """A mailbox with findings. `row` is its place in the `MailboxColumns` of its workspace."""
+
+    row: int
+    id: str
+    email: str
+    status: str
+    figures: tuple[Number, ...]
+    signs: list[Sign]
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Flagged)
+
+
+class FlaggedMailboxes:
+    """The mailboxes of a workspace with findings, as bytes."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._ends = array("Q")
+        self._odd: dict[int, Flagged] = {}  # those with texts that cannot be encoded
+
+    def append(self, mailbox: Flagged) -> None:
+        try:
+            _encoder.encode_into(mailbox, self._bytes, -1)
+        except UnicodeEncodeError:
+            del self._bytes[self._ends[-1] if self._ends else 0 :]
+            self._odd[len(self._ends)] = mailbox
+        self._ends.append(len(self._bytes))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, place: int) -> Flagged:
+        if place in self._odd:
+            return self._odd[place]
+        return _decoder.decode(memoryview(self._bytes)[self._ends[place - 1] if place else 0 : self._ends[place]])
+
+    def __iter__(self) -> Iterator[Flagged]:
+        return map(self.__getitem__, range(len(self)))
+
+
+class MailboxFindings:
+    """Builds the findings about mailboxes. Those about SPF, DKIM and DMARC depend on the daily limits of whole domains."""
+
+    def __init__(self, rules: Sequence[Rule], workspaces: Sequence[str], flagged: Sequence[FlaggedMailboxes]) -> None:
+        self._rules = rules
+        self._workspaces = workspaces
+        self._flagged = flagged
+        self.limits: Mapping[str, Number] = {}  # daily limits of domains, if they are high enough to make a finding critical
+
+    def rank(self, sign: Sign, domain: str | None) -> int:
+        """Return the rank of a finding's severity."""
+        rule = self._rules[sign.rule]
+        if rule.lack is None or domain is None:
+            return sign.rank
+        return (self._about_authentication(rule, domain).severity or rule.severity).rank
+
+    def build(self, place: int, mailbox: Flagged, sign: Sign) -> Finding:
+        """Build the finding of a sign about a mailbox of the workspace with this place in the audit."""
+        rule, domain = self._rules[sign.rule], email_domain(mailbox.email)
+        known = Violation(sign.message, sign.figures, SEVERITIES[sign.rank], sign.sure)
+        if rule.lack is not None and domain is not None:
+            known = self._about_authentication(rule, domain)
+        workspace, sent = self._workspaces[place], mailbox.figures[0]
+        return build_finding(rule, known, workspace, domain, sent, mailbox=mailbox.id, email=mailbox.email)
+
+    def _about_authentication(self, rule: Rule, domain: str) -> Violation:
+        facts = DomainFacts(daily_limit=self.limits.get(domain, 0))
+        return build_missing_authentication_sign(rule.lack or "", facts, rule.thresholds)
+
+    def at(self, reference: int) -> Finding:
+        """Build the finding that `refer` refers to."""
+        place = reference >> _RECORD_BITS + _SIGN_BITS
+        mailbox = self._flagged[place][reference >> _SIGN_BITS & (1 << _RECORD_BITS) - 1]
+        return self.build(place, mailbox, mailbox.signs[reference & (1 << _SIGN_BITS) - 1])
+
+
+def refer(place: int, number: int, sign: int) -> int:
+    """Return a 64-bit reference to a finding: the place of its workspace, the number of its mailbox, and its place there."""
+    return (place << _RECORD_BITS | number) << _SIGN_BITS | sign
+
+
+SEVERITIES: Final = tuple(Severity)
+
+
+class FindingList(Sequence[Finding]):
+    """The findings of an audit, the worst first, built when they are accessed. It equals a list of the same findings."""
+
+    def __init__(self, mailboxes: MailboxFindings) -> None:
+        self._mailboxes = mailboxes
+        self._orders = [array("Q") for _ in Severity]
+        self._others: list[Finding] = []
+        self._kept: list[Finding] | None = None
+
+    def extend(self, findings: Iterable[Finding]) -> None:
+        """Add findings that are not about single mailboxes."""
+        for finding in findings:
+            self._orders[finding.severity.rank].append(_OTHER | len(self._others))
+            self._others.append(finding)
+
+    def append(self, rank: int, reference: int) -> None:
+        """Add a finding about a mailbox, by the rank of its severity and its reference."""
+        self._orders[rank].append(reference)
+
+    @property
+    def counts(self) -> dict[Severity, int]:
+        """Number of findings by severity."""
+        return {severity: len(order) for severity, order in zip(Severity, self._orders, strict=True)}
+
+    def with_severity(self, severity: Severity) -> Sequence[Finding]:
+        """Return the findings of one severity."""
+        alone = FindingList(self._mailboxes)
+        alone._orders[severity.rank], alone._others = self._orders[severity.rank], self._others
+        return alone
+
+    def _build(self, reference: int) -> Finding:
+        return self._others[reference ^ _OTHER] if reference & _OTHER else self._mailboxes.at(reference)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._orders))
+
+    def __iter__(self) -> Iterator[Finding]:
+        if len(self) > _MAX_KEPT:
+            return (self._build(reference) for order in self._orders for reference in order)
+        if self._kept is None:
+            self._kept = [self._build(reference) for order in self._orders for reference in order]
+        return iter(self._kept)
+
+    @overload
+    def __getitem__(self, place: int) -> Finding: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Finding]: ...
+    def __getitem__(self, place: int | slice) -> Finding | list[Finding]:
+        if isinstance(place, slice):
+            return [self[at] for at in range(*place.indices(len(self)))]
+        left = range(len(self))[place]  # raises an error that names the index
+        for order in self._orders:
+            if left < len(order):
+                return self._build(order[left])
+            left -= len(order)
+        raise IndexError(place)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FindingList | list):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
