@@ -156,16 +156,17 @@ class AuditState:
     def add_facts(self, workspace: str, facts: Iterable[MailboxFacts]) -> None:
         """Add mailboxes to the totals of their groups."""
         place = self._indexes[workspace]
-        columns, types = self.columns[place], self.totals["type"]
-        all_sent = all_limits = count = 0
+        types, rows = self.totals["type"], list[tuple[int, ...]]()
+        all_sent = all_limits = 0
         for digest, domain_name, server_ip, kind, sent, limit, flags in facts:
             server = self._servers.add(server_ip, sent, limit, place)
             domain = -1 if domain_name is None else self._domains.add(domain_name, sent, limit, place)
             type_ = types.add(kind, sent, limit, place)
-            all_sent, all_limits, count = all_sent + sent, all_limits + limit, count + 1
-            columns.append(digest, domain, server, type_, sent, limit, flags)
-        if count:
-            self.totals["workspace"].add(workspace, all_sent, all_limits, place, count)
+            all_sent, all_limits = all_sent + sent, all_limits + limit
+            rows.append((digest, domain, server, type_, sent, limit, flags))
+        if rows:
+            self.columns[place].extend(rows)
+            self.totals["workspace"].add(workspace, all_sent, all_limits, place, len(rows))
 
     def alone(self, place: int) -> AuditState:
         """Return the state of an audit of one of the workspaces only, after everything was read."""

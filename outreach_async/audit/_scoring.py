@@ -26,6 +26,7 @@ BASE_EMAILS: Final = 30
 A finding about a mailbox that has sent nothing yet therefore lowers the score, and mailboxes have equal weight if none has sent.
 """
 
+_SEVERITIES: Final = len(Severity)
 _KEPT_PERCENT: Final = tuple(HEALTHY_PERCENT[severity] for severity in Severity)
 
 _WHOLE: Final = 1_000_000
@@ -144,15 +145,17 @@ class GroupStats:
 
     def __init__(self, size: int) -> None:
         self.lost = [0] * size
-        self.counts = array("q", bytes(8 * size * len(Severity)))
+        self._counts = array("q", bytes(8 * size * _SEVERITIES))
 
-    def count(self, index: int, rank: int) -> None:
-        """Count a finding about a group or one of its mailboxes."""
-        self.counts[len(Severity) * index + rank] += 1
+    def add(self, index: int, ranks: Iterable[int], lost: int = 0) -> None:
+        """Count findings about a group or one of its mailboxes, and add what they cost. An index of -1 stands for no group."""
+        if index >= 0:
+            self.lost[index] += lost
+            for rank in ranks:
+                self._counts[_SEVERITIES * index + rank] += 1
 
     def counts_of(self, index: int) -> dict[Severity, int]:
-        start = len(Severity) * index
-        return dict(zip(Severity, self.counts[start : start + len(Severity)], strict=True))
+        return dict(zip(Severity, self._counts[_SEVERITIES * index : _SEVERITIES * (index + 1)], strict=True))
 
     def severity(self, index: int) -> Severity | None:
         """Severity of a group's worst finding; `None` if there are no findings."""
@@ -192,7 +195,7 @@ class GroupScores:
             kind: GroupKind = "domain" if finding.server_ip is None else "server_ip"
             index = self._totals[kind].index(finding.server_ip or finding.domain or "")
             grouped[kind][index].append(finding)
-            self._stats[kind].count(index, finding.severity.rank)
+            self._stats[kind].add(index, [finding.severity.rank])
         return {
             kind: {index: share for index, about in groups.items() if (share := _healthy_share(about)) < _WHOLE}
             for kind, groups in grouped.items()
@@ -220,15 +223,8 @@ class GroupScores:
                     if domain >= 0:
                         domains[domain] += part
             if whole:
-                self._add_loss("workspace", self._totals["workspace"].index(workspace), whole)
+                self._stats["workspace"].add(self._totals["workspace"].index(workspace), (), whole)
                 self._lost += whole
-
-    def _add_loss(self, kind: GroupKind, index: int, lost: int, ranks: Iterable[int] = ()) -> None:
-        if index >= 0:  # otherwise there is no such group
-            stats = self._stats[kind]
-            stats.lost[index] += lost
-            for rank in ranks:
-                stats.count(index, rank)
 
     def _add_findings(self, final: FinalFindings) -> Iterator[tuple[int, int, Number, int, int]]:
         """Add all findings in their order. Yield the mailboxes with findings, each with its place and a key for sorting."""
@@ -238,7 +234,7 @@ class GroupScores:
                 yield *self._add_mailbox(place, number, mailbox, index), place, number
             for findings in (final.campaigns[place], final.errors[place]):
                 self.findings.extend(findings)
-                self._add_loss("workspace", index, 0, [finding.severity.rank for finding in findings])
+                self._stats["workspace"].add(index, [finding.severity.rank for finding in findings])
         self.findings.extend(final.group_findings)
 
     def _add_mailbox(self, place: int, number: int, mailbox: Flagged, workspace: int) -> tuple[int, int, Number]:
@@ -252,9 +248,11 @@ class GroupScores:
         shared = self._shared_share(domain, server, columns.flags[mailbox.row])
         lost = (shared - shared * own // _WHOLE) * _weight(1, sent)
         self._lost += lost
-        groups: dict[GroupKind, int] = {"workspace": workspace, "domain": domain, "type": type_, "server_ip": server}
-        for kind, index in groups.items():
-            self._add_loss(kind, index, lost, ranks)
+        stats = self._stats
+        stats["workspace"].add(workspace, ranks, lost)
+        stats["domain"].add(domain, ranks, lost)
+        stats["type"].add(type_, ranks, lost)
+        stats["server_ip"].add(server, ranks, lost)
         return own, min(ranks), -sent
 
     def _worst_indexes(self, kind: GroupKind) -> list[int]:

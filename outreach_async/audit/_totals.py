@@ -7,7 +7,7 @@ workspace. `CompactSet` stores hashes of names.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from hashlib import blake2b
 from typing import Final
@@ -65,11 +65,14 @@ class GroupTotals:
             for column in (self._mailboxes, self._sent, self._limits, self._own, self._listed):
                 column.append(0)
         self._mailboxes[index] += mailboxes
-        for sums, amount in ((self._sent, sent), (self._limits, limit)):
-            try:
-                sums[index] += amount
-            except OverflowError:  # cheaper than a comparison
-                sums[index] = _MAX_SUM
+        try:
+            self._sent[index] += sent
+        except OverflowError:  # cheaper than a comparison
+            self._sent[index] = _MAX_SUM
+        try:
+            self._limits[index] += limit
+        except OverflowError:
+            self._limits[index] = _MAX_SUM
         self._first[index] = min(self._first[index], workspace)
         return index
 
@@ -151,16 +154,10 @@ class MailboxColumns:
         """For each mailbox, yield a tuple of its values, in the order of the attributes."""
         return zip(*self.arrays.values(), strict=True)
 
-    def append(self, *values: int) -> None:
-        """Add a mailbox, with the values in the order of the attributes."""
-        digest, domain, server, kind, sent, limit, flags = values
-        self.digests.append(digest)
-        self.domains.append(domain)
-        self.servers.append(server)
-        self.types.append(kind)
-        self.sent.append(sent)
-        self.limits.append(limit)
-        self.flags.append(flags)
+    def extend(self, rows: Iterable[tuple[int, ...]]) -> None:
+        """Add mailboxes, each with its values in the order of the attributes."""
+        for column, values in zip(self.arrays.values(), zip(*rows, strict=True), strict=False):
+            column.extend(values)
 
 
 _MIN_SLOTS: Final = 1_024
