@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -82,9 +82,10 @@ def _create_draft(path: Path, *, private: bool) -> BinaryIO:
     return cast("BinaryIO", open(path, "x+b", opener=opener))  # Path.open has no opener
 
 
-def atomic_write(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file atomically, in UTF-8, with unchanged line endings; see `atomic_file`."""
+def atomic_write(path: str | os.PathLike[str], text: str | Iterable[str]) -> None:
+    """Write a file atomically, in UTF-8, with unchanged line endings; see `atomic_file`. The text may come in pieces."""
     # Control characters other than tabs and line endings are escaped as in JSON and TOML.
     with atomic_file(path) as draft:
-        escaped = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-        draft.write(escaped.encode("utf-8", errors="backslashreplace"))  # a service may send lone surrogates
+        for piece in [text] if isinstance(text, str) else text:
+            escaped = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", piece)
+            draft.write(escaped.encode("utf-8", errors="backslashreplace"))  # a service may send lone surrogates

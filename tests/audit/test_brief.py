@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import SHARED_FLEETS, Shown, reading, report
 from support.audit_reports import AT, TEXTS, finding, make_report
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 from support.histories import baseline_of
 
 from outreach_async.audit import CampaignResults, CampaignRow, CampaignTotals, Report, Score, Scores, Severity
@@ -162,7 +162,7 @@ def test_part_of_the_only_workspace_is_better_than_nothing(tmp_path: Path) -> No
 
 @pytest.mark.thorough
 @given(SHARED_FLEETS, st.data())
-@settings(max_examples=scaled(40))
+@settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_after_an_outage_nothing_is_new_that_was_known_before(shown: list[Shown], data: st.DataObject) -> None:
     def audit(lost: frozenset[int], day: int) -> Report:
         spaces = [attrs.evolve(each, reading=attrs.evolve(each.reading, error=None)) for each in shown]

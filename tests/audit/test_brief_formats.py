@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from rich.console import Console
 from support.audit_reports import AT, BRIEFS, finding, fleet, make_report
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import Page
 
 from outreach_async.audit import Report, Severity
@@ -164,7 +164,7 @@ def test_a_span_is_in_minutes_hours_or_days(seconds: float, text: str) -> None:
 
 
 @given(BRIEFS, st.integers(20, 120))
-@settings(max_examples=scaled(15))
+@settings(max_examples=scaled(15), phases=WITHOUT_SHRINKING)
 def test_a_terminal_of_any_width_shows_the_words_of_the_text(brief: Brief, width: int) -> None:
     page = io.StringIO()
     Console(file=page, width=width, color_system=None).print(StyledReport(brief))
@@ -186,7 +186,7 @@ def test_the_page_shows_tasks_news_gaps_and_what_is_resolved() -> None:
 
 @pytest.mark.thorough
 @given(BRIEFS)
-@settings(max_examples=scaled(20))
+@settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
 def test_every_brief_conforms_to_the_schema(brief: Brief) -> None:
     Draft202012Validator(brief_schema()).validate(json.loads(write_brief(brief, "json")))
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from support.audit_reports import AT, BRIEFS, HOSTILE, finding, fleet, make_report
 from support.cli import COMMAND, Shell, environment
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 from support.listener import Listener, refused_port, serve
 
 from outreach_async._cli.posting import PostError, find_proxy, parse_webhook, post
@@ -42,7 +42,7 @@ def texts(brief: Brief) -> list[str]:
 
 
 @given(BRIEFS)
-@settings(max_examples=scaled(15))
+@settings(max_examples=scaled(15), phases=WITHOUT_SHRINKING)
 def test_every_message_is_within_the_limits_of_slack(brief: Brief) -> None:
     made = message(brief)
 

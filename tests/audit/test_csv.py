@@ -9,7 +9,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, make_report
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async._files.spreadsheets import unescape_formula
 from outreach_async.audit import Finding, Report
@@ -37,14 +37,14 @@ def test_the_columns_are_the_fields_of_a_finding_its_title_and_the_name() -> Non
 
 @pytest.mark.thorough
 @given(HOSTILE_REPORTS)
-@settings(max_examples=scaled(25))
+@settings(max_examples=scaled(25), phases=WITHOUT_SHRINKING)
 def test_no_cell_is_a_formula(report: Report) -> None:
     for row in csv.reader(io.StringIO(write(report, "csv"), newline="")):
         assert not [cell for cell in row if cell.startswith(FORMULAS)]
 
 
 @given(HOSTILE_REPORTS)
-@settings(max_examples=scaled(25))
+@settings(max_examples=scaled(25), phases=WITHOUT_SHRINKING)
 def test_unescaping_a_cell_restores_the_string_of_the_service(report: Report) -> None:
     for row, each in zip(rows(report), report.findings, strict=True):
         for name in ("workspace", "mailbox", "email", "domain", "message"):

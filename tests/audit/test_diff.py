@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import NOW, REPORTS, mailbox, mailboxes, reading, report
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import Delta, Diff, Finding, Policy, Report, Severity
 from outreach_async.errors import InvalidRequest, StatusError
@@ -26,7 +26,7 @@ def names(findings: list[Finding]) -> list[tuple[str, str | None]]:
 
 @pytest.mark.thorough
 @given(REPORTS)
-@settings(max_examples=scaled(20))
+@settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
 def test_an_audit_compared_with_itself_has_nothing_new(found: Report) -> None:
     diff = changed(found, found)
 

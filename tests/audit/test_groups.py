@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import Group, Report, Severity
 from outreach_async.audit._totals import CompactSet, GroupTotals, MailboxTotals, to_thousandths
@@ -54,7 +54,7 @@ def test_read_errors_count_towards_the_workspace() -> None:
 
 
 @given(REPORTS)
-@settings(max_examples=scaled(20))
+@settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
 def test_groups_agree_with_the_scores_and_the_totals(found: Report) -> None:
     for kind, scores in (("workspace", found.scores.workspaces), ("domain", found.scores.domains)):
         assert {each.key: each.score for each in found.groups if each.kind == kind} == {

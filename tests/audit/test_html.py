@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from support.audit import mailboxes, reading, report
 from support.audit_reports import HOSTILE, VIEWS, finding, fleet, group, make_report, row, with_history, written
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import Page
 
 from outreach_async.audit import Delta, Diff, Policy, PolicyUsed, Report, Severity
@@ -35,7 +35,7 @@ OURS |= {tag for tag, _ in page(report(reading([], error=StatusError("refused"))
 
 
 @given(VIEWS)
-@settings(max_examples=scaled(20))
+@settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
 def test_no_string_becomes_an_element_or_reverses_the_page(view: Report | Brief) -> None:
     text = written(view, "html")
     shown = Page(text)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.audit import REPORTS, mailboxes, reading, report
 from support.audit_reports import HOSTILE_REPORTS, fleet
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import (
     CampaignResults,
@@ -69,7 +69,7 @@ def test_the_schema_is_valid_draft_2020_12() -> None:
 
 @pytest.mark.thorough
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
-@settings(max_examples=scaled(25))
+@settings(max_examples=scaled(25), phases=WITHOUT_SHRINKING)
 def test_every_report_conforms_to_the_schema(found: Report) -> None:
     STRICT.validate(json.loads(write(found, "json")))
 
@@ -163,7 +163,7 @@ def test_the_json_begins_with_the_most_used_fields() -> None:
 
 @pytest.mark.thorough
 @given(st.one_of(REPORTS, HOSTILE_REPORTS))
-@settings(max_examples=scaled(30))
+@settings(max_examples=scaled(30), phases=WITHOUT_SHRINKING)
 def test_a_written_report_reads_back_as_the_same_report(found: Report) -> None:
     assert Report.from_dict(json.loads(write(found, "json"))) == found
 

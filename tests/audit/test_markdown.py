@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit_reports import HOSTILE, VIEWS, finding, fleet, make_report, written
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import MARKDOWN_TOKENS, tokens
 
 from outreach_async.audit import PolicyUsed, Report
@@ -18,7 +18,7 @@ from outreach_async.audit.reports.brief import Brief
 
 @pytest.mark.thorough
 @given(VIEWS)
-@settings(max_examples=scaled(40))
+@settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_no_string_becomes_markup(view: Report | Brief) -> None:
     assert {token.type for token in tokens(written(view, "markdown"))} <= MARKDOWN_TOKENS
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import REPORTS
 from support.audit_reports import HOSTILE_REPORTS, fleet, make_report
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async._files.atomic import atomic_write
 from outreach_async.audit import Report
@@ -57,7 +57,7 @@ def test_every_suffix_has_a_writer() -> None:
 
 @pytest.mark.thorough
 @given(REPORTS)
-@settings(max_examples=scaled(15))
+@settings(max_examples=scaled(15), phases=WITHOUT_SHRINKING)
 def test_every_writer_is_deterministic_and_ends_with_a_newline(found: Report) -> None:
     for form in WRITERS:
         text = write(found, form)

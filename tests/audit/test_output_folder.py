@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import NOW, SHARED_FLEETS, Shown, report
 from support.cli import Shell
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import Page
 
 from outreach_async import OutreachClient
@@ -40,7 +40,7 @@ def separated(*shown: Shown) -> list[Report]:
 
 
 @given(SHARED_FLEETS)
-@settings(max_examples=scaled(20))
+@settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
 def test_a_separate_report_is_that_of_an_audit_of_its_workspace_alone(fleet: list[Shown]) -> None:
     assert separated(*fleet) == [report(each) for each in fleet]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import NOW, SHARED_FLEETS, MailboxService, Shown, mailbox, mailboxes, part_of, reading, report, wire
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge
 from outreach_async.client import OutreachClient
@@ -38,7 +38,7 @@ def split(fleet: Sequence[Shown], draw: Callable[[int], int]) -> list[list[Shown
 
 @pytest.mark.thorough
 @given(SHARED_FLEETS, st.randoms(use_true_random=False))
-@settings(max_examples=scaled(60))
+@settings(max_examples=scaled(60), phases=WITHOUT_SHRINKING)
 def test_merged_parts_give_the_report_of_one_audit(fleet: list[Shown], chance: random.Random) -> None:
     """Merge parts in any split and order, with duplicates, and with shared mailboxes, domains and servers."""
     parts = [part_of(*shown) for shown in split(fleet, chance.randrange)]

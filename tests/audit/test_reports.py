@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
 from support.audit_reports import AT, VIEWS, finding, fleet, make_report, written
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import Delta, Diff, Report, Severity
 from outreach_async.audit.reports._text import StyledReport, render_markdown, render_text
@@ -61,7 +61,7 @@ def test_the_repr_of_a_report_shows_its_numbers_and_not_its_findings() -> None:
 
 @pytest.mark.thorough
 @given(REPORTS | VIEWS)
-@settings(max_examples=scaled(40))
+@settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_text_has_at_most_80_columns_and_no_control_characters(view: Report | Brief) -> None:
     lines = written(view, "terminal").split("\n")
 
@@ -72,7 +72,7 @@ def test_text_has_at_most_80_columns_and_no_control_characters(view: Report | Br
 
 @pytest.mark.thorough
 @given(REPORTS)
-@settings(max_examples=scaled(25))
+@settings(max_examples=scaled(25), phases=WITHOUT_SHRINKING)
 def test_every_domain_with_an_error_or_worse_is_named(found: Report) -> None:
     view = build_overview(found)
 
@@ -85,7 +85,7 @@ def test_every_domain_with_an_error_or_worse_is_named(found: Report) -> None:
 
 @pytest.mark.thorough
 @given(REPORTS)
-@settings(max_examples=scaled(25))
+@settings(max_examples=scaled(25), phases=WITHOUT_SHRINKING)
 def test_the_worst_domains_come_first(found: Report) -> None:
     view = build_overview(found)
     order = [

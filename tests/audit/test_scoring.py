@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import SHARED_FLEETS, Shown, mailbox, mailboxes, reading, report
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import Finding, Policy, Report, Severity, Violation, check, mailbox_score
 from outreach_async.audit._conditions import email_domain
@@ -192,7 +192,7 @@ def test_what_was_not_judged_has_no_score() -> None:
 
 @pytest.mark.thorough
 @given(SHARED_FLEETS)
-@settings(max_examples=scaled(60))
+@settings(max_examples=scaled(60), phases=WITHOUT_SHRINKING)
 def test_every_score_is_the_weighted_mean_of_its_mailboxes(spaces: list[Shown]) -> None:
     """Recompute the scores of all groups in fractions, from the mailboxes and the findings of the report."""
     found = report(*spaces)

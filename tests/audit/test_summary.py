@@ -9,7 +9,7 @@ import attrs
 from hypothesis import given, settings
 from support.audit import REPORTS
 from support.audit_reports import HOSTILE_REPORTS, finding, make_report
-from support.examples import scaled
+from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import Report, Severity
 from outreach_async.audit.reports import write, write_brief
@@ -30,7 +30,7 @@ def head(markdown: str) -> str:
 
 
 @given(WORLDS, WORLDS.map(next_day))
-@settings(max_examples=scaled(40))
+@settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_audit_and_brief_have_the_same_counts_and_they_add_up(before: Report, later: Report) -> None:
     compared, brief = later.since(before), build_brief(later, before)
     summary, changes = summarize(compared), brief.changes
@@ -52,7 +52,7 @@ def test_audit_and_brief_have_the_same_counts_and_they_add_up(before: Report, la
 
 
 @given(WORLDS)
-@settings(max_examples=scaled(40))
+@settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_every_finding_belongs_to_one_task(report: Report) -> None:
     tasks = summarize(report).tasks
     counts: Counter[Severity] = Counter()

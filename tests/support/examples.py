@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from hypothesis import settings
+from hypothesis import Phase, settings
+
+WITHOUT_SHRINKING: Final = (Phase.explicit, Phase.reuse, Phase.generate)
+"""The phases of tests that draw whole reports, which take minutes to shrink."""
 
 _REFERENCE: Final = 60
 

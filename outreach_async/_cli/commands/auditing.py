@@ -44,8 +44,8 @@ from outreach_async.audit.reports import (
     format_of,
     has_brief_format,
     has_format,
+    iterate,
     schema,
-    write,
     write_brief,
 )
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE
@@ -203,7 +203,7 @@ def audit(
     store = open_history(options, history)
 
     async def run_audit() -> int:
-        readings = Readings()
+        readings = Readings() if store else None  # takes 600 bytes for each mailbox
         parts: list[auditing.Report] = []
         about = {"policy": chosen, "campaigns": campaigns, "deadline": deadline, "readings": readings}
         read = await _audit(options, screen, parts if folder else None, **about)
@@ -213,12 +213,12 @@ def audit(
         if prometheus:
             with files.explain_write_errors("--prometheus", prometheus):
                 write_prometheus(report, prometheus)
-        days = (
-            _daily_with(store, read, readings) if store and (folder or "html" in {print_format, *dict(formats).values()}) else []
-        )
+        shows_days = folder or "html" in {print_format, *dict(formats).values()}
+        days = _daily_with(store, read, readings) if store and readings and shows_days else []
         pages = _render_folder(folder, report, parts, days) if folder else {}
         _output(screen, report, dict(formats), print_format, folder=pages, days=days)
-        _append(screen, None if no_append else store, read, readings)
+        if readings and not no_append:
+            _append(screen, store, read, readings)
         return report.exit_code(fail_on)
 
     return run_async(run_audit)
@@ -291,30 +291,33 @@ def _output(
     days: Sequence[DayFigures] = (),
 ) -> None:
     """Write a report or a brief to files, or print it if there are no files. `folder` has the files of `--output-folder`."""
-    pages = {path: _render(view, form, days) for path, form in formats.items()}
-    for path, text in (*pages.items(), *folder.items()):
-        with files.explain_write_errors("--output-folder" if path in folder else "--output", path):
+    for path, form in formats.items():
+        with files.explain_write_errors("--output", path):
+            atomic_write(path, _render(view, form, days))
+    for path, text in folder.items():
+        with files.explain_write_errors("--output-folder", path):
             atomic_write(path, text)
-    if pages or folder:
+    if formats or folder:
         title, summary = (BRIEF_TITLE, view) if isinstance(view, Brief) else (AUDIT_TITLE, summarize(view))
         screen.print_line(format_headline(title, summary), "bold")
         changes = [format_changes(summary)] if summary.changes or isinstance(view, Brief) else []
         for line in (summary.verdict, f"Findings: {format_counts(summary.counts)}.", *changes):
             screen.print_line(line)
-        for path in pages:
+        for path in formats:
             screen.print_line(f"Written: {path}")
         for path in list(folder)[:1]:
             screen.print_line(f"Written: {path} and {format_count(len(folder) // 2, 'page')} of workspaces")
     elif print_format is not None:
-        sys.stdout.write(_render(view, print_format, days))
+        sys.stdout.writelines(_render(view, print_format, days))
     else:
         show(screen, view)
-    screen.print_result(view.to_dict())
+    if screen.as_json:
+        screen.print_result(view.to_dict())
     sys.stdout.flush()  # raises an error for a broken pipe before the --history file is changed
 
 
-def _render(view: auditing.Report | Brief, form: str, days: Sequence[DayFigures] = ()) -> str:
-    return write_brief(view, form) if isinstance(view, Brief) else write(view, form, days=days)
+def _render(view: auditing.Report | Brief, form: str, days: Sequence[DayFigures] = ()) -> Iterable[str]:
+    return [write_brief(view, form)] if isinstance(view, Brief) else iterate(view, form, days=days)
 
 
 def show(screen: Screen, view: auditing.Report | Brief) -> None:
@@ -322,7 +325,7 @@ def show(screen: Screen, view: auditing.Report | Brief) -> None:
     if screen.console:
         screen.console.print(StyledReport(view))
     elif not screen.as_json:
-        screen.print_lines(_render(view, "terminal"))
+        screen.print_lines("".join(_render(view, "terminal")))
 
 
 def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
@@ -554,14 +557,15 @@ def brief(
     store = open_history(options, history)
 
     async def run_brief() -> int:
-        readings = Readings()
+        readings = Readings() if store else None
         report = await _audit(options, screen, policy=chosen, campaigns=True, deadline=deadline, readings=readings)
         earlier = store.baseline(report.workspaces) if store else None
         view = build_brief(report, earlier)
         _output(screen, view, dict(formats), print_format)
         if webhook and not await _post(screen, webhook, view):
             return NOT_DELIVERED
-        _append(screen, None if no_append else store, report, readings)
+        if readings and not no_append:
+            _append(screen, store, report, readings)
         return (report.since(earlier) if earlier else report).exit_code(fail_on)
 
     return run_async(run_brief)

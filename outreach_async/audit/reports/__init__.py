@@ -27,7 +27,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path, PurePath
 from types import MappingProxyType
@@ -42,24 +42,32 @@ from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports._days import read_days
-from outreach_async.audit.reports._html_page import render_brief_html, render_html
+from outreach_async.audit.reports._html_page import iterate_html, render_brief_html, render_html
 from outreach_async.audit.reports._slack import render_brief_slack
 from outreach_async.audit.reports._text import render_brief_markdown, render_brief_text, render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import InvalidRequest
 
 
-def render_csv(report: Report) -> str:
+def render_csv(report: Report) -> Iterator[str]:
     r"""Render the findings as CSV (RFC 4180), with the title of the rule and the name of the workspace."""
     # Strings that a spreadsheet would evaluate as a formula get a leading apostrophe. Control characters become escapes such as
     # `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
-    page = io.StringIO()
-    writer = csv.writer(page)
+    line = io.StringIO()
+    writer = csv.writer(line)
     writer.writerow([*(field.name for field in attrs.fields(Finding)), "title", "workspace_name"])
     for finding in report.findings:
+        yield _take(line)
         added = rule_title(finding.rule), report.names.get(finding.workspace)
         writer.writerow(map(_csv_cell, (*finding.to_dict().values(), *added)))
-    return page.getvalue()
+    yield _take(line)
+
+
+def _take(line: io.StringIO) -> str:
+    text = line.getvalue()
+    line.seek(0)
+    line.truncate()
+    return text
 
 
 def _csv_cell(value: Any) -> Any:
@@ -68,9 +76,18 @@ def _csv_cell(value: Any) -> Any:
     return escape_formula(value) if isinstance(value, str) else value
 
 
-def render_json(report: Report) -> str:
+def render_json(report: Report) -> Iterator[str]:
     """Render a report as one JSON object, which `Report.from_dict` can read for comparison with a later audit."""
-    return f"{json.dumps(report.to_dict(), indent=1, allow_nan=False)}\n"
+    values = attrs.evolve(report, findings=[]).to_dict() | {"counts": report.to_counts()}
+    # Quotes in strings are escaped, so that this is the list of findings, which is the first one of this name.
+    head, mark, rest = json.dumps(values, indent=1, allow_nan=False).partition('"findings": []')
+    yield head
+    before, after = '"findings": [', mark
+    for finding in report.findings:
+        text = json.dumps(finding.to_dict(), allow_nan=False, separators=(",\n   ", ": "))  # `indent` is ten times slower
+        yield f"{before}\n  {{\n   {text[1:-1]}\n  }}"
+        before, after = ",", "\n ]"
+    yield f"{after}{rest}\n"
 
 
 def schema() -> dict[str, Any]:
@@ -109,11 +126,16 @@ __all__ = [
 Writer = Callable[[Report], str]
 T = TypeVar("T")
 
+
+def _joined(render: Callable[[Report], Iterable[str]]) -> Writer:
+    return lambda report: "".join(render(report))
+
+
 WRITERS: Final[Mapping[str, Writer]] = MappingProxyType(
     {
         "terminal": render_text,
-        "json": render_json,
-        "csv": render_csv,
+        "json": _joined(render_json),
+        "csv": _joined(render_csv),
         "markdown": render_markdown,
         "html": render_html,
         "prometheus": render_prometheus,
@@ -191,7 +213,19 @@ def write(report: Report, form: str, *, days: Iterable[DayFigures] = ()) -> str:
     Raises:
         InvalidRequest: The format is unknown, or the extra it needs is not installed.
     """
-    return render_html(report, days=read_days(days)) if form == "html" else _find_writer(WRITERS, form)(report)
+    return "".join(iterate(report, form, days=days))
+
+
+def iterate(report: Report, form: str, *, days: Iterable[DayFigures] = ()) -> Iterator[str]:
+    """Render a report in pieces, as `write` does, so that a large report need not be in memory as one string."""
+    if form == "html":
+        return iterate_html(report, days=read_days(days))
+    if form in _STREAMED:
+        return _STREAMED[form](report)
+    return iter([_find_writer(WRITERS, form)(report)])
+
+
+_STREAMED: Final = {"json": render_json, "csv": render_csv}
 
 
 def write_brief(brief: Brief, form: str) -> str:

@@ -69,8 +69,10 @@ _SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": 
 _KIND_LABELS: Final = {"type": "Provider", "server_ip": "Server"}
 
 
-def render_html(report: Report, *, days: Iterable[DailyFigures] = (), pages: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Render a report as one self-contained HTML page that makes no requests.
+def iterate_html(
+    report: Report, *, days: Iterable[DailyFigures] = (), pages: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    """Render a report as one self-contained HTML page that makes no requests, in pieces.
 
     `days` are daily figures, for the trends. `pages` are the file names of the pages of single workspaces, to link to.
     """
@@ -98,29 +100,36 @@ def render_html(report: Report, *, days: Iterable[DailyFigures] = (), pages: Map
     )
 
 
+def render_html(report: Report, *, days: Iterable[DailyFigures] = (), pages: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Render a report as one self-contained HTML page."""
+    return "".join(iterate_html(report, days=days, pages=pages))
+
+
 def render_brief_html(brief: Brief) -> str:
     """Render a brief as one self-contained HTML page, in the style of the HTML report of an audit."""
     campaigns = campaign_view.list_active(brief)[:_MAX_CAMPAIGNS]
-    return _render(
-        "brief.html",
-        BRIEF_TITLE,
-        brief,
-        subject=brief.label_of(brief.workspaces[0].id) if len(brief.workspaces) == 1 else "",
-        tasks=[view_task(task, brief) for task in brief.tasks],
-        campaigns=campaigns,
-        hidden=campaign_view.format_hidden(brief, len(campaigns)),
-        sums=campaign_view.format_sums(brief),
-        gaps=list(list_gaps(brief)),
-        notes=format_notes(brief),
+    return "".join(
+        _render(
+            "brief.html",
+            BRIEF_TITLE,
+            brief,
+            subject=brief.label_of(brief.workspaces[0].id) if len(brief.workspaces) == 1 else "",
+            tasks=[view_task(task, brief) for task in brief.tasks],
+            campaigns=campaigns,
+            hidden=campaign_view.format_hidden(brief, len(campaigns)),
+            sums=campaign_view.format_sums(brief),
+            gaps=list(list_gaps(brief)),
+            notes=format_notes(brief),
+        )
     )
 
 
-def _render(template: str, title: str, summary: Summary, **values: Any) -> str:
+def _render(template: str, title: str, summary: Summary, **values: Any) -> Iterator[str]:
     """Render a page with the values that both pages show."""
     return (
         load_templates()
         .get_template(template)
-        .render(
+        .generate(
             summary=summary,
             title=title,
             at=format_time(summary.at),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from heapq import nsmallest
+from itertools import chain
 from typing import Final
 
 import attrs
 
 from outreach_async.audit._findings import Finding, Severity
-from outreach_async.audit._report import HistoryPoint, Report
+from outreach_async.audit._report import HistoryPoint, Report, findings_of
+from outreach_async.audit._totals import CompactSet
 from outreach_async.audit._values import format_percent, valid_or_none
 from outreach_async.audit.campaigns import CampaignRow
 from outreach_async.audit.reports._campaign_view import format_share, share
@@ -56,13 +59,15 @@ class TaskView:
 
 def view_tasks(report: Report, summary: Summary) -> list[TaskView]:
     """Return the tasks of a report, each with its worst findings."""
-    by_task: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
+    worst: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
     for finding in report.findings:
-        by_task[finding.rule, finding.severity].append(finding)
+        known = worst[finding.rule, finding.severity]
+        known.append(finding)
+        if len(known) > 10 * MAX_ITEMS:  # only the worst are shown
+            known[:] = nsmallest(MAX_ITEMS, known, key=worst_first_key)
     label_of = _labels(report)
     return [
-        view_task(task, summary, sorted(by_task[task.rule, task.severity], key=worst_first_key), label_of)
-        for task in summary.tasks
+        view_task(task, summary, sorted(worst[task.rule, task.severity], key=worst_first_key), label_of) for task in summary.tasks
     ]
 
 
@@ -74,7 +79,7 @@ def view_task(task: Task, summary: Summary, findings: Sequence[Finding] = (), la
         where=task.extent.partition(" on ")[2] if task.mailboxes else task.extent,
         since=_describe_since(task, summary),
         items=[_view_item(finding, label_of, summary.names) for finding in findings[:MAX_ITEMS]],
-        more=len(findings) - MAX_ITEMS,
+        more=task.findings - MAX_ITEMS if findings else 0,
     )
 
 
@@ -287,13 +292,12 @@ def index_days(days: Iterable[DailyFigures], workspaces: Sequence[str]) -> DayIn
 
 def describe_volume(report: Report) -> str:
     """Return how much of the e-mail comes from mailboxes that must be stopped or fixed; an empty string if it is unknown."""
-    unsafe = {
-        (finding.workspace, finding.mailbox): finding.sent_30days or 0
-        for finding in report.findings
-        if finding.mailbox is not None and finding.severity.reaches(Severity.ERROR)
-    }
+    seen = CompactSet()
+    part: Number = 0
+    for finding in chain(findings_of(report, Severity.CRITICAL), findings_of(report, Severity.ERROR)):
+        if finding.mailbox is not None and seen.add((finding.workspace, finding.mailbox)):
+            part += finding.sent_30days or 0
     everything = sum(score.sent_30days for score in report.scores.workspaces.values())
-    part = sum(unsafe.values())
     if not 0 < part <= everything or valid_or_none(everything) is None:
         return ""
     return (
@@ -304,12 +308,11 @@ def describe_volume(report: Report) -> str:
 
 def view_health(report: Report) -> list[tuple[int, str, str]]:
     """Return the number of checked mailboxes by their worst finding, each with its meaning and tone."""
-    worst: dict[tuple[str, str], Severity] = {}
-    for finding in report.findings:  # sorted: the first finding about a mailbox is its worst
-        if finding.mailbox is not None and finding.sent_30days is not None:
-            known = worst.get((finding.workspace, finding.mailbox), finding.severity)
-            worst[finding.workspace, finding.mailbox] = min(known, finding.severity, key=lambda each: each.rank)
-    counts = Counter(worst.values())
+    seen, counts = CompactSet(), Counter[Severity]()
+    for severity in Severity:  # the first finding about a mailbox is its worst
+        for finding in findings_of(report, severity):
+            if finding.mailbox is not None and finding.sent_30days is not None:
+                counts[severity] += seen.add((finding.workspace, finding.mailbox))
     labels = zip(Severity, ("to stop", "to fix", "to review", "with notes"), strict=True)
     boxes = [(counts[severity], label, severity.value) for severity, label in labels]
-    return [*boxes, (max(0, report.mailboxes - len(worst)), "without findings", "good")]
+    return [*boxes, (max(0, report.mailboxes - len(seen)), "without findings", "good")]

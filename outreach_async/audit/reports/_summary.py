@@ -10,8 +10,9 @@ from typing import Final
 import attrs
 
 from outreach_async.audit._findings import Finding, Severity
-from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report
+from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report, findings_of
 from outreach_async.audit._rules import CATALOGUE, INCOMPLETE, rule_title
+from outreach_async.audit._totals import CompactSet
 from outreach_async.audit.reports._wording import format_count, format_span, format_time, replace_unprintable
 from outreach_async.errors import shorten
 
@@ -146,9 +147,9 @@ def summarize(report: Report) -> Summary:
 
 def _list_critical(report: Report) -> list[str]:
     """Return the subjects of critical findings, such as the addresses of mailboxes, by domain."""
-    critical = [finding for finding in report.findings if finding.severity is Severity.CRITICAL and not is_about_reading(finding)]
-    shown = (replace_unprintable(subject_name(finding, report.names)) for finding in sorted(critical, key=worst_first_key))
-    return list(dict.fromkeys(shown))
+    critical = (finding for finding in findings_of(report, Severity.CRITICAL) if not is_about_reading(finding))
+    named = sorted((worst_first_key(finding), subject_name(finding, report.names)) for finding in critical)
+    return list(dict.fromkeys(replace_unprintable(name) for _, name in named))
 
 
 def split_urgent(tasks: Sequence[Task]) -> tuple[Sequence[Task], Sequence[Task]]:
@@ -210,25 +211,42 @@ def _format_verdict(report: Report) -> str:
         return "Nothing could be read: the service denied access to every workspace."
     partly = "Not everything could be read. " if report.incomplete else ""
     for severity, verdict in _VERDICTS.items():
-        findings = [finding for finding in report.findings if finding.severity is severity and not is_about_reading(finding)]
-        if findings:
-            return f"{partly}{verdict.format(extent=_format_extent(findings))}"
+        others, about_campaigns = Tally(), Tally()
+        for finding in findings_of(report, severity):
+            if not is_about_reading(finding):
+                (others if finding.campaign is None else about_campaigns).add(finding)
+        if extents := [tally.extent for tally in (others, about_campaigns) if tally.findings]:
+            return f"{partly}{verdict.format(extent=' and '.join(extents))}"
     checked = report.mailboxes or (report.campaigns and report.campaigns.checked)
     return f"{partly}{'No problems found.' if checked else 'No mailboxes were checked.'}"
 
 
-def _format_extent(findings: Sequence[Finding]) -> str:
-    about_campaigns = [finding for finding in findings if finding.campaign is not None]
-    others = [finding for finding in findings if finding.campaign is None]
-    return " and ".join(_format_groups(part) for part in (others, about_campaigns) if part)
+class Tally:
+    """Counts findings, and the mailboxes and groups that they are about, without keeping the findings."""
 
+    def __init__(self) -> None:
+        self.findings = 0
+        self.groups: Counter[Hashable] = Counter()
+        self.kinds: dict[str, None] = {}
+        self._mailboxes = CompactSet()
 
-def _format_groups(findings: Sequence[Finding]) -> str:
-    mailboxes = _count_mailboxes(findings)
-    kinds = {_group_kind(finding) for finding in findings}
-    noun = kinds.pop() if len(kinds) == 1 else "group"
-    groups = format_count(len(set(map(_group_key, findings))), noun)
-    return f"{format_count(mailboxes, 'mailbox')} on {groups}" if mailboxes else groups
+    def add(self, finding: Finding) -> None:
+        self.findings += 1
+        self.groups[_group_key(finding)] += 1
+        self.kinds[_group_kind(finding)] = None
+        if finding.mailbox or finding.email:
+            self._mailboxes.add((finding.workspace, finding.mailbox, finding.email))
+
+    @property
+    def mailboxes(self) -> int:
+        """Number of different mailboxes."""
+        return len(self._mailboxes)
+
+    @property
+    def extent(self) -> str:
+        """The number of mailboxes and groups, such as `2 mailboxes on 3 domains`."""
+        groups = format_count(len(self.groups), next(iter(self.kinds)) if len(self.kinds) == 1 else "group")
+        return f"{format_count(self.mailboxes, 'mailbox')} on {groups}" if self.mailboxes else groups
 
 
 def is_about_reading(finding: Finding) -> bool:
@@ -280,50 +298,64 @@ def _group_key(finding: Finding) -> Hashable:
     return finding.domain or finding.server_ip or finding.workspace
 
 
-def _count_mailboxes(findings: Iterable[Finding]) -> int:
-    return len({(finding.workspace, finding.mailbox, finding.email) for finding in findings if finding.mailbox or finding.email})
-
-
 Worse = Mapping[tuple[str | None, float | None], int]
 """Number of findings that became more severe, by rule and new severity level."""
 
 
+class _TaskTally(Tally):
+    """The findings of a task, and what its texts need of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: Finding
+        self.new: Counter[Hashable] = Counter()
+        self.names: dict[Hashable, str] = {}
+        self.has_several_remedies = False
+
+    def add(self, finding: Finding, names: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().add(finding)
+        if self.findings == 1 or worst_first_key(finding) < worst_first_key(self.first):
+            self.has_several_remedies |= self.findings > 1 and finding.remedy != self.first.remedy
+            self.first = finding
+        self.has_several_remedies |= finding.remedy != self.first.remedy
+        key = _group_key(finding)
+        self.names[key] = replace_unprintable(_group_name(finding, names))
+        # The states of a report that is not compared are those of an earlier comparison.
+        self.new[key] += finding.state == "new"
+
+    def name_groups(self, counts: Counter[Hashable]) -> list[tuple[str, int]]:
+        groups = [(self.names[key], count) for key, count in counts.items() if count]
+        return sorted(groups, key=lambda group: (-group[1], group[0]))
+
+
 def _build_tasks(findings: Iterable[Finding], report: Report, worse: Worse | None) -> list[Task]:
     """Group findings into tasks: the most severe first, then those with news, then the largest."""
-    groups: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
+    tallies: defaultdict[tuple[str, Severity], _TaskTally] = defaultdict(_TaskTally)
     for finding in findings:
-        groups[finding.rule, finding.severity].append(finding)
-    tasks = [_build_task(group, report, worse) for group in groups.values()]
+        tallies[finding.rule, finding.severity].add(finding, report.names)
+    tasks = [_build_task(tally, report, worse) for tally in tallies.values()]
     return sorted(tasks, key=lambda task: (task.severity.rank, not (task.new or task.worse), -task.findings, task.rule))
 
 
-def _build_task(findings: Sequence[Finding], report: Report, worse: Worse | None) -> Task:
-    first = min(findings, key=worst_first_key)
+def _build_task(tally: _TaskTally, report: Report, worse: Worse | None) -> Task:
+    first = tally.first
     rule = CATALOGUE.get(first.rule)  # a report of another version may contain unknown rules
     if rule:
         rule = attrs.evolve(rule, thresholds={**rule.thresholds, **report.policy.thresholds.get(rule.id, {})})
-    # The states of a report that is not compared are those of an earlier comparison.
-    new = [finding for finding in findings if finding.state == "new" and worse is not None]
-    remedy = rule.remedy if rule and len({finding.remedy for finding in findings}) > 1 else first.remedy
+    new = Counter[Hashable]() if worse is None else tally.new
     return Task(
         rule=first.rule,
         title=rule_title(first.rule),
         severity=first.severity,
-        findings=len(findings),
-        mailboxes=_count_mailboxes(findings),
-        groups=_count_groups(findings, report.names),
+        findings=tally.findings,
+        mailboxes=tally.mailboxes,
+        groups=tally.name_groups(tally.groups),
         group_kind=_group_kind(first),
         example=replace_unprintable(f"{subject_name(first, report.names)}: {first.message}"),
-        remedy=replace_unprintable(remedy),
+        remedy=replace_unprintable(rule.remedy if rule and tally.has_several_remedies else first.remedy),
         condition=rule.condition if rule else "",
         source=rule.source if rule else "",
-        new=len(new),
-        new_groups=_count_groups(new, report.names),
+        new=new.total(),
+        new_groups=tally.name_groups(new),
         worse=worse.get((first.rule, SEVERITY_LEVELS[first.severity]), 0) if worse else 0,
     )
-
-
-def _count_groups(findings: Sequence[Finding], names: Mapping[str, str]) -> list[tuple[str, int]]:
-    shown = {_group_key(finding): replace_unprintable(_group_name(finding, names)) for finding in findings}
-    groups = [(shown[key], count) for key, count in Counter(map(_group_key, findings)).items()]
-    return sorted(groups, key=lambda group: (-group[1], group[0]))

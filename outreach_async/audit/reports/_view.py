@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from outreach_async.audit._findings import Finding, Severity
-from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report
+from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report, findings_of
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit._scoring import Score
 from outreach_async.audit.reports._summary import is_about_mailboxes, is_about_reading, subject_name, workspace_label
@@ -179,7 +179,7 @@ class Overview:
 
 def build_overview(report: Report) -> Overview:
     """Prepare the details of a report for display."""
-    unread = [finding for finding in report.findings if is_about_reading(finding)]
+    unread = [finding for finding in findings_of(report, Severity.ERROR) if is_about_reading(finding)]
     names = [workspace_label(finding.workspace, report.names) for finding in unread]
     errors = [replace_unprintable(finding.message) for finding in unread[:MAX_DETAILED]]
     views = build_domain_views(report)
@@ -250,15 +250,15 @@ def score_tone(score: float | None, severity: Severity | None = None) -> str:
 
 def build_domain_views(report: Report) -> list[DomainView]:
     """Return the domains and servers with findings, the worst first."""
-    by_domain: defaultdict[str, list[Finding]] = defaultdict(list)
+    by_domain: defaultdict[str, dict[tuple[int, str], tuple[Finding, int]]] = defaultdict(dict)
     for finding in report.findings:
         if is_about_mailboxes(finding):
             name = finding.domain or ("(no domain)" if finding.server_ip is None else f"server {finding.server_ip}")
-            by_domain[name].append(finding)
+            first, count = by_domain[name].get(key := (finding.severity.rank, finding.rule), (finding, 0))
+            by_domain[name][key] = first, count + 1
     authentication = build_authentication(report)
     views = (
-        _build_domain_view(report.scores.domains.get(name), name, findings, authentication)
-        for name, findings in by_domain.items()
+        _build_domain_view(report.scores.domains.get(name), name, groups, authentication) for name, groups in by_domain.items()
     )
     return sorted(
         views, key=lambda view: (view.severity.rank, -1.0 if view.score is None else view.score, -view.mailboxes, view.name)
@@ -266,22 +266,21 @@ def build_domain_views(report: Report) -> list[DomainView]:
 
 
 def _build_domain_view(
-    score: Score | None, name: str, findings: Iterable[Finding], authentication: Callable[[str, int], list[Authentication]]
+    score: Score | None,
+    name: str,
+    groups: Mapping[tuple[int, str], tuple[Finding, int]],
+    authentication: Callable[[str, int], list[Authentication]],
 ) -> DomainView:
-    groups: defaultdict[tuple[int, str], list[Finding]] = defaultdict(list)
-    for finding in findings:
-        groups[finding.severity.rank, finding.rule].append(finding)
     return DomainView(
         name=replace_unprintable(name),
         score=score.score if score else None,
         mailboxes=score.mailboxes if score else 0,
         authentication=authentication(name, score.mailboxes if score else 0),
-        issues=[_build_issue(group) for _, group in sorted(groups.items())],
+        issues=[_build_issue(*groups[key]) for key in sorted(groups)],
     )
 
 
-def _build_issue(findings: Sequence[Finding]) -> Issue:
-    first, count = findings[0], len(findings)
+def _build_issue(first: Finding, count: int) -> Issue:
     title = rule_title(first.rule)
     return Issue(
         rule=first.rule,
@@ -296,7 +295,8 @@ def _build_issue(findings: Sequence[Finding]) -> Issue:
 def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
     """Return a function that builds the `Authentication` list of a domain."""
     # The arguments of the function are the name of the domain and its number of checked mailboxes.
-    counts = Counter((finding.domain, finding.rule) for finding in report.findings)
+    rules = set(AUTHENTICATION_RULES.values())
+    counts = Counter((finding.domain, finding.rule) for finding in report.findings if finding.rule in rules)
 
     def describe(domain: str, mailboxes: int) -> list[Authentication]:
         return [
