@@ -470,10 +470,12 @@ def order_key(email: str) -> str:
     if not email.isascii():
         fold, email = _fold, email.translate(_AT_SIGN_FORMS)
     local, _, domain = email.rpartition("@")
-    domain, folded = _fold_domain(fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, ".")), fold(local)
-    if not folded.isalnum():  # letters and digits, as in most addresses, stay
-        folded = _fold_local(folded, domain)
-    return f"{folded or local}@{domain}"
+    if fold is str.lower and local.isalnum() and domain[-1:].isalnum():  # as in most addresses, nothing else needs folding
+        lowered = email.lower()
+        if "xn--" not in lowered and not lowered.endswith(_GOOGLEMAIL):
+            return lowered
+    domain = _fold_domain(fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, "."))
+    return f"{_fold_local(fold(local), domain) or local}@{domain}"
 
 
 def _fold_local(local: str, domain: str) -> str:

@@ -299,6 +299,8 @@ class Nights:
         for key, outcome in last.items():
             if key in self._uncertain and outcome.status is Outcome.UNCHANGED:
                 self.broken.append(f"{key} was uncertain, and was not sent again")
+            if key in self._uncertain and outcome.status is Outcome.OVERWRITTEN and outcome.certain:
+                self.broken.append(f"{key} is certainly overwritten, but an earlier night may have added it")
         # An answer settles what an earlier night left open, even if the caller never received the outcome.
         self._uncertain -= self.world.answered
         for key, outcome in last.items():
