@@ -33,6 +33,7 @@ from benchmarks.groups.scale import cores, million
 from benchmarks.groups.spread import spread
 from benchmarks.groups.startup import checks, clients, imports
 from benchmarks.groups.sync import sync
+from benchmarks.groups.tail import tail
 from benchmarks.machine import described
 from benchmarks.peers.generated import generate
 from benchmarks.report import markdown
@@ -62,6 +63,7 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "memory": memory,
     "journal": journal,
     "ledger": ledger,
+    "tail": tail,
     "rates": rates,
     "audit": audit,
     "spread": spread,
