@@ -1,6 +1,9 @@
-"""Measure the peak memory of an audit of healthy mailboxes. The service runs in another process on a real port.
+"""Measure the peak memory of an audit, and of its reports as text, JSON and HTML. The service runs in another process.
 
-Run: python benchmarks/audit_memory.py [mailboxes] [workspaces]
+Run: python benchmarks/audit_memory.py [mailboxes] [workspaces] [findings]
+
+Without `findings`, all mailboxes are healthy, and four share a domain. With it, there are 0.375 findings for each mailbox on
+2,000 domains, and the reports are written too.
 """
 
 from __future__ import annotations
@@ -16,16 +19,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import anyio
 
 from outreach_async import OutreachClient
+from outreach_async._files.atomic import atomic_write
 from outreach_async.audit import audit
+from outreach_async.audit.reports import iterate
 
 _DISPLAY: Final = 2_000
+_SICK_DOMAINS: Final = 2_000
 _A_DOMAIN: Final = 4
 """Number of mailboxes per domain, as in the demo and in most workspaces."""
+
+
+def _sick(number: int) -> dict[str, Any]:
+    """Return the fields of a mailbox in a world with 0.375 findings for each mailbox, and 2,000 domains."""
+    domain = number % _SICK_DOMAINS
+    about: dict[str, Any] = {"email": f"firstname.lastname{number}@outreach-domain{domain}.example", "domain_ip": "203.0.113.9"}
+    kinds: dict[int, dict[str, Any]] = {0: {"dkim": False}, 1: {"domain_ip": None}, 2: {"bounced_30days": 60 + number % 40}}
+    return _mailbox(number) | about | kinds.get(number % 8, {})
 
 
 def _mailbox(number: int) -> dict[str, Any]:
@@ -65,18 +80,18 @@ class _Handler(StreamRequestHandler):
         while line := self.rfile.readline():
             while self.rfile.readline() not in (b"\r\n", b""):
                 pass
-            found = re.search(rb"workspace=space_(\d+)x(\d+)", line)
+            found = re.search(rb"workspace=space_(\d+)x(\d+)(findings)?", line)
             page = re.search(rb"page=(\d+)", line)
             assert found is not None
             assert page is not None
-            body = _page(int(found[1]), int(found[2]), int(page[1]))
+            body = _page(int(found[1]), int(found[2]), int(page[1]), sick=found[3] is not None)
             head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
             self.wfile.write(head.encode() + body)
 
 
-def _page(first: int, count: int, page: int) -> bytes:
+def _page(first: int, count: int, page: int, *, sick: bool) -> bytes:
     numbers = range(first, first + count)[(page - 1) * _DISPLAY : page * _DISPLAY]
-    listing = {"status": "ok", "headers": [], "data": list(map(_mailbox, numbers)), "total_found": count}
+    listing = {"status": "ok", "headers": [], "data": list(map(_sick if sick else _mailbox, numbers)), "total_found": count}
     return json.dumps({**listing, "current_page": page, "total_pages": math.ceil(count / _DISPLAY)}).encode()
 
 
@@ -98,19 +113,23 @@ def service() -> Iterator[str]:
             process.terminate()
 
 
-async def _audit(url: str, mailboxes: int, workspaces: int) -> None:
+async def _audit(url: str, mailboxes: int, workspaces: int, kind: str) -> None:
     """Audit mailboxes spread over workspaces, and print the peak memory of this process in KiB."""
     each = mailboxes // workspaces
     async with OutreachClient(url) as client:
-        report = await audit(client, [f"space_{number * each}x{each}" for number in range(workspaces)])
-    assert (report.mailboxes, report.exit_code("info")) == (each * workspaces, 0), report.findings[:3]
+        report = await audit(client, [f"space_{number * each}x{each}{kind}" for number in range(workspaces)])
+    assert report.mailboxes == each * workspaces
+    with TemporaryDirectory() as folder:
+        for form in ("terminal", "json", "html") if kind else ():
+            atomic_write(Path(folder) / form, iterate(report, form))
+    assert bool(kind) == bool(report.findings), report.findings[:3]
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
-def peak(mailboxes: int, workspaces: int) -> int:
+def peak(mailboxes: int, workspaces: int, kind: str = "") -> int:
     """Return the peak memory in KiB of a new process that audits this number of mailboxes."""
     with service() as url:
-        command = [sys.executable, __file__, "--child", url, str(mailboxes), str(workspaces)]
+        command = [sys.executable, __file__, "--child", url, str(mailboxes), str(workspaces), kind]
         return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)  # noqa: S603 - this script
 
 
@@ -119,13 +138,13 @@ def main() -> None:
     if sys.argv[1:2] == ["--serve"]:
         _serve()
     elif sys.argv[1:2] == ["--child"]:
-        anyio.run(_audit, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        anyio.run(_audit, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
     else:
-        mailboxes, workspaces = (int(given) for given in (sys.argv[1:] + ["1000000", "1"][len(sys.argv) - 1 :]))
+        mailboxes, workspaces, kind = (sys.argv[1:] + ["1000000", "1", ""][len(sys.argv) - 1 :])[:3]
         began = time.perf_counter()
-        kib = peak(mailboxes, workspaces)
+        kib = peak(int(mailboxes), int(workspaces), kind)
         seconds = time.perf_counter() - began
-        print(f"{mailboxes:,} healthy mailboxes in {workspaces} workspaces: {kib / 1024:.1f} MiB, {seconds:.0f} s")
+        print(f"{mailboxes} mailboxes in {workspaces} workspaces {kind}: {kib / 1024:.1f} MiB, {seconds:.0f} s")
 
 
 if __name__ == "__main__":

@@ -98,6 +98,8 @@ async def _post_once(url: Secret, message: str) -> None:
     if response.status_code in {429, 503}:
         raise _Busy(text)
     remedy = "use the URL to which it redirects" if response.is_redirect else "check the URL of the webhook"
+    if response.is_server_error:  # another attempt might post the brief twice
+        remedy = "this is its failure, not one of the URL; look whether the brief has arrived"
     raise PostError(f"the receiver answered {text}; {remedy}")
 
 

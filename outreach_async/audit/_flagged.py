@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, overload
 
 import msgspec
@@ -171,12 +173,10 @@ class FindingList(Sequence[Finding]):
     def __getitem__(self, place: int | slice) -> Finding | list[Finding]:
         if isinstance(place, slice):
             return [self[at] for at in range(*place.indices(len(self)))]
-        left = range(len(self))[place]  # raises an error that names the index
-        for order in self._orders:
-            if left < len(order):
-                return self._build(order[left])
-            left -= len(order)
-        raise IndexError(place)
+        at = range(len(self))[place]  # raises an error for an index that does not exist
+        ends = list(accumulate(map(len, self._orders)))
+        rank = bisect_right(ends, at)
+        return self._build(self._orders[rank][at - ends[rank]])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FindingList | list):

@@ -1,4 +1,4 @@
-"""What an audit reads, in the columns of a history."""
+"""Collect what an audit reads, in the columns of a history."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ class Delta:
 
 @attrs.frozen(kw_only=True)
 class ChangeCounts:
-    """How the findings of two audits add up.
+    """The numbers of findings in two audits, and of those that are new, unchanged or resolved.
 
     The numbers always satisfy `before == unchanged + resolved + not_judged` and `after == unchanged + new`.
 

@@ -468,8 +468,12 @@ class AuditRun:
             with anyio.CancelScope(deadline=self._deadline_at):
                 return await call()
         cause = self._resources.throttle.last_error
-        reason = "" if cause is None else f"; the last request failed: {cause}"
+        reason = "" if cause is None else f"; the last request failed: {self._describe(cause)}"
         raise DeadlineExceeded(f"the deadline of {self._deadline:g} s for the audit passed{reason}") from cause
+
+    def _describe(self, cause: OutreachError) -> str:
+        """Describe an error, whose text may name another workspace than the one whose finding quotes it."""
+        return str(cause) if cause.status_code is None or len(self._state.workspaces) == 1 else f"status {cause.status_code}"
 
 
 class FindingsChannel:

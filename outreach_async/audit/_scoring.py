@@ -114,7 +114,7 @@ def _share_of(ranks: tuple[int, ...]) -> int:
 
 
 def _healthy_share(findings: Iterable[Finding]) -> int:
-    """Return the share of a mailbox, domain or server that remains healthy. For each rule, only the worst finding counts."""
+    """Return the share of a mailbox, domain or server that its findings leave. Only the worst finding of each rule counts."""
     worst: dict[str, int] = {}
     for finding in findings:
         worst[finding.rule] = min(finding.severity.rank, worst.get(finding.rule, len(Severity)))

@@ -252,7 +252,7 @@ class History:
 
     @property
     def exists(self) -> bool:
-        """Whether the file exists and has contents. A process that is killed while it creates a history leaves an empty file."""
+        """True if the file exists and is not empty. A process that is killed while it creates a history leaves an empty file."""
         return self.path.exists() and (not self.path.is_file() or self.path.stat().st_size > 0)
 
     def check(self) -> None:
@@ -366,6 +366,24 @@ class History:
             rows = db.execute(query, values)
             names = [column[0] for column in rows.description]
             return [DayFigures(**dict(zip(names, row, strict=True))) for row in rows]
+
+    def opened(self, workspaces: Sequence[str]) -> dict[tuple[str, str, str], float]:
+        """Return the time since which findings have been open, in Unix seconds, by workspace, rule and severity.
+
+        If several findings have the same three, it is the time of the oldest one.
+
+        Example:
+            ```python
+            history, readings = History("history.db"), Readings()
+            history.append(await audit(client, ["space_1"], readings=readings), readings)
+            print(list(history.opened(["space_1"])))  # -> [('space_1', 'OA101', 'error')]
+            ```
+        """
+        query = """SELECT workspace, rule, severity, min(at) FROM findings JOIN snapshots ON snapshot = first
+          WHERE resolved IS NULL GROUP BY workspace, rule, severity"""
+        with self._reading() as db:
+            known = {storable(workspace) for workspace in workspaces}
+            return {(space, rule, severity): at for space, rule, severity, at in db.execute(query) if space in known}
 
     @contextmanager
     def tables(self) -> Iterator[dict[str, tuple[list[str], Iterator[tuple[Any, ...]]]]]:

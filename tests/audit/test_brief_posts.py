@@ -134,6 +134,10 @@ def test_the_brief_arrives_as_json_and_is_printed(shell: Shell) -> None:
         (response("404 Not Found", "no_service"), "the receiver answered 404 (no_service); check the URL of the webhook"),
         (response("403 Forbidden", f"no access to {PATH}"), "the receiver answered 403; check the URL of the webhook"),
         (response("302 Found", "", f"location: https://x.example{PATH}"), "answered 302; use the URL to which it redirects"),
+        (
+            response("502 Bad Gateway"),
+            "the receiver answered 502 (ok); this is its failure, not one of the URL; look whether the brief",
+        ),
         (b"nonsense\r\n\r\n", "no response (RemoteProtocolError); look whether the brief has arrived"),
     ],
 )

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,8 @@ from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake.faults import hang, status
+from outreach_async.testing import VirtualTime
 
 
 def separated(*shown: Shown) -> list[Report]:
@@ -119,6 +122,27 @@ async def test_the_index_shows_every_client_and_links_to_its_page() -> None:
     assert {"alpha-gmbh.html", "bravo-ltd.html", "carol-sa.html"} <= links
     pages = [f"{stem}.{kind}" for stem in name_pages(NAMES, NAMES).values() for kind in ("html", "json")]
     assert list(files) == ["index.html", *pages]
+
+
+def test_a_page_does_not_quote_the_failed_request_of_another_client(anyio_backend_name: str) -> None:
+    service = agency()
+    service.faults.add(
+        status(503, body="space_bravo of Bravo Ltd is down"), match=lambda request: "space_bravo" in request.target
+    )
+    service.faults.add(hang(), match=lambda request: "space_alpha" in request.target)
+
+    async def audit() -> list[Report]:
+        async with OutreachClient(transport=FakeTransport(service), workspace="space_bravo") as client:
+            run = stream(client, ["space_bravo", "space_alpha"], names=NAMES, clock=lambda: service.now, deadline=5)
+            await run
+            return run.separate()
+
+    bravo, alpha = anyio.run(audit, backend=anyio_backend_name, backend_options=VirtualTime().options(anyio_backend_name))
+
+    (message,) = (finding.message for finding in alpha.findings if finding.rule == "OA901")
+    assert message.endswith("the deadline of 5 s for the audit passed; the last request failed: status 503")
+    assert "bravo" not in f"{alpha.to_dict()}".lower()
+    assert bravo.unreadable == ["space_bravo"]
 
 
 def test_only_a_finished_audit_can_be_separated() -> None:

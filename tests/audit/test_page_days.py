@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.audit import mailboxes, reading, report
+from support.audit import NOW, mailboxes, reading, report
+from support.campaigns import DAY
 from support.campaigns import row as campaign_row
 from support.cli import Shell
 from support.pages import Page
@@ -19,9 +20,11 @@ from support.pages import Page
 from outreach_async.audit import CampaignResults, Report
 from outreach_async.audit.campaigns import CampaignTotals
 from outreach_async.audit.history import DayFigures
+from outreach_async.audit.reports import write, write_brief
 from outreach_async.audit.reports._charts import FLOOR, LEFT, RIGHT, TOP, draw_days
 from outreach_async.audit.reports._days import DailyFigures, add_days, last_days, read_days, total
 from outreach_async.audit.reports._html_page import render_html
+from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService
 
 LAST = date(2026, 3, 1)
@@ -163,3 +166,29 @@ def test_the_command_shows_the_days_of_the_history_with_those_of_this_audit(
     assert "No trend yet" in before
     for name in ("a.html", "reports/index.html", "reports/space_1.html"):
         assert "Sent, replied and bounced per day, " in (tmp_path / name).read_text()
+
+
+def test_a_task_says_since_when_it_is_open() -> None:
+    found = audited().since(attrs.evolve(audited(), at=NOW - DAY))
+    opened = {("space_1", "OA101", "error"): NOW - 20 * DAY, ("space_9", "OA101", "error"): NOW - 90 * DAY}
+    brief = write_brief(build_brief(audited(), attrs.evolve(audited(), at=NOW - DAY)), "html", opened=opened)
+
+    for text in (write(found, "html", opened=opened), brief):
+        assert f'data-label="Since">{(datetime.fromtimestamp(NOW - 20 * DAY, UTC)):%-d %b}<' in text
+    assert 'data-label="Since">before ' in write(found, "html")
+
+
+def test_the_brief_shows_the_days_of_the_history_and_since_when_tasks_are_open(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    command = ("brief", *server_options, "--history", str(tmp_path / "history.db"), "--output", str(tmp_path / "b.html"))
+    shell(*command)
+    before = (tmp_path / "b.html").read_text()
+    began = datetime.fromtimestamp(service.now, UTC)
+    service.advance(days=1)
+    shell(*command)
+    after = (tmp_path / "b.html").read_text()
+
+    assert "Sent, replied and bounced per day" not in before
+    assert "Sent, replied and bounced per day, " in after
+    assert f'data-label="Since">{began:%-d %b}' in after

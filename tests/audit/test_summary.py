@@ -8,7 +8,7 @@ from collections import Counter
 import attrs
 from hypothesis import given, settings
 from support.audit import REPORTS
-from support.audit_reports import HOSTILE_REPORTS, finding, make_report
+from support.audit_reports import HOSTILE_REPORTS, finding, make_report, written
 from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import Report, Severity
@@ -74,3 +74,11 @@ def test_a_task_has_the_mailboxes_of_its_severity_only() -> None:
         ("critical", "9 mailboxes on one.example"),
         ("info", "2 mailboxes on two.example"),
     ]
+
+
+def test_a_score_of_100_beside_a_broken_campaign_is_explained() -> None:
+    broken = finding("OA201", mailbox=None, email=None, domain=None, campaign="camp_1", campaign_name="Spring")
+
+    for form in ("terminal", "markdown", "html"):
+        assert "The score is about mailboxes: problems of campaigns do not lower it." in written(make_report([broken]), form)
+        assert "do not lower it" not in written(make_report([finding()]), form)

@@ -35,7 +35,7 @@ from outreach_async._service.responses import parse_date
 from outreach_async._service.validation import require_seconds
 from outreach_async.audit._prometheus import require_client, write_prometheus
 from outreach_async.audit._run import MAX_CLOCK_DIFFERENCE
-from outreach_async.audit.history import DayFigures, History, Readings
+from outreach_async.audit.history import History, Readings
 from outreach_async.audit.reports import (
     BRIEF_WRITERS,
     SUFFIXES,
@@ -213,10 +213,10 @@ def audit(
         if prometheus:
             with files.explain_write_errors("--prometheus", prometheus):
                 write_prometheus(report, prometheus)
-        shows_days = folder or "html" in {print_format, *dict(formats).values()}
-        days = _daily_with(store, read, readings) if store and readings and shows_days else []
-        pages = _render_folder(folder, report, parts, days) if folder else {}
-        _output(screen, report, dict(formats), print_format, folder=pages, days=days)
+        shows_past = folder or "html" in {print_format, *dict(formats).values()}
+        past = _read_past(store, read, readings) if store and readings and shows_past else {}
+        pages = _render_folder(folder, report, parts, past) if folder else {}
+        _output(screen, report, dict(formats), print_format, folder=pages, past=past)
         if readings and not no_append:
             _append(screen, store, read, readings)
         return report.exit_code(fail_on)
@@ -234,15 +234,16 @@ def open_history(options: Options, path: Path | None) -> History | None:
         raise click.UsageError(f"--{error}") from error
 
 
-def _daily_with(store: History, report: auditing.Report, readings: Readings) -> list[DayFigures]:
-    """Return the daily figures that the history will have when this audit is appended, which happens after the output."""
+def _read_past(store: History, report: auditing.Report, readings: Readings) -> dict[str, Any]:
+    """Return what pages show of the history, as it will be when this audit is appended, which happens after the output."""
     with TemporaryDirectory() as folder:
         copy = History(Path(folder) / "history.db")
         if store.exists:
             with closing(sqlite3.connect(store.path)) as source, closing(sqlite3.connect(copy.path)) as target:
                 source.backup(target)
         copy.append(report, readings)
-        return [day for kind in ("workspace", "campaign") for day in copy.daily(kind, workspaces=report.workspaces)]
+        days = [day for kind in ("workspace", "campaign") for day in copy.daily(kind, workspaces=report.workspaces)]
+        return {"days": days, "opened": copy.opened(report.workspaces)}
 
 
 def _append(screen: Screen, store: History | None, report: auditing.Report, readings: Readings) -> None:
@@ -268,7 +269,7 @@ def _folder_uses(folder: Path | None, options: Options) -> Iterator[Iterator[fil
 
 
 def _render_folder(
-    folder: Path, whole: auditing.Report, parts: Sequence[auditing.Report], days: Sequence[DayFigures]
+    folder: Path, whole: auditing.Report, parts: Sequence[auditing.Report], past: Mapping[str, Any]
 ) -> dict[Path, str]:
     """Return the files of `--output-folder`. Each workspace is compared with the JSON report that its new one replaces."""
     stems = name_pages(whole.workspaces, whole.names)
@@ -278,7 +279,7 @@ def _render_folder(
         earlier = load_report("--output-folder", path) if path.exists() else None
         # A report that covers other workspaces too would add their figures to the page.
         compared.append(part.since(earlier) if earlier and earlier.workspaces == part.workspaces else part)
-    return {folder / name: text for name, text in render_folder(whole, compared, days=days).items()}
+    return {folder / name: text for name, text in render_folder(whole, compared, **past).items()}
 
 
 def _output(
@@ -288,12 +289,12 @@ def _output(
     print_format: str | None,
     *,
     folder: Mapping[Path, str] = MappingProxyType({}),
-    days: Sequence[DayFigures] = (),
+    past: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Write a report or a brief to files, or print it if there are no files. `folder` has the files of `--output-folder`."""
     for path, form in formats.items():
         with files.explain_write_errors("--output", path):
-            atomic_write(path, _render(view, form, days))
+            atomic_write(path, _render(view, form, past))
     for path, text in folder.items():
         with files.explain_write_errors("--output-folder", path):
             atomic_write(path, text)
@@ -308,7 +309,7 @@ def _output(
         for path in list(folder)[:1]:
             screen.print_line(f"Written: {path} and {format_count(len(folder) // 2, 'page')} of workspaces")
     elif print_format is not None:
-        sys.stdout.writelines(_render(view, print_format, days))
+        sys.stdout.writelines(_render(view, print_format, past))
     else:
         show(screen, view)
     if screen.as_json:
@@ -316,8 +317,8 @@ def _output(
     sys.stdout.flush()  # raises an error for a broken pipe before the --history file is changed
 
 
-def _render(view: auditing.Report | Brief, form: str, days: Sequence[DayFigures] = ()) -> Iterable[str]:
-    return [write_brief(view, form)] if isinstance(view, Brief) else iterate(view, form, days=days)
+def _render(view: auditing.Report | Brief, form: str, past: Mapping[str, Any] = MappingProxyType({})) -> Iterable[str]:
+    return [write_brief(view, form, **past)] if isinstance(view, Brief) else iterate(view, form, **past)
 
 
 def show(screen: Screen, view: auditing.Report | Brief) -> None:
@@ -561,7 +562,9 @@ def brief(
         report = await _audit(options, screen, policy=chosen, campaigns=True, deadline=deadline, readings=readings)
         earlier = store.baseline(report.workspaces) if store else None
         view = build_brief(report, earlier)
-        _output(screen, view, dict(formats), print_format)
+        shows_past = "html" in {print_format, *dict(formats).values()}
+        past = _read_past(store, report, readings) if store and readings and shows_past else {}
+        _output(screen, view, dict(formats), print_format, past=past)
         if webhook and not await _post(screen, webhook, view):
             return NOT_DELIVERED
         if readings and not no_append:

@@ -99,7 +99,7 @@ def _fill_in(environment: Mapping[str, str]) -> str:
 
 @attrs.frozen(kw_only=True)
 class _Check:
-    """What works in one workspace."""
+    """The result of checking one workspace: what works, and the errors."""
 
     workspace: ConfiguredWorkspace
     campaigns: Number | None = None

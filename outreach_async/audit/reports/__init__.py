@@ -43,6 +43,7 @@ from outreach_async.audit._rules import rule_title
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports._days import read_days
 from outreach_async.audit.reports._html_page import iterate_html, render_brief_html, render_html
+from outreach_async.audit.reports._page_view import Opened
 from outreach_async.audit.reports._slack import render_brief_slack
 from outreach_async.audit.reports._text import render_brief_markdown, render_brief_text, render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief
@@ -202,24 +203,27 @@ def _starts_with(pattern: re.Pattern[bytes], path: Path) -> bool:
         return pattern.match(file.read(_HEAD_SIZE)) is not None
 
 
-def write(report: Report, form: str, *, days: Iterable[DayFigures] = ()) -> str:
+def write(report: Report, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
     """Render a report as a string.
 
     Args:
         report: The report of an audit.
         form: Name of the format, a key of `WRITERS`.
         days: Figures of workspaces and campaigns from `History.daily`, which the format `html` shows as trends.
+        opened: The times from `History.opened`, since which findings are open. The format `html` shows them beside the tasks.
 
     Raises:
         InvalidRequest: The format is unknown, or the extra it needs is not installed.
     """
-    return "".join(iterate(report, form, days=days))
+    return "".join(iterate(report, form, days=days, opened=opened))
 
 
-def iterate(report: Report, form: str, *, days: Iterable[DayFigures] = ()) -> Iterator[str]:
+def iterate(
+    report: Report, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})
+) -> Iterator[str]:
     """Render a report in pieces, as `write` does, so that a large report need not be in memory as one string."""
     if form == "html":
-        return iterate_html(report, days=read_days(days))
+        return iterate_html(report, days=read_days(days), opened=opened)
     if form in _STREAMED:
         return _STREAMED[form](report)
     return iter([_find_writer(WRITERS, form)(report)])
@@ -228,16 +232,20 @@ def iterate(report: Report, form: str, *, days: Iterable[DayFigures] = ()) -> It
 _STREAMED: Final = {"json": render_json, "csv": render_csv}
 
 
-def write_brief(brief: Brief, form: str) -> str:
+def write_brief(brief: Brief, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
     """Render a brief as a string.
 
     Args:
         brief: The brief.
         form: Name of the format, a key of `BRIEF_WRITERS`.
+        days: Figures of workspaces from `History.daily`, which the format `html` shows as trends.
+        opened: The times from `History.opened`, since which findings are open. The format `html` shows them beside the tasks.
 
     Raises:
         InvalidRequest: The format is unknown, or the extra it needs is not installed.
     """
+    if form == "html":
+        return render_brief_html(brief, days=read_days(days), opened=opened)
     return _find_writer(BRIEF_WRITERS, form)(brief)
 
 

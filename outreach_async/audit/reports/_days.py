@@ -18,7 +18,7 @@ FIGURES: Final = ("sent", "replied", "bounced", "opened")
 
 @attrs.frozen(kw_only=True)
 class DailyFigures:
-    """What a workspace, or one of its campaigns, did on one day. An unknown figure is `None`."""
+    """The figures of a workspace, or of one of its campaigns, on one day. An unknown figure is `None`."""
 
     # `campaign` is `None` for the figures of a whole workspace. A total that was spread over several days is `estimated`.
 

@@ -146,7 +146,8 @@ def _head(title: str, summary: Summary, changes: str) -> Paragraph:
     ]
     findings = [Span("Findings: "), *_join([span] for span in counts), Span(f". Audited {summary.audited}.")]
     lines = [[Span(format_headline(title, summary))], [Span(summary.verdict, STRONG)], findings]
-    return Paragraph([*lines, [Span(changes)]] if changes else lines)
+    lines += [[Span(text)] for text in (changes, summary.score_note) if text]
+    return Paragraph(lines)
 
 
 def _section(title: str) -> Title:

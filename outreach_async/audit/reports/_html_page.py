@@ -21,11 +21,13 @@ from outreach_async.audit.reports._days import DailyFigures
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, format_notes, list_gaps
 from outreach_async.audit.reports._page_view import (
     MAX_STOPPED,
+    Opened,
     describe_change,
     describe_volume,
     index_days,
     view_campaign_days,
     view_cards,
+    view_days,
     view_health,
     view_task,
     view_tasks,
@@ -70,12 +72,18 @@ _KIND_LABELS: Final = {"type": "Provider", "server_ip": "Server"}
 
 
 def iterate_html(
-    report: Report, *, days: Iterable[DailyFigures] = (), pages: Mapping[str, str] = MappingProxyType({})
+    report: Report,
+    *,
+    days: Iterable[DailyFigures] = (),
+    pages: Mapping[str, str] = MappingProxyType({}),
+    opened: Opened = MappingProxyType({}),
 ) -> Iterator[str]:
     """Render a report as one self-contained HTML page that makes no requests, in pieces.
 
-    `days` are daily figures, for the trends. `pages` are the file names of the pages of single workspaces, to link to.
+    `days` are daily figures, for the trends. `pages` are the file names of the pages of single workspaces, to link to. `opened`
+    says since when findings are open.
     """
+    opened = _select(opened, report.workspaces)
     summary, known = summarize(report), index_days(days, report.workspaces)
     cards = view_cards(report, known.workspaces, pages)
     authentication = build_authentication(report)
@@ -90,7 +98,7 @@ def iterate_html(
         subject=workspace_label(report.workspaces[0], report.names) if len(report.workspaces) == 1 else "",
         health=view_health(report),
         volume=describe_volume(report),
-        tasks=view_tasks(report, summary),
+        tasks=view_tasks(report, summary, opened),
         trends=view_trends(report, known.whole),
         cards=cards,
         campaign_days=view_campaign_days(report, known.campaigns, _MAX_CAMPAIGN_CHARTS),
@@ -100,13 +108,20 @@ def iterate_html(
     )
 
 
-def render_html(report: Report, *, days: Iterable[DailyFigures] = (), pages: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Render a report as one self-contained HTML page."""
-    return "".join(iterate_html(report, days=days, pages=pages))
+def _select(opened: Opened, workspaces: Iterable[str]) -> Opened:
+    covered = set(workspaces)
+    return {key: at for key, at in opened.items() if key[0] in covered}
 
 
-def render_brief_html(brief: Brief) -> str:
+def render_html(report: Report, **about: Any) -> str:
+    """Render a report as one self-contained HTML page; see `iterate_html`."""
+    return "".join(iterate_html(report, **about))
+
+
+def render_brief_html(brief: Brief, *, days: Iterable[DailyFigures] = (), opened: Opened = MappingProxyType({})) -> str:
     """Render a brief as one self-contained HTML page, in the style of the HTML report of an audit."""
+    workspaces = [workspace.id for workspace in brief.workspaces]
+    opened = _select(opened, workspaces)
     campaigns = campaign_view.list_active(brief)[:_MAX_CAMPAIGNS]
     return "".join(
         _render(
@@ -114,7 +129,8 @@ def render_brief_html(brief: Brief) -> str:
             BRIEF_TITLE,
             brief,
             subject=brief.label_of(brief.workspaces[0].id) if len(brief.workspaces) == 1 else "",
-            tasks=[view_task(task, brief) for task in brief.tasks],
+            tasks=[view_task(task, brief, opened) for task in brief.tasks],
+            trends=view_days(index_days(days, workspaces).whole),
             campaigns=campaigns,
             hidden=campaign_view.format_hidden(brief, len(campaigns)),
             sums=campaign_view.format_sums(brief),

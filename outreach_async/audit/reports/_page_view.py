@@ -21,7 +21,7 @@ from outreach_async.audit.reports._charts import Chart, draw_days, draw_line, fo
 from outreach_async.audit.reports._days import DailyFigures, Series, add_days, known_figure, last_days, total
 from outreach_async.audit.reports._summary import Summary, Task, subject_name, workspace_label, worst_first_key
 from outreach_async.audit.reports._view import MAX_POINTS, build_trends, score_tone
-from outreach_async.audit.reports._wording import format_figure, replace_unprintable
+from outreach_async.audit.reports._wording import better_or_worse, figure_meaning, format_figure, replace_unprintable
 from outreach_async.models import Number
 
 MAX_STOPPED: Final = 12
@@ -57,7 +57,11 @@ class TaskView:
     more: int
 
 
-def view_tasks(report: Report, summary: Summary) -> list[TaskView]:
+Opened = Mapping[tuple[str, str, str], float]
+"""The time since which a finding has been open, by workspace, rule and severity."""
+
+
+def view_tasks(report: Report, summary: Summary, opened: Opened) -> list[TaskView]:
     """Return the tasks of a report, each with its worst findings."""
     worst: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
     for finding in report.findings:
@@ -67,26 +71,32 @@ def view_tasks(report: Report, summary: Summary) -> list[TaskView]:
             known[:] = nsmallest(MAX_ITEMS, known, key=worst_first_key)
     label_of = _labels(report)
     return [
-        view_task(task, summary, sorted(worst[task.rule, task.severity], key=worst_first_key), label_of) for task in summary.tasks
+        view_task(task, summary, opened, sorted(worst[task.rule, task.severity], key=worst_first_key), label_of)
+        for task in summary.tasks
     ]
 
 
-def view_task(task: Task, summary: Summary, findings: Sequence[Finding] = (), label_of: Callable[[str], str] = str) -> TaskView:
+def view_task(
+    task: Task, summary: Summary, opened: Opened, findings: Sequence[Finding] = (), label_of: Callable[[str], str] = str
+) -> TaskView:
     """Return a task for display; in a brief, without its findings."""
     return TaskView(
         task=task,
         anchor=f"{task.rule}-{task.severity.value}",
         where=task.extent.partition(" on ")[2] if task.mailboxes else task.extent,
-        since=_describe_since(task, summary),
+        since=_describe_since(task, summary, opened),
         items=[_view_item(finding, label_of, summary.names) for finding in findings[:MAX_ITEMS]],
         more=task.findings - MAX_ITEMS if findings else 0,
     )
 
 
-def _describe_since(task: Task, summary: Summary) -> str:
+def _describe_since(task: Task, summary: Summary, opened: Opened) -> str:
     if summary.since is None:
         return ""
-    return task.news or f"before {_day_of(summary.since)}"
+    known = [at for (_, rule, severity), at in opened.items() if (rule, severity) == (task.rule, task.severity)]
+    if not known or task.new == task.findings:
+        return task.news or f"before {_day_of(summary.since)}"
+    return f"{_day_of(min(known))}{f', {task.news}' if task.news else ''}"
 
 
 def _day_of(at: float) -> str:
@@ -117,7 +127,7 @@ class Card:
     id: str
     page: str
     score: str
-    change: str
+    change: ScoreChange | None
     tone: str
     figures: Sequence[tuple[str, str]]
     chart: Chart | None
@@ -169,9 +179,24 @@ def _count_tasks(findings: Iterable[Finding]) -> defaultdict[str, Counter[Severi
     return tasks
 
 
-def describe_change(before: Number | None, after: Number | None) -> str:
-    """Return the change of a score, such as `+3.1`; an empty string if it is unknown or zero."""
-    return "" if before is None or after is None or before == after else f"{after - before:+.1f}".replace(".0", "")
+@attrs.frozen
+class ScoreChange:
+    """The change of a score, such as `+3.1`, and whether it is better."""
+
+    text: str
+    better: bool | None
+
+    @property
+    def note(self) -> str:
+        """The direction of the change as text."""
+        return better_or_worse(self.better)
+
+
+def describe_change(before: Number | None, after: Number | None) -> ScoreChange | None:
+    """Return the change of a score; `None` if it is unknown or zero."""
+    if before is None or after is None or before == after:
+        return None
+    return ScoreChange(f"{after - before:+.1f}".replace(".0", ""), figure_meaning("score").is_better(before, after))
 
 
 def _workspace_figures(report: Report, workspace: str, days: Series) -> list[tuple[str, str]]:
@@ -202,14 +227,7 @@ class Trends:
 def view_trends(report: Report, whole: Series) -> Trends | None:
     """Return charts of the last days, or else of the earlier audits; `None` if there are neither."""
     if whole:
-        shown = last_days(whole, _TREND_DAYS)
-        estimated = any(each.estimated for each in shown.values())
-        return Trends(
-            title=f"Sent, replied and bounced per day, {format_day(min(shown))} to {format_day(max(shown))}",
-            charts=[_draw_trend(shown, name) for name in _TONES],
-            note="Pale bars are estimates: no audit read these days, or not completely." if estimated else "",
-            days=[(format_day(day), figures) for day, figures in reversed(shown.items())],
-        )
+        return view_days(whole)
     known = build_trends(report)
     if known is None:
         return None
@@ -223,6 +241,20 @@ def view_trends(report: Report, whole: Series) -> Trends | None:
             draw_line([(point.at, point.mailboxes) for point in points], "Mailboxes", "info"),
         ],
         note=known.summary,
+    )
+
+
+def view_days(whole: Series) -> Trends | None:
+    """Return charts of the last days; `None` if no day is known."""
+    if not whole:
+        return None
+    shown = last_days(whole, _TREND_DAYS)
+    estimated = any(each.estimated for each in shown.values())
+    return Trends(
+        title=f"Sent, replied and bounced per day, {format_day(min(shown))} to {format_day(max(shown))}",
+        charts=[_draw_trend(shown, name) for name in _TONES],
+        note="Pale bars are estimates: no audit read these days, or not completely." if estimated else "",
+        days=[(format_day(day), figures) for day, figures in reversed(shown.items())],
     )
 
 

@@ -113,6 +113,12 @@ class Summary:
         return workspace_label(workspace, self.names)
 
     @property
+    def score_note(self) -> str:
+        """A sentence if the verdict is about campaigns, which do not lower the score; otherwise an empty string."""
+        urgent = any(task.group_kind == "campaign" and task.severity.reaches(Severity.ERROR) for task in self.tasks)
+        return "The score is about mailboxes: problems of campaigns do not lower it." if urgent else ""
+
+    @property
     def tone(self) -> str:
         """The worst severity that has findings, which determines a colour; `good` without findings."""
         return next((severity.value for severity, count in self.counts.items() if count), "good")

@@ -13,7 +13,14 @@ from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report, find
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit._scoring import Score
 from outreach_async.audit.reports._summary import is_about_mailboxes, is_about_reading, subject_name, workspace_label
-from outreach_async.audit.reports._wording import figure_meaning, format_count, format_figure, format_time, replace_unprintable
+from outreach_async.audit.reports._wording import (
+    better_or_worse,
+    figure_meaning,
+    format_count,
+    format_figure,
+    format_time,
+    replace_unprintable,
+)
 from outreach_async.models import Number
 
 COUNTED_SEVERITIES: Final = (Severity.CRITICAL, Severity.ERROR, Severity.WARNING)
@@ -159,7 +166,7 @@ class FigureChange:
     @property
     def note(self) -> str:
         """The direction of the change as text: ` (better)`, ` (worse)` or nothing."""
-        return {True: " (better)", False: " (worse)", None: ""}[self.better]
+        return better_or_worse(self.better)
 
 
 @attrs.frozen(kw_only=True)

@@ -60,7 +60,7 @@ def format_span(seconds: float) -> str:
 
 @attrs.frozen
 class FigureMeaning:
-    """How views name a figure, its unit if the name needs one, and whether an increase is better (1), worse (-1) or neither."""
+    """The name of a figure in views, its unit if it needs one, and whether an increase is better (1), worse (-1) or neither."""
 
     name: str
     direction: int = 0
@@ -106,6 +106,11 @@ FIGURE_MEANINGS: Final = {
     "evidence": FigureMeaning("evidence"),
 }
 """The meaning of every figure that can change between two audits. More e-mails sent are neither better nor worse."""
+
+
+def better_or_worse(better: bool | None) -> str:  # noqa: FBT001 - the only argument
+    """Return the direction of a change as text: ` (better)`, ` (worse)` or nothing."""
+    return {True: " (better)", False: " (worse)", None: ""}[better]
 
 
 def figure_meaning(name: str) -> FigureMeaning:

@@ -42,12 +42,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Final
 
 from outreach_async.audit._report import Report
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports._days import read_days
 from outreach_async.audit.reports._html_page import render_html
+from outreach_async.audit.reports._page_view import Opened
 
 __all__ = ["name_pages", "render_folder"]
 
@@ -76,7 +78,9 @@ def _add_digest(stem: str, workspace: str) -> str:
     return f"{stem or 'workspace'}-{digest}"
 
 
-def render_folder(whole: Report, parts: Sequence[Report], *, days: Iterable[DayFigures] = ()) -> dict[str, str]:
+def render_folder(
+    whole: Report, parts: Sequence[Report], *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})
+) -> dict[str, str]:
     """Return the files of a folder by name: the index, and a page and a JSON report for each workspace.
 
     Args:
@@ -84,6 +88,7 @@ def render_folder(whole: Report, parts: Sequence[Report], *, days: Iterable[DayF
         parts: The reports of the single workspaces, as from `AuditRun.separate`, each compared with its own earlier report if
             there is one.
         days: Figures of workspaces and campaigns from `History.daily`; a page contains only those of its workspace.
+        opened: The times from `History.opened`, since which findings are open.
 
     Example:
         ```python
@@ -93,9 +98,10 @@ def render_folder(whole: Report, parts: Sequence[Report], *, days: Iterable[DayF
         ```
     """
     known, stems = read_days(days), name_pages(whole.workspaces, whole.names)
-    files = {f"{INDEX}.html": render_html(whole, days=known, pages={each: f"{stem}.html" for each, stem in stems.items()})}
+    pages = {each: f"{stem}.html" for each, stem in stems.items()}
+    files = {f"{INDEX}.html": render_html(whole, days=known, pages=pages, opened=opened)}
     for part in parts:
         stem = stems[part.workspaces[0]]
-        files[f"{stem}.html"] = render_html(part, days=known)
+        files[f"{stem}.html"] = render_html(part, days=known, opened=opened)
         files[f"{stem}.json"] = f"{json.dumps(part.to_dict(), indent=1, allow_nan=False)}\n"
     return files
