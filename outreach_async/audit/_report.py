@@ -41,8 +41,8 @@ class Report:
     Attributes:
         mailboxes: Number of checked mailboxes.
         unreadable: Ids of the workspaces that could not be read completely.
-        findings: Findings, the worst first. Findings of equal severity are in the order of workspaces, mailboxes and rules.
-            Among them, findings about domains and servers come last.
+        findings: Findings, the worst first, which an audit builds when they are accessed. Findings of equal severity are in the
+            order of workspaces, mailboxes and rules. Among them, findings about domains and servers come last.
         scores: Scores overall, by workspace and by domain.
         workspaces: Ids of the workspaces, in the order given, without duplicates.
         denied: True if nothing could be read because the service responded with 401 or 403 for every workspace.
