@@ -12,6 +12,11 @@ _EXIT_INTERRUPTED: Final = 130
 
 def main() -> int:
     """Run the command with the arguments of this process and return the exit code."""
+    if sys.argv[1:] == ["--version"]:  # so that it is as fast as it can be
+        import outreach_async
+
+        sys.stdout.write(f"outreach_async {outreach_async.__version__}\n")
+        return 0
     try:
         from outreach_async._cli.app import run
 

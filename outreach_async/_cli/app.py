@@ -16,21 +16,21 @@ from outreach_async._cli.messages import wrap_error
 from outreach_async._cli.options import declare_options, options_before
 
 _COMMANDS: Final = {
-    "audit": ("commands.auditing", "audit", "Check every mailbox of the workspaces for problems."),
-    "brief": ("commands.auditing", "brief", "Show open tasks and the changes since the last brief."),
-    "campaigns": ("commands.lists", "campaigns", "List the campaigns of one or more workspaces."),
+    "audit": ("declarations.audits", "audit", "Check every mailbox of the workspaces for problems."),
+    "brief": ("declarations.audits", "brief", "Show open tasks and the changes since the last brief."),
+    "campaigns": ("declarations.services", "campaigns", "List the campaigns of one or more workspaces."),
     "completion": ("app", "completion", "Print the completion script for a shell."),
-    "config": ("commands.configuring", "config", "Write, check and show the configuration file."),
-    "contacts": ("commands.creating", "contacts", "Create a contact."),
-    "demo": ("commands.demo", "demo", "Import and audit on an embedded service, and show a brief."),
-    "fields": ("commands.lists", "fields", "List the contact fields of one or more workspaces."),
-    "history": ("commands.history", "history", "Show, export or prune the figures of earlier audits."),
-    "import": ("commands.importing", "import_", "Create a contact for each row of a file."),
-    "mailboxes": ("commands.lists", "mailboxes", "List the mailboxes of one or more workspaces."),
-    "mcp": ("commands.assisting", "mcp", "Run an MCP server for assistants over stdin and stdout."),
-    "report": ("commands.reporting", "report", "Show the progress and results of the run in JOURNAL."),
-    "serve": ("commands.serving", "serve", "Serve the embedded service over HTTP until interrupted."),
-    "steps": ("commands.lists", "steps", "List the steps of a campaign with their statistics."),
+    "config": ("declarations.services", "config", "Write, check and show the configuration file."),
+    "contacts": ("declarations.files", "contacts", "Create a contact."),
+    "demo": ("declarations.services", "demo", "Import and audit on an embedded service, and show a brief."),
+    "fields": ("declarations.services", "fields", "List the contact fields of one or more workspaces."),
+    "history": ("declarations.audits", "history", "Show, export or prune the figures of earlier audits."),
+    "import": ("declarations.files", "import_", "Create a contact for each row of a file."),
+    "mailboxes": ("declarations.services", "mailboxes", "List the mailboxes of one or more workspaces."),
+    "mcp": ("declarations.audits", "mcp", "Run an MCP server for assistants over stdin and stdout."),
+    "report": ("declarations.files", "report", "Show the progress and results of the run in JOURNAL."),
+    "serve": ("declarations.services", "serve", "Serve the embedded service over HTTP until interrupted."),
+    "steps": ("declarations.services", "steps", "List the steps of a campaign with their statistics."),
 }
 """Maps each command to its module, its variable in the module, and its help text. Help is shown without an import."""
 _EXIT_BROKEN_PIPE: Final = 141

@@ -14,7 +14,7 @@ from itertools import combinations
 from pathlib import Path
 from stat import S_ISREG
 from tempfile import TemporaryFile
-from typing import Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from unicodedata import normalize
 
 import attrs
@@ -22,12 +22,13 @@ import click
 
 from outreach_async._files.atomic import check_writable, parse_descriptor
 from outreach_async._files.objects import is_url
-from outreach_async.importer import FORMATS, File, open_file
-from outreach_async.importer._source import STDIN
+
+if TYPE_CHECKING:
+    from outreach_async.importer import File
 
 PATH: Final = click.Path(path_type=Path)  # a file to read
 
-OpenInput: TypeAlias = partial[File]
+OpenInput: TypeAlias = "partial[File]"
 """The function `open_file`, bound to the values of `--encoding`, `--sheet`, `--header-row` and `--format`."""
 
 
@@ -43,17 +44,22 @@ def file_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--header-row", type=click.IntRange(1), metavar="N", help="Line or row of the column names.  [default: the first]"
     )
-    @click.option("--format", "format_", type=click.Choice(FORMATS), help="File format.  [default: detected]")
+    @click.option(
+        "--format", "format_", type=click.Choice(("csv", "jsonl", "parquet", "xlsx")), help="File format.  [default: detected]"
+    )
     @wraps(command)
     def with_open_input(
         *, encoding: str | None, sheet: str | None, header_row: int | None, format_: str | None, **arguments: Any
     ) -> Any:
+        from outreach_async.importer import open_file  # imported on demand: it would make the help slow
+
         open_input = partial(open_file, encoding=encoding, sheet=sheet, header_row=header_row, format=format_)
         return command(open_input=open_input, **arguments)
 
     return with_open_input
 
 
+STDIN: Final = "-"
 STDOUT: Final = Path("/dev/stdout")
 _JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")  # of the files of a journal, after its path
 _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})

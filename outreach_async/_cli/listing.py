@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from functools import partial, wraps
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Self
@@ -17,8 +17,8 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.messages import count_noun, format_moment, format_period, to_printable
-from outreach_async._cli.options import Options
 from outreach_async._cli.output import Screen
+from outreach_async._cli.values import Options
 from outreach_async._files.atomic import atomic_write
 from outreach_async._files.spreadsheets import escape_formula
 
@@ -97,38 +97,7 @@ class ListOutput:
     force: bool
 
 
-def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the options of a command that prints a list. The command receives them as `output`."""
-
-    @click.option(
-        "--columns",
-        metavar="NAMES|all",
-        help="Columns to print, separated by commas.  [default: a few in a table on a terminal, all otherwise]",
-    )
-    @click.option(
-        "--format",
-        "form",
-        type=click.Choice(("table", "csv", "jsonl", "json")),
-        help="Format of the list. In pipes and files, tabs separate the columns of a table; json is the same as --json.  "
-        "[default: by the suffix of --output, or table]",
-    )
-    @click.option(
-        "--output",
-        "path",
-        type=files.OutputPath(),
-        metavar="FILE",
-        help=f"Write the list to a file, in the format of its suffix ({', '.join(_SUFFIXES)}).",
-    )
-    @files.force_option
-    @wraps(command)
-    def with_output(*, columns: str | None, form: str | None, path: Path | None, force: bool, **arguments: Any) -> Any:
-        path = None if path == files.STDOUT else path
-        return command(output=ListOutput(columns, form or _choose_format(path), path, force), **arguments)
-
-    return with_output
-
-
-def _choose_format(path: Path | None) -> str:
+def choose_format(path: Path | None) -> str:
     if path is not None and path.suffix.lower() not in _SUFFIXES:
         known = ", ".join(_SUFFIXES)
         raise click.UsageError(f"--output {path}: expected a name ending in one of {known}; rename it, or pass --format.")

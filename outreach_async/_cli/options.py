@@ -7,27 +7,16 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from outreach_async._config_file import (
-    ALL,
-    NO_FILE,
-    Backend,
-    ConfigValues,
-    find_config,
-    profiles_of,
-    read_config,
-    select,
-    split_selectors,
-)
-from outreach_async._service.validation import read_rate, require_id, require_rate
-from outreach_async._vocabulary import ID_PREFIXES
-from outreach_async.errors import InvalidRequest
+if TYPE_CHECKING:
+    from outreach_async._config_file import ConfigValues
+
+# What reads the values of options is imported when a command runs, and not for its help.
 
 FAKE: Final = "fake:"
 """The base URL of the embedded service."""
@@ -50,6 +39,9 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value if it is an id of the expected kind."""
+        from outreach_async._config_file import split_selectors
+        from outreach_async._service.validation import require_id
+
         name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else self.kind
         ids = split_selectors(str(value)) if self.kind == "workspace" else [value]  # `"$SPACES"` may contain several
         for id_ in ids or [value]:
@@ -57,6 +49,8 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         return str(value)
 
     def _find_remedy(self, value: str, parameters: Iterable[click.Parameter]) -> str:
+        from outreach_async._vocabulary import ID_PREFIXES
+
         given = next((kind for kind, prefix in ID_PREFIXES.items() if value.startswith(prefix)), "")
         for parameter in parameters:
             if parameter.name == _ID_PARAMETERS.get(given) and given != self.kind:
@@ -73,12 +67,16 @@ class WorkspaceType(IdType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value, unless it is blank or an id of another kind."""
+        from outreach_async._vocabulary import ID_PREFIXES
+
         text = str(value)
         is_id = not text.strip() or text.startswith(tuple(ID_PREFIXES.values()))
         return super().convert(value, param, ctx) if is_id else text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the names, groups and ids that start with the typed text."""
+        from outreach_async._config_file import ALL
+
         del param
         words: dict[str, str] = {}
         config = _config_to_complete(ctx)
@@ -95,6 +93,8 @@ class ProfileType(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the profiles that start with the typed text."""
+        from outreach_async._config_file import profiles_of
+
         del param
         config = _config_to_complete(ctx)
         names = profiles_of(config.path) if config and config.path else ()
@@ -103,6 +103,9 @@ class ProfileType(click.ParamType):  # type: ignore[type-arg]  # as above
 
 def _config_to_complete(context: click.Context) -> ConfigValues | None:
     """Return the values of the configuration file of an incomplete command line; `None` if it cannot be read."""
+    from outreach_async._config_file import ConfigValues, find_config, read_config
+    from outreach_async.errors import InvalidRequest
+
     given = {**context.find_root().params, **{name: value for name, value in context.params.items() if value}}
     try:
         path = find_config(given.get("config"), os.environ)
@@ -158,7 +161,11 @@ _SHARED_OPTIONS: Final = {
     "as_json": click.option(
         "--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line of stdout."
     ),
-    "backend": click.option("--backend", type=click.Choice(get_args(Backend)), help="HTTP library to use.  [default: httpx]"),
+    "backend": click.option(
+        "--backend",
+        type=click.Choice(("httpx", "httpx2", "aiohttp", "httptools")),
+        help="HTTP library to use.  [default: httpx]",
+    ),
     "timeout": click.option("--timeout", type=float, metavar="SECONDS", help="Timeout of each request attempt.  [default: 30]"),
     "rate": click.option("--rate", type=float, metavar="N", help="Maximum number of requests per second. [OUTREACH_RATE]"),
     "headers": click.option(
@@ -179,127 +186,18 @@ _SHARED_OPTIONS: Final = {
 CONNECTION: Final = ("config", "profile", "base_url", "backend", "timeout", "rate", "headers")  # of a command that sends requests
 READING: Final = (*CONNECTION, "workspaces", "as_json")  # of a command that reads a workspace
 WRITING: Final = (*READING, "owner_key")  # of a command that creates contacts
-_VERBOSITY: Final = ("quiet", "verbose")  # of every command
-
-
-@attrs.frozen(kw_only=True)
-class Options:
-    """Values of the shared options, with defaults from the environment and the configuration file."""
-
-    # `OUTREACH_RATE` and `OUTREACH_WORKSPACE` are read only for commands that have the options `--rate` and `--workspace`.
-
-    config: ConfigValues = attrs.field(repr=False)
-    profile: str | None
-    base_url: str | None
-    workspaces: tuple[str, ...]
-    owner_key: str | None = attrs.field(repr=False)
-    as_json: bool
-    backend: Backend
-    timeout: float
-    rate: float | None
-    headers: Mapping[str, str] = attrs.field(repr=False)
-    quiet: bool
-    verbose: bool
-    sources: Mapping[str, str] = attrs.field(repr=False, eq=False)
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
-        """Create the options from the command line, the environment and the configuration file. The first of them wins."""
-        base_url = values.get("base_url") or environment.get("OUTREACH_BASE_URL") or None
-        if values.get("rate") is not None:
-            require_rate("--rate", values["rate"])
-        given_rate = read_rate(environment) if "rate" in values and values["rate"] is None else None
-        # The names, keys and workspaces of the file and the environment belong to another service than the embedded one.
-        outside = {} if base_url == FAKE else environment
-        config = _load_config(values, environment) if "config" in values and base_url != FAKE else NO_FILE
-        found = {
-            "base_url": _first(config, "base_url", values.get("base_url"), environment.get("OUTREACH_BASE_URL")),
-            "owner_key": _first(config, "owner_key", values.get("owner_key"), outside.get("OUTREACH_OWNER_KEY")),
-            "backend": _first(config, "backend", values.get("backend"), default="httpx"),
-            "timeout": _first(config, "timeout", values.get("timeout"), default=30.0),
-            "rate": _first(config, "rate", values.get("rate"), given_rate),
-            "workspace": _first(config, "workspace", values.get("workspaces"), outside.get("OUTREACH_WORKSPACE")),
-        }
-        chosen = {name: value for name, (value, _) in found.items()}
-        sources = {name: source for name, (_, source) in found.items()}
-        key = chosen.pop("owner_key")
-        selectors = chosen.pop("workspace")
-        return cls(
-            config=config,
-            profile=config.profile,
-            workspaces=find_workspaces(config, selectors, sources["workspace"]) if "workspaces" in values else (),
-            owner_key=key if isinstance(key, str) else None,  # the file says where keys are, and `connection` reads them
-            as_json=bool(values.get("as_json")),
-            headers=dict(map(_parse_header, values.get("headers", ()))),
-            quiet=bool(values.get("quiet")),
-            verbose=bool(values.get("verbose")),
-            sources=sources,
-            **chosen,
-        )
-
-    @property
-    def workspace(self) -> str | None:
-        """The id of the workspace to work in; `None` if not given."""
-        if len(self.workspaces) > 1:
-            names = ", ".join(map(self.name_of, self.workspaces[:_MAX_NAMED]))
-            more = ", ..." if len(self.workspaces) > _MAX_NAMED else ""
-            got = f"{len(self.workspaces)} ({names}{more}) from --workspace or OUTREACH_WORKSPACE"
-            raise click.UsageError(f"--workspace: expected one workspace, got {got}; pass --workspace once.")
-        return next(iter(self.workspaces), None)
-
-    def name_of(self, workspace: str) -> str:
-        """Return the name of a workspace; its id if it has no name."""
-        return self.config.names.get(workspace, workspace)
-
-    @property
-    def own_rates(self) -> dict[str, float]:
-        """The rates of workspaces that have their own, by id; none if a rate is given for all workspaces."""
-        if self.sources["rate"] in {"--rate", "OUTREACH_RATE"}:
-            return {}
-        return {each.id: each.rate for each in self.config.workspaces if each.rate is not None}
-
-
-_MAX_NAMED: Final = 5
-
-
-def _load_config(values: Mapping[str, Any], environment: Mapping[str, str]) -> ConfigValues:
-    if "profile" not in values:  # a command that writes the file
-        return ConfigValues(path=values["config"])
-    profile = values.get("profile") or environment.get("OUTREACH_PROFILE") or None
-    path = find_config(values["config"], environment)
-    if path is None and profile is not None:
-        raise click.UsageError("--profile: expected a configuration file with profiles, found none; pass --config FILE.")
-    return NO_FILE if path is None else read_config(path, profile, ConfigValues)
-
-
-def _first(config: ConfigValues, name: str, flag: Any, variable: Any = None, *, default: Any = None) -> tuple[Any, str]:
-    """Return the first value that is given, and where it comes from."""
-    option = f"--{name.replace('_', '-')}"
-    where = f"profile {config.profile} in {config.path}" if name in config.from_profile else str(config.path)
-    candidates = (flag, option), (variable, f"OUTREACH_{name.upper()}"), (getattr(config, name), where)
-    return next((each for each in candidates if each[0] not in {None, "", ()}), (default, "default" if default else ""))
-
-
-def find_workspaces(config: ConfigValues, selectors: Any, source: str) -> tuple[str, ...]:
-    """Return the ids of the workspaces that options, a variable or the configuration file select."""
-    found: dict[str, None] = {}
-    for text in (selectors,) if isinstance(selectors, str) else selectors or ():
-        try:
-            for part in split_selectors(text) if text.startswith(tuple(ID_PREFIXES.values())) else ():
-                require_id("workspace", part, "workspace", "use the id of a workspace")
-            found |= dict.fromkeys(each.id for each in select(config, text))
-        except InvalidRequest as error:
-            raise InvalidRequest(f"{source}{str(error).removeprefix('workspace')}") from None
-    return tuple(found)
 
 
 def shared_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the shared options of a command, which receives them as `options`. Those after the command's name win."""
-    names = (*names, *_VERBOSITY)
+    # Every command is quiet with --quiet. One that sends no request has nothing to log.
+    names = (*names, "quiet", *(("verbose",) if "base_url" in names and "verbose" not in names else ()))
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def with_options(**arguments: Any) -> Any:
+            from outreach_async._cli.values import Options
+
             before = options_before(click.get_current_context(), names)
             shared = {name: _prefer_later(before.get(name), arguments.pop(name)) for name in names}
             return command(options=Options.of(shared, os.environ), **arguments)
@@ -335,10 +233,3 @@ def declare_options(*names: str) -> Callable[[Callable[..., Any]], Callable[...,
 def _prefer_later(before: Any, after: Any) -> Any:
     """Return the value given after the command's name. If there is none, return the value given before the name."""
     return before if after is None or after is False or after == () else after
-
-
-def _parse_header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise click.UsageError("--header: expected 'Name: value', got a value without a name or colon; quote the whole header.")
-    return name.strip(), value.strip()

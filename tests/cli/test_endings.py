@@ -27,9 +27,9 @@ from outreach_async._cli.app import run
 from outreach_async._cli.connection import _create_transport
 from outreach_async._cli.files import explain_write_errors
 from outreach_async._cli.messages import translate_arguments, wrap_error
-from outreach_async._cli.options import Options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import exit_code, format_error, run_async
+from outreach_async._cli.values import Options
 from outreach_async.errors import (
     BulkStopped,
     BulkSuspended,

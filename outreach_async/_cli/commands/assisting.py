@@ -10,11 +10,11 @@ from typing import Final
 
 import click
 
-from outreach_async._cli import files
 from outreach_async._cli.commands.auditing import clock_of, open_history
 from outreach_async._cli.connection import open_client, workspaces_of
-from outreach_async._cli.options import CONNECTION, FAKE, Options, WorkspaceType, find_workspaces, shared_options
+from outreach_async._cli.options import FAKE
 from outreach_async._cli.process import OK, run_async
+from outreach_async._cli.values import Options, find_workspaces
 from outreach_async._config_file import key_of
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_id
@@ -22,31 +22,6 @@ from outreach_async._service.validation import require_id
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
-@click.command()
-@click.option(
-    "--allow-writes",
-    metavar="NAME|ID",
-    multiple=True,
-    type=WorkspaceType(),
-    help="Workspace in which contacts may be created, after a person has confirmed; repeatable.  [default: none]",
-)
-@click.option(
-    "--deadline",
-    type=float,
-    metavar="SECONDS",
-    help="Time limit of a call.  [default: 50, because many assistants give up after a minute]",
-)
-@click.option(
-    "--history",
-    type=files.PATH,
-    metavar="FILE",
-    help="File of 'brief --history', which is only read. The tool 'brief' shows the changes since its last audit, and the tool "
-    "'history' its figures.",
-)
-@click.option("--http", is_flag=True, help="Serve over HTTP at /mcp, instead of stdin and stdout; see below.")
-@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address or name for --http, as in the URL of clients.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, metavar="PORT", help="Port to listen on with --http.")
-@shared_options(*CONNECTION, "workspaces", "owner_key")
 def mcp(
     *,
     options: Options,
@@ -57,18 +32,7 @@ def mcp(
     host: str,
     port: int,
 ) -> int:
-    """Run an MCP server for assistants over stdin and stdout.
-
-    Assistants that support the Model Context Protocol start this command themselves: add it to their configuration. The tools
-    list campaigns, steps, mailboxes and fields, run audits and briefs, explain rules, and check rows before an import. They read
-    only the workspaces of --workspace and --allow-writes, but the steps of any campaign.
-
-    With --allow-writes ID, an assistant can also create contacts in that workspace, at most 50 per call. A person must confirm
-    every call, and fields are never overwritten. The option requires an owner key, and an assistant that supports elicitation.
-
-    With --http, any number of assistants use one server. Set OUTREACH_MCP_TOKEN to a secret that they send as a bearer token.
-    Without it, the server listens on loopback only, and does not accept --allow-writes.
-    """
+    """Run an MCP server for assistants over stdin and stdout."""
     require_module("mcp", "outreach_async[mcp]")
     from outreach_async.mcp_server._tool_server import DEADLINE, create_server, serve_stdio
 

@@ -24,12 +24,12 @@ import msgspec
 
 from outreach_async import audit as auditing
 from outreach_async._cli import files
-from outreach_async._cli.app import create_completer
 from outreach_async._cli.connection import open_client, workspaces_of
-from outreach_async._cli.options import FAKE, READING, Options, shared_options
+from outreach_async._cli.options import FAKE
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
-from outreach_async._cli.posting import PostError, parse_webhook, post
+from outreach_async._cli.posting import PostError, post
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
+from outreach_async._cli.values import Options
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.responses import parse_date
 from outreach_async._service.validation import require_seconds
@@ -65,89 +65,12 @@ _TIME_DEADLINE: Final = 10.0  # seconds to ask for the time of a service
 _ALL_RULES: Final = "all"
 """Value of `--explain` if no rule is given."""
 
-# Options of both commands.
-_fail_on_option: Final = click.option(
-    "--fail-on",
-    type=click.Choice([severity.value for severity in auditing.Severity]),
-    default="error",
-    help="Lowest severity that makes the exit code 1.",
-)
-_policy_option: Final = click.option(
-    "--policy", type=files.PATH, metavar="FILE", help="TOML file that turns rules off or changes thresholds."
-)
-_deadline_option: Final = click.option(
-    "--deadline",
-    type=float,
-    metavar="SECONDS",
-    help="Time limit of the audit, which waits this long for a service that is down; workspaces not read by then are reported as "
-    "unreadable.  [default: none]",
-)
-
-_history_option: Final = click.option(
-    "--history",
-    type=files.PATH,
-    metavar="FILE",
-    help="Compare with the last audit in this file, and append this one to it; see the command 'history'.",
-)
-_no_append_option: Final = click.option("--no-append", is_flag=True, help="Only read the --history file.")
-
 
 def _list_suffixes(known: Collection[str]) -> str:
     """Return the file suffixes of the given formats, separated by commas."""
     return ", ".join(suffix for suffix, form in SUFFIXES.items() if form in known)
 
 
-def _output_option(what: str, known: Collection[str]) -> Callable[[T], T]:
-    text = f"Write the {what} to a file, in the format of its suffix ({_list_suffixes(known)}); repeatable."
-    return click.option("--output", "outputs", type=files.OutputPath(), metavar="FILE", multiple=True, help=text)
-
-
-@click.command()
-@_fail_on_option
-@click.option(
-    "--campaigns",
-    is_flag=True,
-    help="Also check campaigns, their steps and A/B variants. This costs one more request for each campaign.",
-)
-@_policy_option
-@click.option(
-    "--compare",
-    "earlier",
-    type=files.PATH,
-    metavar="EARLIER.json",
-    multiple=True,
-    help="JSON report of an earlier audit; repeatable. Show the changes since the latest of these reports, and trends over all "
-    "reports.  [default: the last audit in --history]",
-)
-@_history_option
-@_no_append_option
-@_output_option("report", WRITERS)
-@click.option(
-    "--prometheus",
-    type=files.OutputPath(),
-    metavar="FILE",
-    help="Also write gauges to a *.prom file for the textfile collector of node_exporter.",
-)
-@click.option(
-    "--output-folder",
-    "folder",
-    type=files.PATH,
-    metavar="FOLDER",
-    help="Write index.html, and for each workspace a page and a JSON report without anything of the others, to send to a client.",
-)
-@files.force_option
-@_deadline_option
-@click.option("--format", "form", type=click.Choice(list(WRITERS)), help="Format of the --output file, or of the printed report.")
-@click.option(
-    "--explain",
-    is_flag=False,
-    flag_value=_ALL_RULES,
-    metavar="[RULE]",
-    shell_complete=create_completer(lambda: {name: rule.title for name, rule in auditing.CATALOGUE.items()}),
-    help="Explain a rule, such as OA120, and exit; without RULE, list all rules.",
-)
-@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON report, and exit.")
-@shared_options(*READING)
 def audit(
     *,
     options: Options,
@@ -166,16 +89,7 @@ def audit(
     explain: str | None,
     as_schema: bool,
 ) -> int:
-    """Check every mailbox of the workspaces for problems. The report lists each problem with its cause and remedy.
-
-    Pass --workspace several times, a group or "all" of the configuration file, or set OUTREACH_WORKSPACE to several, separated by
-    blanks.
-
-    For a daily audit, run the following command. It compares each audit with the one before:
-
-    \b
-    outreach-async audit --history history.db --output audit.html
-    """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
+    """Check every mailbox of the workspaces for problems. The report lists each problem with its cause and remedy."""
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs), quiet=options.quiet)
     if as_schema:
         return _print_result(screen, json.dumps(schema(), indent=2), schema())
@@ -495,27 +409,6 @@ def clock_of(options: Options) -> Callable[[], float] | None:
     return lambda: create_demo_world().now
 
 
-@click.command()
-@_history_option
-@_no_append_option
-@click.option(
-    "--post",
-    "webhook",
-    type=parse_webhook,
-    metavar="URL",
-    help="Post the brief to an incoming webhook of Slack (https only). The URL is a secret: env:NAME reads it from an "
-    "environment variable.",
-)
-@_fail_on_option
-@_policy_option
-@_output_option("brief", BRIEF_WRITERS)
-@files.force_option
-@_deadline_option
-@click.option(
-    "--format", "form", type=click.Choice(list(BRIEF_WRITERS)), help="Format of the --output file, or of the printed brief."
-)
-@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON brief, and exit.")
-@shared_options(*READING)
 def brief(
     *,
     options: Options,
@@ -530,19 +423,7 @@ def brief(
     form: str | None,
     as_schema: bool,
 ) -> int:
-    """Show open tasks and the changes since the last brief.
-
-    The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning:
-
-    \b
-    outreach-async brief --history history.db
-
-    The first run creates the --history file. Later runs append to it, but only after the brief has been written. If a workspace
-    cannot be read, the next brief compares it with its last reading.
-
-    The command reads mailboxes and campaigns, with one request for each campaign. The exit codes are the same as those of the
-    command 'audit', and 69 if the brief was written, but could not be posted. The next brief then shows the same changes.
-    """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
+    """Show open tasks and the changes since the last brief."""
     screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs), quiet=options.quiet)
     if as_schema:
         return _print_result(screen, json.dumps(brief_schema(), indent=2), brief_schema())

@@ -13,12 +13,12 @@ import anyio.to_thread
 import attrs
 import click
 
-from outreach_async._cli.app import SuggestingGroup
 from outreach_async._cli.connection import open_each, workspaces_of
 from outreach_async._cli.messages import count_noun
-from outreach_async._cli.options import FAKE, READING, Options, shared_options
+from outreach_async._cli.options import FAKE
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
+from outreach_async._cli.values import Options
 from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, key_of
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError
@@ -53,18 +53,8 @@ _TEMPLATE: Final = """\
 """
 
 
-@click.group(cls=SuggestingGroup, no_args_is_help=False)
-def config() -> None:
-    """Write, check and show the configuration file."""
-
-
-@config.command()
-@shared_options("config")
 def init(options: Options) -> int:
-    """Write a commented configuration file to start with: outreach.toml, or the one of --config.
-
-    An existing file is never overwritten. If OUTREACH_BASE_URL and OUTREACH_WORKSPACE are set, the new file has their values.
-    """
+    """Write a commented configuration file to start with: outreach.toml, or the one of --config."""
     path = options.config.path or Path(FILE_NAME)
     text = _fill_in(os.environ)
     try:
@@ -118,16 +108,8 @@ class _Check:
         }
 
 
-@config.command()
-@shared_options(*READING)
 def check(options: Options) -> int:
-    """Read one page of each workspace, and say what works. Owner keys are read, but not sent.
-
-    Without --workspace, every workspace of the configuration file is checked.
-
-    Exit codes: 0 everything works; 1 an owner key cannot be read; 2 wrong usage, or an error in the file; 3 a workspace cannot
-    be read; 77 the service denies access to every workspace.
-    """
+    """Read one page of each workspace, and say what works. Owner keys are read, but not sent."""
     if options.config.workspaces and options.sources["workspace"] not in {"--workspace", "OUTREACH_WORKSPACE"}:
         options = attrs.evolve(options, workspaces=tuple(options.config.names))
     return run_async(partial(_check_all, options))
@@ -181,8 +163,6 @@ async def _check_workspace(options: Options, workspace: ConfiguredWorkspace, cli
     return attrs.evolve(found, campaigns=page.total_found)
 
 
-@config.command()
-@shared_options(*READING, "owner_key")
 def show(options: Options) -> int:
     """Show each value, and where it comes from. Keys are never shown, only where they are stored."""
     screen = Screen.of(as_json=options.as_json, quiet=options.quiet)

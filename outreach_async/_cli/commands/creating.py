@@ -9,12 +9,11 @@ from typing import Any, Final
 
 import click
 
-from outreach_async._cli.app import SuggestingGroup
 from outreach_async._cli.connection import open_client
-from outreach_async._cli.options import WRITING, IdType, Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message, run_async
-from outreach_async._vocabulary import CUSTOM_CODE, DUPLICATE_POLICIES, FAILED_OUTCOMES, STANDARD_FIELDS, DuplicatePolicy
+from outreach_async._cli.values import Options
+from outreach_async._vocabulary import CUSTOM_CODE, FAILED_OUTCOMES, STANDARD_FIELDS, DuplicatePolicy
 from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk._outcomes import failed_outcome
 from outreach_async.errors import InvalidRequest, OutreachError
@@ -23,41 +22,10 @@ from outreach_async.models import WorkspaceField
 _KNOWN: Final = frozenset({*STANDARD_FIELDS})
 
 
-@click.group(cls=SuggestingGroup, no_args_is_help=False)
-def contacts() -> None:
-    """Create a contact."""
-
-
-@contacts.command("create")
-@click.option("--email", required=True, metavar="ADDRESS", help="E-mail address, by which the service detects duplicates.")
-@click.option(
-    "--set",
-    "settings",
-    metavar="FIELD=VALUE",
-    multiple=True,
-    help="Set a field by its code or label, such as first_name=Ann, custom_1=Gold or Plan=Gold; repeatable. "
-    "The command 'fields' lists codes and labels.",
-)
-@click.option(
-    "--duplicates",
-    type=click.Choice(DUPLICATE_POLICIES),
-    default="skip",
-    help="Policy if the workspace already has a contact with this e-mail.",
-)
-@click.option("--campaign", metavar="ID", type=IdType("campaign"), help="Add the contact to this campaign.")
-@click.option("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
-@shared_options(*WRITING)
 def create(
     *, options: Options, email: str, settings: tuple[str, ...], duplicates: DuplicatePolicy, campaign: str | None, strict: bool
 ) -> int:
-    """Create one contact, and print its outcome and id.
-
-    \b
-    outreach-async contacts create --email ann@x.example --set first_name=Ann
-
-    Exit codes: 0 added, skipped, overwriten or updated_missing_fields; 2 wrong usage; 3 rejected, not_applied or unknown; 77 not
-    allowed (the service answered 401 or 403).
-    """  # noqa: D301 - click keeps the lines of a paragraph after a backspace character
+    """Create one contact, and print its outcome and id."""
     values = parse_settings(settings)
     policies = {"duplicates": duplicates, "campaign": campaign, "strict_validation": strict}
     return run_async(partial(_create, options, email, values, policies))

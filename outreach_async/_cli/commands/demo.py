@@ -12,16 +12,15 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 
 import attrs
-import click
 
 from outreach_async._cli._demo_contacts import change_contacts, demo_contacts
 from outreach_async._cli._demo_world import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async._cli.commands.auditing import show
 from outreach_async._cli.commands.import_report import name_outcomes, print_report
 from outreach_async._cli.commands.import_run import ImportJob, run_import
-from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
+from outreach_async._cli.values import Options
 from outreach_async.audit import Report, audit
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.bulk import BulkReport
@@ -59,13 +58,8 @@ _Import: TypeAlias = tuple[BulkReport, list[dict[str, Any]]]
 """The report of an import and its first failed rows."""
 
 
-@click.command()
-@shared_options("as_json")
 def demo(options: Options) -> int:
-    """Import and audit on an embedded service, and show a brief.
-
-    The demo needs no network and no setup. With --verbose, it also shows the whole brief, both imports and the first audit.
-    """
+    """Import and audit on an embedded service, and show a brief."""
     with TemporaryDirectory() as folder:
         paths = Path(folder, "contacts.csv"), Path(folder, "next night.csv")
         paths[0].write_text(text := demo_contacts(), encoding="utf-8")

@@ -6,16 +6,15 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
 
 from outreach_async._cli import files
-from outreach_async._cli.app import SuggestingGroup
-from outreach_async._cli.options import AgeType, Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK
+from outreach_async._cli.values import Options
 from outreach_async._files.atomic import atomic_file
 from outreach_async._files.optional import require_module
 from outreach_async._files.spreadsheets import escape_formula
@@ -29,33 +28,8 @@ _COLUMNS: Final = ("date", "name", "sent", "opened", "replied", "bounced", "sent
 _DAY: Final = 86_400
 
 
-class _HistoryFile(click.Path):
-    """Parameter type of an existing history."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, exists=True, dir_okay=False)
-
-
-@click.group(cls=SuggestingGroup)
-def history() -> None:
-    """Show, export or prune the figures of earlier audits.
-
-    The options --history of the commands 'audit' and 'brief' write the file.
-    """
-
-
-@history.command()
-@click.argument("path", metavar="FILE", type=_HistoryFile())
-@click.option("--by", "kind", type=click.Choice(get_args(Kind)), default="workspace", help="What to show figures of.")
-@click.option("--id", "subject", metavar="ID", help="Id of one workspace, campaign or mailbox, or a domain.  [default: all]")
-@click.option("--days", type=click.IntRange(1), default=14, help="Number of days.")
-@shared_options("workspaces", "as_json")
 def show(options: Options, path: Path, kind: Kind, *, subject: str | None, days: int) -> int:
-    """Show the figures of each day, in UTC.
-
-    A figure is empty if it is not known: on the first day, after a campaign was reset, or if a workspace could not be read. If
-    days lack a snapshot, the difference is spread over them, and the note says so.
-    """
+    """Show the figures of each day, in UTC."""
     screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
     found = History(path).daily(kind, subject, workspaces=options.workspaces or None, days=days)
     known = {name for day in found for name, value in attrs.asdict(day).items() if value is not None}
@@ -74,12 +48,6 @@ def _format(day: DayFigures, column: str) -> Any:
     return "" if value is None else round(value, 1) if isinstance(value, float) else value
 
 
-@history.command()
-@click.argument("path", metavar="FILE", type=_HistoryFile())
-@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--format", "form", type=click.Choice(("parquet", "csv")), default="parquet", help="Format of the files.")
-@files.force_option
-@shared_options()
 def export(options: Options, path: Path, folder: Path, form: str, *, force: bool) -> int:
     """Write each table and each view of the history to a file in FOLDER, which is created if it does not exist."""
     if form == "parquet":
@@ -127,10 +95,6 @@ def _to_arrow(name: str, cells: Sequence[Any]) -> pa.Array[Any]:
     return pa.array(cells, pa.int64() if whole and any(cell is not None for cell in cells) else pa.float64())
 
 
-@history.command()
-@click.argument("path", metavar="FILE", type=_HistoryFile())
-@click.option("--keep", type=AgeType(), metavar="AGE", required=True, help="Age up to which snapshots are kept, such as 400d.")
-@shared_options("as_json")
 def prune(options: Options, path: Path, keep: float) -> int:
     """Delete snapshots that are older than AGE before the last snapshot, and make the file smaller."""
     screen = Screen.of(as_json=options.as_json, quiet=options.quiet)

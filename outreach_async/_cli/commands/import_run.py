@@ -23,7 +23,6 @@ from outreach_async._cli.commands.import_report import (
 )
 from outreach_async._cli.commands.results import open_outcomes, write_results
 from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, workspaces_of
-from outreach_async._cli.options import Options
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
     DRAIN_TIMEOUT,
@@ -35,6 +34,7 @@ from outreach_async._cli.process import (
     exit_code_of_rows,
     handle_interrupts,
 )
+from outreach_async._cli.values import Options
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.contacts import Target
 from outreach_async._vocabulary import DuplicatePolicy, Outcome

@@ -8,13 +8,12 @@ from typing import Any, Final, TypeVar
 
 import anyio
 import attrs
-import click
 
 from outreach_async._cli.connection import open_client, open_each
-from outreach_async._cli.listing import ListColumns, Listing, ListOutput, list_options, read_cell
+from outreach_async._cli.listing import ListColumns, Listing, ListOutput, read_cell
 from outreach_async._cli.messages import format_moment
-from outreach_async._cli.options import CONNECTION, READING, IdType, Options, shared_options
 from outreach_async._cli.process import INCOMPLETE, OK, format_message, run_async
+from outreach_async._cli.values import Options
 from outreach_async.client import OutreachClient
 from outreach_async.errors import OutreachError
 from outreach_async.models import Step, Template
@@ -66,37 +65,21 @@ _STEPS: Final = ListColumns(
 )
 
 
-@click.command()
-@list_options
-@shared_options(*READING)
 def campaigns(options: Options, output: ListOutput) -> int:
     """List the campaigns of one or more workspaces."""
     return run_async(partial(_run_list, options, "campaigns", _CAMPAIGNS, output))
 
 
-@click.command()
-@list_options
-@shared_options(*READING)
 def mailboxes(options: Options, output: ListOutput) -> int:
     """List the mailboxes of one or more workspaces."""
     return run_async(partial(_run_list, options, "mailboxes", _MAILBOXES, output))
 
 
-@click.command()
-@click.argument("campaign", type=IdType("campaign"))
-@list_options
-@shared_options(*CONNECTION, "as_json")
 def steps(options: Options, campaign: str, output: ListOutput) -> int:
-    """List the steps of a campaign with their statistics.
-
-    CAMPAIGN is the id of a campaign, as printed by the command 'campaigns'.
-    """
+    """List the steps of a campaign with their statistics."""
     return run_async(partial(_run_steps, options, campaign, output))
 
 
-@click.command()
-@list_options
-@shared_options(*READING)
 def fields(options: Options, output: ListOutput) -> int:
     """List the contact fields of one or more workspaces."""
     return run_async(partial(_run_fields, options, output))

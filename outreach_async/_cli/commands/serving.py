@@ -14,12 +14,11 @@ import attrs
 import click
 
 from outreach_async._cli._demo_world import NOW, SEED, create_demo_world
-from outreach_async._cli.app import create_completer
-from outreach_async._cli.files import PATH, explain_os_errors, explain_read_errors
+from outreach_async._cli.files import explain_os_errors, explain_read_errors
 from outreach_async._cli.messages import to_printable
-from outreach_async._cli.options import Options, shared_options
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, run_async
+from outreach_async._cli.values import Options
 from outreach_async.fake import Behaviour, FakeService, WorldError
 from outreach_async.fake._error_responses import mask_keys
 from outreach_async.fake._fault_plan import Exchange, Service
@@ -78,44 +77,10 @@ class LoggingService:
         return attrs.evolve(exchange, ended=log_and_end)
 
 
-@click.command()
-@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="Port to listen on; 0 picks a free port.")
-@click.option(
-    "--world",
-    type=PATH,
-    metavar="FILE",
-    help="JSON file with the initial data; by default, the sample data of the command 'demo'.",
-)
-@click.option("--seed", type=int, default=SEED, metavar="N", help="Seed for generated data.")
-@click.option(
-    "--behaviour",
-    default="documented",
-    metavar="PRESET|FILE",
-    shell_complete=create_completer(lambda: PRESETS, or_file=True),
-    help=f"Preset ({', '.join(PRESETS)}) or TOML file for behaviour that the API documentation does not specify.",
-)
-@click.option(
-    "--control-host",
-    "control_hosts",
-    multiple=True,
-    metavar="NAME",
-    help="Host name to accept in requests to the control plane, besides localhost and IP addresses; repeatable. "
-    "If --host is not a loopback address, the control plane is available only with this option.",
-)
-@shared_options("as_json")
 def serve(
     *, options: Options, host: str, port: int, world: Path | None, seed: int, behaviour: str, control_hosts: tuple[str, ...]
 ) -> int:
-    """Serve the embedded service over HTTP until interrupted.
-
-    The command prints shell commands that export the base URL, a workspace and an owner key as environment variables. Paste
-    these commands into another shell to use the service. With --json, the command prints the values and a campaign id as one
-    JSON object.
-
-    The control plane under /_fake/ is an HTTP API that resets the service, seeds data, injects faults, changes the behaviour and
-    moves the clock, and opens sandboxes for parallel tests. The OpenAPI 3.1 document of all this is at /_fake/openapi.json.
-    """
+    """Serve the embedded service over HTTP until interrupted."""
     from outreach_async.fake.control import ControlPlane, is_loopback  # slow to import, and no other command needs it
 
     choices = _load_behaviour(behaviour)

@@ -1,0 +1,110 @@
+"""The command starts fast: its help imports nothing that only a run needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import get_args
+
+import click
+import pytest
+
+from outreach_async._cli.app import outreach
+from outreach_async._config_file import Backend
+from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async.audit import Severity
+from outreach_async.audit.history import Kind
+from outreach_async.audit.reports import BRIEF_WRITERS, SUFFIXES, WRITERS
+from outreach_async.bulk import Repeats
+from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.bulk.ledger import Changed
+from outreach_async.fake.behaviour import PRESETS
+from outreach_async.importer import FORMATS
+from outreach_async.importer._checks import CHECKS
+
+HEAVY = {"anyio", "asyncio", "attr", "cattrs", "httpx", "importlib.metadata", "jinja2", "msgspec", "rich", "sqlite3", "ssl"}
+"""Modules that take more than 10 ms."""
+HELPS = """
+import json, sys
+from contextlib import redirect_stdout
+from io import BytesIO, TextIOWrapper
+from outreach_async._cli.app import outreach, run
+def names(command, *before):
+    with command.make_context("outreach-async", [], resilient_parsing=True) as context:
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            yield from names(found, *before, name) if hasattr(found, "list_commands") else [(*before, name)]
+lines = [[*found, "--help"] for found in names(outreach)]
+for line in [["--help"], *lines]:
+    with redirect_stdout(TextIOWrapper(BytesIO())):
+        assert run(line) == 0
+print(json.dumps([len(lines), sorted(sys.modules)]))
+"""
+
+
+def test_no_help_imports_what_only_a_run_needs() -> None:
+    done = subprocess.run([sys.executable, "-c", HELPS], capture_output=True, text=True, check=True)
+    count, modules = json.loads(done.stdout)
+    assert count == 19
+    assert HEAVY & set(modules) == set()
+    assert {name for name in modules if name.startswith("outreach_async.")} <= {
+        "outreach_async.errors",
+        "outreach_async._cli",
+        *(f"outreach_async._cli.{name}" for name in ("app", "files", "messages", "options", "declarations")),
+        *(f"outreach_async._cli.declarations.{name}" for name in ("audits", "files", "services")),
+        "outreach_async._files",
+        *(f"outreach_async._files.{name}" for name in ("atomic", "objects")),
+    }
+
+
+def test_the_version_needs_no_command() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "outreach_async", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("outreach_async 0.")
+    assert "click" not in done.stderr
+
+
+def choices(name: str, option: str) -> tuple[str, ...]:
+    command: click.Command = outreach
+    for part in name.split():
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), part) or command
+    (found,) = (each for each in command.params if option in each.opts)
+    if isinstance(found.type, click.Choice):
+        return tuple(map(str, found.type.choices))
+    assert isinstance(found, click.Option)
+    return (found.help or "",)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "expected"),
+    [
+        ("import", "--duplicates", DUPLICATE_POLICIES),
+        ("contacts create", "--duplicates", DUPLICATE_POLICIES),
+        ("import", "--repeats", get_args(Repeats)),
+        ("import", "--changed", get_args(Changed)),
+        ("import", "--earlier", get_args(Earlier)),
+        ("import", "--format", FORMATS),
+        ("import", "--backend", get_args(Backend)),
+        ("audit", "--fail-on", tuple(Severity)),
+        ("audit", "--format", tuple(WRITERS)),
+        ("brief", "--format", tuple(BRIEF_WRITERS)),
+        ("history show", "--by", get_args(Kind)),
+    ],
+)
+def test_the_choices_of_an_option_are_those_of_the_library(name: str, option: str, expected: tuple[str, ...]) -> None:
+    assert choices(name, option) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "expected"),
+    [
+        ("import", "--check", ", ".join(CHECKS)),
+        ("serve", "--behaviour", ", ".join(PRESETS)),
+        ("audit", "--output", ", ".join(SUFFIXES)),
+        ("brief", "--output", ", ".join(suffix for suffix, form in SUFFIXES.items() if form in BRIEF_WRITERS)),
+    ],
+)
+def test_the_help_of_an_option_lists_the_values_of_the_library(name: str, option: str, expected: str) -> None:
+    assert f"({expected})" in choices(name, option)[0]
