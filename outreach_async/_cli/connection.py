@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from outreach_async._assembly import create_transport
-from outreach_async._cli.options import FAKE
+from outreach_async._cli.options import FAKE, MAX_IN_FLIGHT
 from outreach_async._cli.values import Options
 from outreach_async._config_file import ConfiguredWorkspace, key_of
 from outreach_async._engine.logs import configure_logging
@@ -20,9 +20,6 @@ from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
     from outreach_async.sync import SyncClient
-
-MAX_IN_FLIGHT: Final = 64
-"""Default for the maximum number of concurrent requests."""
 
 
 def open_client(

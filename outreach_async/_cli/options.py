@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # What reads the values of options is imported when a command runs, and not for its help.
 
+MAX_IN_FLIGHT: Final = 64
+"""Default for the maximum number of concurrent requests."""
 FAKE: Final = "fake:"
 """The base URL of the embedded service."""
 

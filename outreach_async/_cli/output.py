@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import anyio
 import attrs
-from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Table
-from rich.text import Text
 
 from outreach_async._cli.messages import format_cell, to_printable, wrap_error, wrap_line
-from outreach_async.bulk import BulkProgress
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
     from outreach_async.audit import AuditProgress
+    from outreach_async.bulk import BulkProgress
+
+# rich is imported only for a terminal.
 
 
 @attrs.frozen
@@ -36,7 +36,11 @@ class Screen:
     def of(cls, *, as_json: bool, quiet: bool = False) -> Self:
         """Return the screen for the current stdout. A quiet screen shows only warnings and what `--json` prints."""
         terminal = sys.stdout.isatty() and not as_json and not quiet
-        return cls(as_json, Console(highlight=False, markup=False, emoji=False) if terminal else None, quiet)
+        if not terminal:
+            return cls(as_json, None, quiet)
+        from rich.console import Console
+
+        return cls(as_json, Console(highlight=False, markup=False, emoji=False), quiet)
 
     @property
     def is_silent(self) -> bool:
@@ -45,6 +49,8 @@ class Screen:
     def print_line(self, text: str = "", style: str = "", *, wrap: bool = True) -> None:
         """Print a human-readable line; with `--json` or `--quiet`, print nothing."""
         if self.console:
+            from rich.text import Text
+
             line = to_printable(text)
             self.console.print(Text(wrap_line(line, self.console.width) if wrap else line, style=style), soft_wrap=True)
         elif not self.is_silent:
@@ -62,6 +68,8 @@ class Screen:
     def print_footer(self, text: str) -> None:
         """Print a line if stdout is a terminal. A long line is wrapped between words."""
         if self.console:
+            from rich.text import Text
+
             self.console.print(Text(to_printable(text), style="dim"))
 
     def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -98,6 +106,10 @@ _MIN_WORD_WIDTH: Final = 16  # characters of words that are never broken in a ta
 
 
 def _build_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for at, column in enumerate(columns):
         values = [row[at] for row in rows]
@@ -126,6 +138,9 @@ def show_progress(screen: Screen, title: str, total: int | None, unit: str = "ro
     if screen.quiet or not sys.stderr.isatty():
         yield lambda _done, _text: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}", markup=False))
     with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
         task = bar.add_task(title, total=total, text=f"0 {unit}" if total is None else f"0 of {total:,} {unit}")
@@ -150,7 +165,7 @@ async def follow_progress(
 
 def show_current(progress: BulkProgress | AuditProgress, show: ShowProgress) -> None:
     """Show the current progress in the progress bar."""
-    show(progress.rows if isinstance(progress, BulkProgress) else progress.workspaces, format_progress(progress))
+    show(progress.rows if hasattr(progress, "rows") else progress.workspaces, format_progress(progress))
 
 
 def format_progress(progress: BulkProgress | AuditProgress) -> str:

@@ -19,15 +19,17 @@ import logging
 import os
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from outreach_async._engine.call import Call
 from outreach_async._service.responses import clean_string
 from outreach_async._service.retry import FailureKind
 from outreach_async.errors import OutreachError
 from outreach_async.transport._urls import is_loopback
 from outreach_async.transport._wire import Response
+
+if TYPE_CHECKING:
+    from outreach_async._engine.call import Call
 
 LOGGER: Final = logging.getLogger("outreach_async")
 LOGGER.addHandler(logging.NullHandler())  # without a handler, Python prints warnings to stderr

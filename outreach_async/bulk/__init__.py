@@ -143,13 +143,19 @@ window when you receive its outcome. A slow consumer slows the run down, and a m
 `order="input"` returns outcomes in the order of the rows: each outcome is returned after those of all earlier rows.
 """
 
-from outreach_async.bulk._frames import ArrowStream, Numbers
-from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, Order
-from outreach_async.bulk._progress import BulkProgress
-from outreach_async.bulk._rows import Repeats
-from outreach_async.bulk._run.bulk_run import BulkRun, Outcomes
-from outreach_async.bulk.journal import Journal, ObjectJournal
-from outreach_async.bulk.ledger import Ledger
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from outreach_async.bulk._frames import ArrowStream, Numbers
+    from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, Order
+    from outreach_async.bulk._progress import BulkProgress
+    from outreach_async.bulk._rows import Repeats
+    from outreach_async.bulk._run.bulk_run import BulkRun, Outcomes
+    from outreach_async.bulk.journal import Journal, ObjectJournal
+    from outreach_async.bulk.ledger import Ledger
 
 __all__ = [
     "ArrowStream",
@@ -166,3 +172,27 @@ __all__ = [
     "Outcomes",
     "Repeats",
 ]
+
+_EXPORTS: Final = {
+    "_frames": ("ArrowStream", "Numbers"),
+    "_outcomes": ("BulkReport", "ContactOutcome", "LedgerCounts", "Order"),
+    "_progress": ("BulkProgress",),
+    "_rows": ("Repeats",),
+    "_run.bulk_run": ("BulkRun", "Outcomes"),
+    "journal": ("Journal", "ObjectJournal"),
+    "ledger": ("Ledger",),
+}
+_EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that a part of this package can be imported without the others."""
+    if name not in _EXPORT_MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: Any = getattr(import_module(f"{__name__}.{_EXPORT_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import attrs
 
@@ -20,9 +20,11 @@ from outreach_async._files.spreadsheets import escape_formula
 from outreach_async._vocabulary import FAILED_OUTCOMES, STANDARD_FIELDS
 from outreach_async.bulk._outcomes import ContactOutcome, is_superseded
 from outreach_async.bulk._rows import rejection_message
-from outreach_async.bulk.journal import JournalReader
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.importer._table import REASONS, File, RowNumber, RowUnit, count_reason_columns
+
+if TYPE_CHECKING:
+    from outreach_async.bulk.journal import JournalReader
 
 _HEAD_SIZE: Final = 1 << 16
 _LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")

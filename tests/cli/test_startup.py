@@ -23,7 +23,7 @@ from outreach_async.fake.behaviour import PRESETS
 from outreach_async.importer import FORMATS
 from outreach_async.importer._checks import CHECKS
 
-HEAVY = {"anyio", "asyncio", "attr", "cattrs", "httpx", "importlib.metadata", "jinja2", "msgspec", "rich", "sqlite3", "ssl"}
+HEAVY = {"anyio", "asyncio", "cattrs", "httpx", "importlib.metadata", "jinja2", "msgspec", "rich", "sqlite3", "ssl"}
 """Modules that take more than 10 ms."""
 HELPS = """
 import json, sys

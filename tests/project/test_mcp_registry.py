@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 import outreach_async
-from outreach_async._cli.commands.assisting import mcp
+from outreach_async._cli.declarations.audits import mcp
 
 ROOT: Final = Path(__file__).parents[2]
 ENTRY: Final = json.loads((ROOT / "server.json").read_text(encoding="utf-8"))

@@ -74,7 +74,7 @@ def init(options: Options) -> int:
 
 
 def _fill_in(environment: Mapping[str, str]) -> str:
-    """Return the text of a new file, with the values of the environment and otherwise with examples in comments."""
+    """Return the text of a new file. It has the address and the workspaces of the environment, or examples in comments."""
     base_url, ids = environment.get("OUTREACH_BASE_URL", ""), environment.get("OUTREACH_WORKSPACE", "").split()
     ids = [id_ for id_ in ids if id_.removeprefix("space_").replace("_", "").isalnum() and id_.isascii()]
     try:

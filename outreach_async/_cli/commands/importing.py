@@ -13,18 +13,17 @@ import attrs
 import click
 
 from outreach_async._cli import files
+from outreach_async._cli.commands.import_check import ImportJob, check_file
 from outreach_async._cli.commands.import_report import max_listed_rows
-from outreach_async._cli.commands.import_run import ImportJob, check_file, run_import
 from outreach_async._cli.commands.results import is_results_file
-from outreach_async._cli.connection import MAX_IN_FLIGHT, open_client, refused_workspaces, require_credentials
 from outreach_async._cli.messages import count_noun
+from outreach_async._cli.options import MAX_IN_FLIGHT
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import run_async
 from outreach_async._cli.values import Options
 from outreach_async._service.validation import require_id
 from outreach_async.bulk import Repeats
 from outreach_async.bulk._rows import WHOLE_INPUT
-from outreach_async.bulk.journal import journal_at
 from outreach_async.importer import open_file, parse_overrides
 from outreach_async.importer._checks import CheckPolicy, Level
 from outreach_async.importer._mapping_file import apply_mapping, is_mapping, read_mapping
@@ -74,9 +73,15 @@ def import_(
             "--results: with --dry-run, the only results are those of a ledger; pass --ledger, or omit --results."
         )
     if not dry_run:  # a dry run creates and records nothing
+        from outreach_async._cli.connection import require_credentials
+
         require_credentials(options)
         _require_fitting_journal(settings["journal"], settings["repeats"], resume=settings["resume"])
-    settings |= {"workspaces": {name: id_ for id_, name in options.config.names.items()}, "refused": refused_workspaces(options)}
+    if options.config.names:
+        from outreach_async._cli.connection import refused_workspaces
+
+        names = {name: id_ for id_, name in options.config.names.items()}
+        settings |= {"workspaces": names, "refused": refused_workspaces(options)}
     job = _create_job(open_input, file, **settings)
     return run_async(partial(check_file if dry_run else _import_file, options, job))
 
@@ -105,6 +110,8 @@ def _require_fitting_journal(journal: files.JournalLocation | None, repeats: Rep
     """Check that `--journal` is given if `--repeats` requires it, and that an existing journal is used only with `--resume`."""
     if repeats in WHOLE_INPUT and journal is None:
         raise click.UsageError(f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH.")
+    from outreach_async.bulk.journal import journal_at
+
     if journal is not None and not resume and journal_at(journal).exists():
         other = "pass another journal, with --earlier unknown if some of the rows may have been sent"
         raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or {other}.")
@@ -138,6 +145,9 @@ def _create_job(
 
 
 async def _import_file(options: Options, job: ImportJob) -> int:
+    from outreach_async._cli.commands.import_run import run_import
+    from outreach_async._cli.connection import open_client
+
     screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
     async with open_client(options, max_in_flight=max(job.concurrency, MAX_IN_FLIGHT), writes=True) as client:
         few = max_listed_rows(screen)
