@@ -31,7 +31,7 @@ from benchmarks.groups.rates import rates
 from benchmarks.groups.rounds import Bench
 from benchmarks.groups.scale import cores, million
 from benchmarks.groups.spread import spread
-from benchmarks.groups.startup import checks, clients, imports
+from benchmarks.groups.startup import checks, clients, commands, imports
 from benchmarks.groups.sync import sync
 from benchmarks.groups.tail import tail
 from benchmarks.machine import described
@@ -58,6 +58,7 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "linear": linear,
     "fake": fake,
     "imports": imports,
+    "commands": commands,
     "checks": checks,
     "clients": clients,
     "memory": memory,

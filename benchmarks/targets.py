@@ -10,6 +10,7 @@ import attrs
 from benchmarks.groups.bulk import FLOOR
 from benchmarks.groups.posts import ON_TRIO
 from benchmarks.groups.spread import DASK, DRIVER, FILE
+from benchmarks.groups.startup import DRY_RUN
 from benchmarks.groups.sync import ASYNC, COUNTS, SYNC, column_of
 from benchmarks.report import short
 from benchmarks.results import Table
@@ -102,6 +103,8 @@ TARGETS: Final = (
         "import outreach_async / import httpx", ("imports", 0), ("import outreach_async", "CPU"), 0.5, ("import httpx", "CPU")
     ),
     Target("importing OutreachClient / import httpx", ("imports", 0), (_CLIENT, "CPU"), 0.5, _HTTPX),
+    Target("import --help / import httpx", ("commands", 0), ("outreach-async import --help", "CPU"), 1.2, _HTTPX),
+    Target("a dry run of ten rows / import httpx", ("commands", 0), (DRY_RUN, "CPU"), 2.0, _HTTPX),
     Target("ms of mypy without a cache, over an empty file", ("checks", 0), ("import outreach_async", "CPU"), 2000),
     Target("a row of 1,000,000 / of 10,000", ("linear", 0), (_LONG, "1,000,000 rows"), 1.1, (_LONG, "10,000 rows")),
     Target("the fake with a null handler / respx", ("fake", 0), ("FakeTransport, a null handler", "CPU"), 1 / 20, _RESPX),

@@ -43,6 +43,7 @@ _CHECKED: Final = {
     "from outreach_async import OutreachClient": "from outreach_async import OutreachClient",
     "from outreach_async.fake import FakeService": "from outreach_async.fake import FakeService",
 }
+DRY_RUN: Final = "outreach-async import --dry-run, ten rows"
 _ROUNDS: Final = 3
 """Factor for the number of rounds: imports are short."""
 
@@ -66,6 +67,21 @@ def imports(bench: Bench) -> list[Table]:
         found = {row: _cpu_of("-c", _IMPORTS[row][1]) for row in rows}
         for row in rows[1:]:
             table.add(row, "CPU", found[row] - found[_EMPTY])
+    return [table]
+
+
+def commands(bench: Bench) -> list[Table]:
+    """Measure the start of the command, each time in a new interpreter."""
+    table = Table("Starting the command", "CPU, ms", ("import httpx",))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ten.csv"
+        path.write_text("email,city\n" + "".join(f"user{number}@company.example,Lyon\n" for number in range(10)))
+        lines = ["--version", "--help", *(f"{name} --help" for name in ("import", "audit", "campaigns", "config show", "mcp"))]
+        runs = {f"outreach-async {line}": ("-m", "outreach_async", *line.split()) for line in lines}
+        runs |= {"import httpx": ("-c", "import httpx"), DRY_RUN: ("-m", "outreach_async", "import", str(path), "--dry-run")}
+        for _ in range(_ROUNDS * bench.rounds):
+            for row, arguments in runs.items():
+                table.add(row, "CPU", _cpu_of(*arguments))
     return [table]
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outreach_async._assembly import create_transport
-from outreach_async._cli.options import FAKE, MAX_IN_FLIGHT
-from outreach_async._cli.values import Options
+from outreach_async._cli.options import MAX_IN_FLIGHT
+from outreach_async._cli.values import FAKE, Options
 from outreach_async._config_file import ConfiguredWorkspace, key_of
 from outreach_async._engine.logs import configure_logging
 from outreach_async._service.validation import require_id

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 MAX_IN_FLIGHT: Final = 64
 """Default for the maximum number of concurrent requests."""
-FAKE: Final = "fake:"
-"""The base URL of the embedded service."""
-
 _ID_PARAMETERS: Final = {"workspace": "workspaces", "campaign": "campaign", "owner_key": "owner_key"}  # by kind of id
 _REMEDIES: Final = {
     "workspace": "pass the id of a workspace",
@@ -143,7 +140,7 @@ _SHARED_OPTIONS: Final = {
         "--profile", metavar="NAME", type=ProfileType(), help="Profile of the configuration file. [OUTREACH_PROFILE]"
     ),
     "base_url": click.option(
-        "--base-url", metavar="URL", help=f"Base URL of the service; {FAKE!r} uses the embedded fake service. [OUTREACH_BASE_URL]"
+        "--base-url", metavar="URL", help="Base URL of the service; 'fake:' uses the embedded fake service. [OUTREACH_BASE_URL]"
     ),
     "workspaces": click.option(
         "--workspace",

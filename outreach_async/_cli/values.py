@@ -8,7 +8,6 @@ from typing import Any, Final
 import attrs
 import click
 
-from outreach_async._cli.options import FAKE
 from outreach_async._config_file import (
     NO_FILE,
     Backend,
@@ -21,6 +20,9 @@ from outreach_async._config_file import (
 from outreach_async._service.validation import read_rate, require_id, require_rate
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.errors import InvalidRequest
+
+FAKE: Final = "fake:"
+"""The base URL of the embedded service."""
 
 
 @attrs.frozen(kw_only=True)

@@ -9,15 +9,17 @@ import attrs
 
 from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._checks import RowFinding
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._known_exports import load_common_headers
+from outreach_async.importer._known_exports import fold_name, load_common_headers
 from outreach_async.importer._table import File, Row
 
 REASON: Final = "every value is known"
 """The reason for the code of a column that was recognised by its values."""
+_FIELD_NAMES: Final = frozenset(map(fold_name, ("email", *STANDARD_FIELDS)))
 _MAX_VALUES: Final = 10_000
 """Maximum number of different values in a column that is recognised."""
 
@@ -27,7 +29,8 @@ async def recognise_targets(file: File, overrides: Mapping[str, str], targets: T
     chosen = {column.strip(): code for column, code in overrides.items()}
     places: dict[str, list[int]] = {code: [] for code in TARGET_FIELDS}
     for at, header in enumerate(file.headers):
-        meanings = load_common_headers().find_ambiguous(header)
+        # The table of common names takes time to load, and most files need no name of it.
+        meanings = None if fold_name(header) in _FIELD_NAMES else load_common_headers().find_ambiguous(header)
         code = chosen.get(header.strip(), meanings.may_be[0] if meanings else None)
         if code in places:
             places[code].append(at)

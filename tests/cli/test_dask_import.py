@@ -11,11 +11,10 @@ import pytest
 from distributed import LocalCluster
 from support.cli import Shell
 from support.results import read_results
-from support.spread import KEY, SPACE, served
+from support.spread import KEY, SPACE, PlainService, served
 
 from outreach_async._files.objects import open_store
 from outreach_async.errors import InvalidRequest
-from outreach_async.fake import FakeService
 from outreach_async.spread._stored_files import expand_pattern
 
 pytestmark = pytest.mark.covers
@@ -32,9 +31,9 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,Lyon\n,Rome\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("E-mail\nbo@x.example\n", encoding="utf-8")
-    service = _Service()
+    service = PlainService()
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
-    with served(service) as connection:  # type: ignore[arg-type] # a fake without kills
+    with served(service) as connection:
         place = ["--base-url", connection.base_url, "--workspace", SPACE, "--journal", f"file://{tmp_path}/journals"]
         result = run("import", "*.csv", *place, "--dask", "local", "--json", cwd=tmp_path)
         assert result.returncode == 3, result.stderr
@@ -48,7 +47,7 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
     (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,#REF!\n,Rome\n", encoding="utf-8")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
     with (
-        served(_Service()) as connection,  # type: ignore[arg-type] # a fake without kills
+        served(PlainService()) as connection,
         LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0") as cluster,
     ):
         place = ["--base-url", connection.base_url, "--workspace", SPACE, "--journal", f"file://{tmp_path}/journals"]
@@ -65,14 +64,6 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
     assert (
         f"warning: cells: 1 finding; these values were left out or may be wrong\n  {tmp_path}/a.csv: line 2: city: " in done.out
     )
-
-
-class _Service:
-    def __init__(self) -> None:
-        self.fake = FakeService()
-        self.fake.add_workspace(SPACE)
-        self.fake.add_owner_key(SPACE, key=KEY)
-        self.exchange = self.fake.exchange
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from support.cli import (
     start_command,
     wait_for_end,
 )
+from support.results import UNCERTAIN
 
 from outreach_async import Journal, OutreachClient
 from outreach_async.fake import FakeService, FakeTransport
@@ -115,29 +116,18 @@ def test_the_report_names_the_campaigns_of_uncertain_rows_if_they_differ(served:
     assert [row.split("\t")[2] for row in rows[:2]] == campaigns
 
 
-UNCERTAIN = {
-    "workspace": "space_1",
-    "campaign": None,
-    "status": "skipped",
-    "possible": ["added", "skipped"],
-    "attempts": 2,
-    "id": None,
-    "error": None,
-    "remedy": None,
-}
-
-
 def test_the_report_adds_lines_and_emails_from_the_input(served: Served) -> None:
     served.service.faults.script("create_contact", ok, commit_then(reset()), ok)
     path, journal = served.save('City,Mail\n"x\ny",a@a.example\n\nz, b@b.example\n'), str(served.folder / "run.db")
     served("import", path, *served.options, "--journal", journal, "--concurrency", "1")
     moved = (served.folder / "people.csv").rename(served.folder / "moved.csv")
     _, value = served.json("report", journal, "--uncertain", "--input", str(moved))
-    assert value["uncertain_rows"] == [{"line": 5, "email": "b@b.example", **UNCERTAIN}]
+    assert value["uncertain_rows"] == [{"line": 5, "email": "b@b.example", **UNCERTAIN, "workspace": "space_1"}]
     listed = served("report", journal, "--uncertain", "--input", str(moved)).out.splitlines()
     assert listed[0] == "line\temail\tstatus\tpossible\tattempts\tid\terror\tremedy"
     assert listed[1] == "5\tb@b.example\tskipped\tadded, skipped\t2\t\t\t"
-    assert served.json("report", journal, "--uncertain")[1]["uncertain_rows"] == [{"record": 2, "email": "", **UNCERTAIN}]
+    unknown = {"record": 2, "email": "", **UNCERTAIN, "workspace": "space_1"}
+    assert served.json("report", journal, "--uncertain")[1]["uncertain_rows"] == [unknown]
     results = served.folder / "results.csv"
     assert "2 rows written to" in served("report", journal, "--results", str(results), "--input", str(moved)).out
     header, first, last = results.read_text(encoding="utf-8").splitlines()

@@ -8,32 +8,13 @@ from typing import Any
 
 import pytest
 from support.cli import Served, Shell
-from support.spread import KEY, SPACE, served
+from support.results import UNCERTAIN
+from support.spread import KEY, SPACE, PlainService, served
 
-from outreach_async.fake import FakeService
 from outreach_async.fake.faults import commit_then, reset
 from outreach_async.spread import import_part, plan
 
 pytestmark = pytest.mark.covers
-
-UNCERTAIN = {
-    "workspace": SPACE,
-    "campaign": None,
-    "status": "skipped",
-    "possible": ["added", "skipped"],
-    "attempts": 2,
-    "id": None,
-    "error": None,
-    "remedy": None,
-}
-
-
-class _Service:
-    def __init__(self) -> None:
-        self.fake = FakeService()
-        self.fake.add_workspace(SPACE)
-        self.fake.add_owner_key(SPACE, key=KEY)
-        self.exchange = self.fake.exchange
 
 
 @pytest.fixture(params=["folder", "url"])
@@ -52,8 +33,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         repeats="error",
     )
     journals = str(tmp_path / "journals") if request.param == "folder" else f"file://{tmp_path}/journals"
-    service = _Service()
-    with served(service) as connection:  # type: ignore[arg-type] # a fake without kills
+    service = PlainService()
+    with served(service) as connection:
         for part in made.parts:
             if part.id == "00001":
                 service.fake.faults.script("create_contact", commit_then(reset()))
@@ -73,7 +54,7 @@ def test_an_import_whose_parts_have_not_all_started_is_not_finished(
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text(f"email\n{name}@x.example\n", encoding="utf-8")
     journals = str(tmp_path / "journals")
-    with served(_Service()) as connection:  # type: ignore[arg-type] # a fake without kills
+    with served(PlainService()) as connection:
         for part, (code, state) in zip(
             plan([tmp_path / "a.csv", tmp_path / "b.csv"]).parts, [(75, "running"), (0, "finished")], strict=True
         ):
@@ -123,7 +104,7 @@ def test_rejects_of_several_files_have_one_column_for_each_field(
     (tmp_path / "a.csv").write_text("Name,Surname,E-mail\nAnn,Lee,\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("Name,Mail\nBo Li,\n", encoding="utf-8")
     journals = tmp_path / "journals"
-    with served(_Service()) as connection:  # type: ignore[arg-type] # a fake without kills
+    with served(PlainService()) as connection:
         for part in plan([tmp_path / "a.csv", tmp_path / "b.csv"]).parts:
             import_part(part, f"file://{journals}", connection)
     assert shell("report", str(journals), "--rejects", str(tmp_path / "rejects.csv")).code == 3
@@ -155,7 +136,7 @@ def test_the_results_have_every_row_once_with_file_line_email_and_outcome(shell:
 def test_uncertain_rows_are_listed_by_part_file_line_and_email(shell: Shell, folder: str, tmp_path: Path) -> None:
     _, value = shell.json("report", folder, "--uncertain")
     place = {"part": "00001", "file": str(tmp_path / "b.csv"), "line": 3, "email": "cy@x.example"}
-    assert value["uncertain_rows"] == [{**place, **UNCERTAIN}]
+    assert value["uncertain_rows"] == [{**place, **UNCERTAIN, "workspace": SPACE}]
     assert "list these rows with --uncertain\n" in shell("report", folder).out
 
 

@@ -5,9 +5,20 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyarrow import parquet
+
+UNCERTAIN: Final[dict[str, Any]] = {
+    "campaign": None,
+    "status": "skipped",
+    "possible": ["added", "skipped"],
+    "attempts": 2,
+    "id": None,
+    "error": None,
+    "remedy": None,
+}
+"""The columns of a row that was sent twice, because the first response was lost."""
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:

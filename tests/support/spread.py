@@ -21,7 +21,7 @@ from outreach_async._vocabulary import DUPLICATE_OUTCOMES
 from outreach_async.bulk.journal import Journal
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
-from outreach_async.fake._fault_plan import Exchange, inject
+from outreach_async.fake._fault_plan import Exchange, Service, inject
 from outreach_async.fake.faults import reset
 from outreach_async.fake.server import serve
 from outreach_async.spread import Connection, Part, PartReport, import_part
@@ -42,6 +42,18 @@ def write_people(path: Path, emails: Sequence[str], first: int) -> None:
 def numbers_of(part: Part) -> list[int]:
     """Return the numbers of a part's rows, in order."""
     return [int(row[ROW]) for _, row in part.read_rows()]
+
+
+class PlainService:
+    """The fake with one workspace and its key."""
+
+    def __init__(self) -> None:
+        self.fake = FakeService()
+        self.fake.add_workspace(SPACE)
+        self.fake.add_owner_key(SPACE, key=KEY)
+
+    def exchange(self, request: Request, /) -> Exchange:
+        return self.fake.exchange(request)
 
 
 class KillingService:
@@ -97,7 +109,7 @@ class KillingService:
 
 
 @contextmanager
-def served(service: KillingService) -> Iterator[Connection]:
+def served(service: Service) -> Iterator[Connection]:
     """Serve on a real port in another thread, and yield the connection to it."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(service)) as url:
         yield Connection(base_url=url, workspace=SPACE, concurrency=8)

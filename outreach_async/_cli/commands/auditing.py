@@ -25,11 +25,10 @@ import msgspec
 from outreach_async import audit as auditing
 from outreach_async._cli import files
 from outreach_async._cli.connection import open_client, workspaces_of
-from outreach_async._cli.options import FAKE
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.posting import PostError, post
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
-from outreach_async._cli.values import Options
+from outreach_async._cli.values import FAKE, Options
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.responses import parse_date
 from outreach_async._service.validation import require_seconds

@@ -15,10 +15,9 @@ import click
 
 from outreach_async._cli.connection import open_each, workspaces_of
 from outreach_async._cli.messages import count_noun
-from outreach_async._cli.options import FAKE
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
-from outreach_async._cli.values import Options
+from outreach_async._cli.values import FAKE, Options
 from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, key_of
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError

@@ -16,10 +16,9 @@ from outreach_async._cli.commands.results import is_results_file, write_results
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
 from outreach_async._cli.files import FileUse, explain_write_errors, require_writable
 from outreach_async._cli.messages import count_noun
-from outreach_async._cli.options import FAKE
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows
-from outreach_async._cli.values import Options
+from outreach_async._cli.values import FAKE, Options
 from outreach_async._files.objects import is_url
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import TARGET_FIELDS
