@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import anyio
 import attrs
 
+from outreach_async._assembly import create_transport
 from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.validation import require_choice, require_id, require_number, require_seconds
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
@@ -97,17 +98,7 @@ class Connection:
             require_seconds(name, getattr(self, name))
 
     def _create_transport(self) -> Transport:
-        if self.backend == "aiohttp":
-            from outreach_async.transport._aiohttp import AiohttpTransport
-
-            return AiohttpTransport(self.base_url, max_in_flight=self.concurrency)
-        if self.backend == "httptools":
-            from outreach_async.transport._httptools import HttptoolsTransport
-
-            return HttptoolsTransport(self.base_url, max_in_flight=self.concurrency)
-        from outreach_async.transport._httpx import HttpxTransport
-
-        return HttpxTransport(self.base_url, family=self.backend, max_in_flight=self.concurrency)
+        return create_transport(self.base_url, self.backend, self.concurrency)
 
     def create_client(self, rate: Rate | None = None) -> OutreachClient:
         """Create a client that uses these settings, and the owner key from the environment.
