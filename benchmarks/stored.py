@@ -11,7 +11,6 @@ from typing import Any
 
 import attrs
 
-from benchmarks.report import spread
 from benchmarks.results import Table
 
 Cell = tuple[str, str]
@@ -94,10 +93,6 @@ class Range:
 
     low: float
     high: float
-
-    def __str__(self) -> str:
-        """Show one figure if both are equal when rounded."""
-        return spread([self.low, self.high])
 
 
 def range_of(runs: Iterable[Run], group: str, index: int, cell: Cell, over: Cell | None = None) -> Range:

@@ -245,14 +245,20 @@ COLONS: Final = st.sampled_from(["a", "b", ":", '"', '":'])
 @unhurried
 @given(
     st.dictionaries(NEW_NAMES, NEW_VALUES, max_size=3),
-    st.lists(st.tuples(COLONS, st.just({}) | st.dictionaries(NEW_NAMES, NEW_VALUES | st.just([{}]), max_size=1)), max_size=2),
+    st.lists(st.tuples(COLONS, st.none() | st.dictionaries(NEW_NAMES, NEW_VALUES | st.just([{}]), max_size=1)), max_size=2),
     st.just({}) | st.dictionaries(NEW_NAMES, NEW_VALUES),
 )
+@example({"new": 1, "newer": "a:b"}, [], {})
+@example({"new": "x"}, [(":", {})], {})
+@example({"new": 1}, [('":', {})], {})
+@example({"new": 1}, [("a", None)], {})
+@example({"new": 1}, [("a", {"newer": [{}]})], {})
+@example({'a"b': 1}, [], {})
 def test_new_fields_of_a_whole_page_are_kept_as_those_of_single_items(
-    common: Wire, others: list[tuple[str, Wire]], of_page: Wire
+    common: Wire, others: list[tuple[str, Wire | None]], of_page: Wire
 ) -> None:
     boxes = [{**MAILBOX, **common} for _ in range(16)]
-    boxes += [{**MAILBOX, "sender_name": name, **new, **common} for name, new in others]
+    boxes += [{**MAILBOX, "sender_name": name, **({} if new is None else new | common)} for name, new in others]
     value = {**of_page, **PAGE, "data": [{**box, "id": MAILBOX["id"]} for box in boxes]}
     page = decode_model(Page[Mailbox], json.dumps(value).encode())
     assert exactly([box.to_dict() for box in page.data]) == exactly(value["data"])

@@ -289,6 +289,29 @@ def test_ctrl_c_while_a_run_or_client_is_entered_or_left_cancels_it(stage: str) 
     assert ends == [stage]
 
 
+def test_an_error_of_a_block_propagates_unless_closing_fails() -> None:
+    seen = []
+
+    @asynccontextmanager
+    async def manager(*, fails: bool) -> AsyncIterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the error is checked below
+            seen.append(error)
+        if fails:
+            raise OSError("closing failed")
+
+    loop = ClientLoop()
+    with start_blocking_portal() as loop.portal:
+        with loop.hold(manager(fails=False)):
+            pass
+        with pytest.raises(KeyError), loop.hold(manager(fails=False)):
+            raise KeyError("block")
+        with pytest.raises(OSError, match="closing failed"), loop.hold(manager(fails=True)):
+            raise KeyError("block")
+    assert [str(error) for error in seen] == ["", ""]  # not the exception of the block, which belongs to another thread
+
+
 @pytest.mark.thorough
 def test_a_run_that_ctrl_c_interrupted_can_be_resumed(fake: FakeService, client: SyncClient, tmp_path: Path) -> None:
     journal = tmp_path / "run.db"
