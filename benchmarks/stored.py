@@ -7,11 +7,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from benchmarks.results import Table
+
+MIN_RUNS: Final = 3
+"""Number of runs from which a range may be published."""
 
 Cell = tuple[str, str]
 """A row and a column of a table."""
@@ -98,4 +101,8 @@ class Range:
 def range_of(runs: Iterable[Run], group: str, index: int, cell: Cell, over: Cell | None = None) -> Range:
     """Return the range of a measurement, or of its ratio to another one, over all runs that measured it."""
     found = [ratio for run in runs if (ratio := run.ratio(group, index, cell, over)) is not None]
+    if len(found) < MIN_RUNS:
+        raise SystemExit(
+            f"{group}, {cell[0]}: expected at least {MIN_RUNS} stored runs, got {len(found)}; run the benchmarks again"
+        )
     return Range(min(found), max(found))

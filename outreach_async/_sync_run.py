@@ -10,7 +10,7 @@ from itertools import islice
 from threading import Lock
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import anyio
 import attrs
@@ -20,6 +20,7 @@ from outreach_async.bulk import ArrowStream, BulkProgress, BulkReport, BulkRun, 
 from outreach_async.bulk._rows import Source
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _BATCH_SIZE: Final = 500
@@ -79,12 +80,12 @@ class ClientLoop:
     def __init__(self) -> None:
         self.portal: BlockingPortal | None = None
 
-    def run(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
+    def run(self, function: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs) -> T:
         portal, work = self.require_portal(), _Interruptible()
 
         async def call() -> T | None:
             with work.in_loop():
-                return await function(*arguments)
+                return await function(*arguments, **options)
             return None  # cancelled: nobody waits for the result
 
         with work.cancelled_by_errors(portal):

@@ -39,8 +39,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack
 import attrs
 from anyio.from_thread import start_blocking_portal
 
-from outreach_async._assembly import client_arguments
-from outreach_async._config_file import ConfigValues, require_config
 from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.contacts import CreatedContact, NewContact
 from outreach_async._service.retry import RetryPolicy
@@ -147,8 +145,10 @@ class SyncClient:
             # -> <SyncClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
-        arguments = client_arguments(require_config(path, profile, ConfigValues), workspace, options, read_only=read_only)
-        return cls(**arguments)
+        client = object.__new__(cls)
+        original = OutreachClient.from_config(path, profile=profile, workspace=workspace, read_only=read_only, **options)
+        client._bind(original, ClientLoop())
+        return client
 
     def _bind(self, client: OutreachClient, loop: ClientLoop) -> None:
         self._client, self._loop = client, loop
@@ -227,11 +227,8 @@ class SyncClient:
                 print(client.request("GET", "/workspaces/space_1/all-fields").status)  # -> 200
             ```
         """
-
-        async def send() -> Response:
-            return await self._client.request(method, target, body=body, headers=headers, timeout=timeout, deadline=deadline)
-
-        return self._loop.run(send)
+        request = self._client.request
+        return self._loop.run(request, method, target, body=body, headers=headers, timeout=timeout, deadline=deadline)
 
     def __repr__(self) -> str:
         """Show the transport and the workspace, never the key."""
@@ -343,11 +340,7 @@ class SyncPager(Generic[Item]):
                 print(len(client.mailboxes.list().collect()))  # -> 2
             ```
         """
-
-        async def collect() -> Collected[Item]:
-            return await self._pager.collect(prefetch=prefetch)
-
-        return self._loop.run(collect)
+        return self._loop.run(self._pager.collect, prefetch=prefetch)
 
 
 class _SyncResource:
@@ -383,11 +376,7 @@ class SyncCampaigns(_SyncResource):
 
     def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
         """Return the steps of a campaign, as `Campaigns.steps` does."""
-
-        async def fetch() -> CampaignSteps:
-            return await self._client.campaigns.steps(campaign, timeout=timeout, deadline=deadline)
-
-        return self._loop.run(fetch)
+        return self._loop.run(self._client.campaigns.steps, campaign, timeout=timeout, deadline=deadline)
 
 
 class SyncMailboxes(_SyncResource):
@@ -422,11 +411,7 @@ class SyncWorkspaces(_SyncResource):
 
     def fields(self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> FieldList:
         """Return all fields that contacts of the workspace can have, as `Workspaces.fields` does."""
-
-        async def fetch() -> FieldList:
-            return await self._client.workspaces.fields(workspace=workspace, timeout=timeout, deadline=deadline)
-
-        return self._loop.run(fetch)
+        return self._loop.run(self._client.workspaces.fields, workspace=workspace, timeout=timeout, deadline=deadline)
 
 
 class SyncContacts(_SyncResource):
@@ -448,22 +433,19 @@ class SyncContacts(_SyncResource):
     ) -> CreatedContact:
         """Create one contact, as `Contacts.create` does."""
         owner_key = _hide_key(owner_key)
-
-        async def create() -> CreatedContact:
-            return await self._client.contacts.create(
-                contact,
-                email=email,
-                duplicates=duplicates,
-                strict_validation=strict_validation,
-                campaign=campaign,
-                owner_key=owner_key,
-                workspace=workspace,
-                timeout=timeout,
-                deadline=deadline,
-                **fields,
-            )
-
-        return self._loop.run(create)
+        return self._loop.run(
+            self._client.contacts.create,
+            contact,
+            email=email,
+            duplicates=duplicates,
+            strict_validation=strict_validation,
+            campaign=campaign,
+            owner_key=owner_key,
+            workspace=workspace,
+            timeout=timeout,
+            deadline=deadline,
+            **fields,
+        )
 
     def create_many(
         self,

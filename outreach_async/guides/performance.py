@@ -1,18 +1,16 @@
 """Performance: what requests, rows and pages cost, beside other clients, and how to measure it yourself.
 
-The figures are CPU time of the client with 64 requests in flight, relative to a hand-written loop on one `httpx.AsyncClient`
-(lower is better). The loop has default limits, a task per request, a semaphore and `asyncio.gather`. "A client each" is the same
-loop with one `httpx.AsyncClient` per request in flight, a common workaround for its pool.
+The figures are CPU time of the client, divided by that of a hand-written loop on one `httpx.AsyncClient` (lower is better), with
+64 requests in flight, or 4 for pages. The loop has default limits, a task per request, a semaphore and `asyncio.gather`. Each
+cell is the range of several runs, while the machine was idle and while it was busy. The first four rows are this library.
 
-    | | httpx (default) | httpx2 | aiohttp | httptools | others |
-    |---|---|---|---|---|---|
-    | one POST, bytes in and out | 0.22 | 0.24 | 0.06 | 0.01 | a client each 0.32, aiohttp loop 0.06, raw asyncio 0.006 |
-    | bulk creation, rows in and outcomes out | 0.26 | 0.26 | 0.09 | 0.03 | a client each 0.31, aiohttp loop 0.06 |
-    | a page of 2,000 mailboxes, typed | 0.55 | 0.62 | 0.46 | 0.46 | aiohttp loop to dicts 0.81 |
-    | 100 pages of 20 ms each, wall time | 0.30 | 0.28 | 0.27 | 0.26 | openapi-python-client 1.10 |
+TABLE
 
-`python -m benchmarks` (group `bench`) measures these ratios on your machine, beside a raw `asyncio.Protocol` and
-openapi-python-client (0.98 for bulk creation, 1.64 for a page). `benchmarks/results` in the repository has a full run.
+"A client each" is the loop with one `httpx.AsyncClient` per request in flight, a common workaround for its pool. The typed loop
+is written by hand on `asyncio.Protocol` and msgspec, without retries, limits, deadlines or checks. Raw asyncio sends one prepared
+request; paced, it also waits busily for as long per request as `create_many` computes, which shows what waking up a server costs
+every client of this speed. `python -m benchmarks` (group `bench`) measures these ratios on your machine. The runs, their machines
+and versions are in `benchmarks/results` in the repository.
 
 With httptools and a journal, ten million contacts take 19 minutes of CPU time, compared with almost 6 hours for the loop
 (extrapolated). Decoding a page into models takes about as long as msgspec alone (1.2 times), and a mailbox takes less than 1 kB.
