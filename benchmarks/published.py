@@ -81,7 +81,6 @@ def weaker_ends(runs: Sequence[Run]) -> dict[str, str]:
         "bulk creation with httptools / typed loop": range_of(
             runs, "bulk", 0, _HTTPTOOLS, ("a typed loop written by hand", "asyncio")
         ),
-        "bulk creation with httptools / paced": range_of(runs, "bulk", 0, _HTTPTOOLS, ("raw asyncio.Protocol, paced", "asyncio")),
         "a page / msgspec": range_of(runs, "decode", 0, ("converters.loads", "CPU"), ("msgspec, the same classes", "CPU")),
     }
     return {name: _round(found.high, 1) for name, found in ranges.items()}

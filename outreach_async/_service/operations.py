@@ -255,14 +255,15 @@ class ContactRequests:
         answer, info = self._parse_response(response, info)
         if self._copy_detector.is_copy(answer):
             answer, info = self._distrust(answer, info)
+        headers = self._clean_headers(response.headers)
         return CreatedContact(
             status=answer.status,
             id=answer.id,
             details=self._clean(answer.details),
             possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
-            request_id=self._clean(response.headers.get("x-request-id")),
+            request_id=headers.get("x-request-id"),
             attempts=info.attempts,
-            response=ResponseInfo(response.status, self._clean_headers(response.headers)),
+            response=ResponseInfo(response.status, headers),
             extra=answer.extra,
         )
 
@@ -273,7 +274,8 @@ class ContactRequests:
         return answer, info
 
     def _clean_headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        if not self._may_contain_secret("\n".join(headers.values())):
+        text = " ".join(headers.values())
+        if strip_invisible(text) == text and not self._may_contain_secret(text):
             return headers
         return {name: clean_string(value, self._secrets) for name, value in headers.items()}
 
