@@ -45,7 +45,7 @@ Limits of the measurement, by knob:
 
     overwrite_unsent, overwrite_blank   not measured: no operation reads a contact back
     unknown_custom, unknown_body        `ignore` and `store` look the same: no operation reads a contact back
-    rate_limit, max_in_flight           not measured, to limit the load; the report shows whether a request was throttled
+    rate_limit                          not measured, to limit the load; the report shows whether a request was throttled
     over_max                            `clamp` and `serve` look the same if no list has more items than its maximum `display`
     campaign_max_display                not measured if `over_max` is `serve`, or if it is `clamp` and there are few campaigns
     email_key                           `lower` and `gmail` look the same: no contact at gmail.com is created

@@ -190,7 +190,6 @@ async def run_suite(options: SuiteOptions, access: Access) -> SuiteResult:
 UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
     "overwrite_unsent": "no operation reads a contact back",
     "overwrite_blank": "no operation reads a contact back",
-    "max_in_flight": "not tested: requests are sent one at a time",
 }
 """Knobs that no run measures, with the reason for each knob."""
 

@@ -66,9 +66,6 @@ async def _handle_http(service: Service, scope: Scope, receive: Receive, send: S
         await _send_response(send, await await_result(compute_client_result(exchange.fault, exchange.response), maybe_sent=True))
     except TransportError as error:
         raise ConnectionError(f"injected wire fault: {error}") from None
-    finally:
-        # Runs even if the client disconnects or the task is cancelled, so that the exchange always releases its slot.
-        exchange.ended()
 
 
 def _execute(service: Service, scope: Scope, request: Request) -> Exchange:

@@ -18,7 +18,7 @@ from outreach_async.fake._create_contact import email_key
 from outreach_async.fake._error_responses import RENDERERS, RequestRefused
 from outreach_async.fake._fault_plan import Exchange, execute_with_faults
 from outreach_async.fake._handlers import Context, execute
-from outreach_async.fake._request import ParsedRequest, do_nothing, encode, parse_request
+from outreach_async.fake._request import ParsedRequest, encode, parse_request
 from outreach_async.fake._stored_records import Contact
 from outreach_async.fake._world import Limiter, World
 from outreach_async.fake.behaviour import Behaviour
@@ -49,10 +49,6 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
         fields |= refused.refusal.headers
         renderer = context.behaviour.error_renderer
         status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refused.refusal)
-    except BaseException:
-        # A function passed to `Behaviour` raised an exception. The caller gets no exchange to end: release the slot here.
-        call.release_slot()
-        raise
     if call.hints:
         fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT_LENGTH]
     return Response(status, {**_JSON_HEADERS, **headers, **fields}, b"" if call.request.method == "HEAD" else body)
@@ -161,7 +157,6 @@ class FakeService(WorldBuilder):
             ```
         """
         exchange = self.exchange(request)
-        exchange.ended()
         if exchange.response is None:
             raise RuntimeError(f"{exchange.struck} prevents a response; use FakeTransport or a server to reproduce the fault")
         return exchange.response
@@ -194,7 +189,7 @@ class FakeService(WorldBuilder):
                 fault=None if exchange.struck == "ok" else exchange.struck,
             )
             append_to(self.requests, entry)
-            return exchange if call.release_slot is do_nothing else attrs.evolve(exchange, ended=call.release_slot)
+            return exchange
 
     @contextmanager
     def _transaction(self) -> Iterator[Seeder]:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol
 import attrs
 
 from outreach_async.fake._arguments import draw, require_at_least
-from outreach_async.fake._request import ROUTES, do_nothing
+from outreach_async.fake._request import ROUTES
 from outreach_async.transport._wire import Request, Response
 
 WireFaultKind = Literal[
@@ -30,21 +30,17 @@ class Exchange:
     Attributes:
         response: The response; `None` if a wire fault prevented the service from executing the request.
         fault: The wire fault; `None` if there is none.
-        ended: Function that the caller must call when the response has been delivered or lost. Until the first call, the exchange
-            counts towards `max_in_flight` (rule E4). Further calls do nothing.
         struck: The label of the fault that fired; `ok` if no fault fired.
 
     Example:
         ```python
         exchange = fake.exchange(Request("GET", "/workspaces/space_1/all-fields"))
         print(exchange.response.status, exchange.fault, exchange.struck)  # -> 200 None ok
-        exchange.ended()
         ```
     """
 
     response: Response | None
     fault: WireFault | None
-    ended: Callable[[], object] = attrs.field(default=do_nothing, eq=False, repr=False)
     struck: str = attrs.field(default="ok", eq=False)
 
 

@@ -270,8 +270,6 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
         raise call.routing_error
     if behaviour.auth is not None:
         check_header(call.request.headers, behaviour.auth, context.world)
-    if behaviour.max_in_flight is not None:
-        call.release_slot = context.limiter.acquire_slot(behaviour.max_in_flight)
     if behaviour.rate_limit is not None:
         scope = _find_scope(call, behaviour.rate_limit.scope, context.world)
         context.limiter.admit(scope, behaviour.rate_limit, context.now)

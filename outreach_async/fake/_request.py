@@ -7,7 +7,7 @@ JSON libraries handle these differently. A fake that accepts such bodies would h
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -159,10 +159,6 @@ def _describe_error(error: Exception) -> str:
     return {UnicodeDecodeError: "not UTF-8", RecursionError: "nested too deeply"}.get(type(error), "a number too long")
 
 
-def do_nothing() -> None:
-    pass
-
-
 _NO_TARGET: Final = RequestTarget((), {}, None)
 
 
@@ -176,7 +172,6 @@ class ParsedRequest:
     body_error: RequestRefused | None = None
     hints: list[str] = attrs.Factory(list)
     request_id: str | None = None
-    release_slot: Callable[[], object] = attrs.field(default=do_nothing, repr=False)
 
 
 def parse_request(request: Request) -> ParsedRequest:

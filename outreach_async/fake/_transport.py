@@ -165,15 +165,12 @@ class FakeTransport:
             raise InvalidRequest("the FakeTransport is closed; create a new one")
         progress.sent = True
         exchange = self.service.exchange(request)
-        try:
-            if exchange.fault is None and exchange.response is not None:
-                return exchange.response
-            read = compute_client_result(exchange.fault, exchange.response)
-            # Set before the wait: a caller that times out or is cancelled during the wait reads `progress.sent`.
-            progress.sent = sent_before or read.sent
-            return await await_result(read, maybe_sent=progress.sent)
-        finally:
-            exchange.ended()
+        if exchange.fault is None and exchange.response is not None:
+            return exchange.response
+        read = compute_client_result(exchange.fault, exchange.response)
+        # Set before the wait: a caller that times out or is cancelled during the wait reads `progress.sent`.
+        progress.sent = sent_before or read.sent
+        return await await_result(read, maybe_sent=progress.sent)
 
     async def aclose(self) -> None:
         """Close the transport: later requests raise `InvalidRequest`. The service is not affected."""

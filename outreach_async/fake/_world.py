@@ -5,11 +5,10 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from email.utils import formatdate
 from fractions import Fraction
-from functools import partial
 from typing import Any, Literal
 
 import attrs
@@ -25,7 +24,6 @@ class Limiter:
     def __init__(self) -> None:
         self._window = -1
         self._counts: dict[str, int] = {}
-        self._in_flight: set[object] = set()
 
     def admit(self, scope: str, limit: RateLimit, now: float) -> None:
         window = math.floor(now / limit.per)
@@ -38,16 +36,6 @@ class Limiter:
             message = "too many requests; retry after the time in the header retry-after"
             raise refusal_error(429, "rate_limited", message, headers={"retry-after": wait})
         self._counts[scope] = self._counts.get(scope, 0) + 1
-
-    def acquire_slot(self, most: int) -> Callable[[], object]:
-        if len(self._in_flight) >= most:
-            message = f"too many concurrent requests: the maximum is {most}"
-            raise refusal_error(429, "too_many_in_flight", message, headers={"retry-after": "1"}, knob="max_in_flight")
-        # A set of tokens, not a counter: an exchange may be ended twice, and only the first call may release a slot. Transports
-        # call `discard` without holding the fake's lock, which is safe because `discard` is atomic.
-        place = object()
-        self._in_flight.add(place)
-        return partial(self._in_flight.discard, place)
 
 
 ListKind = Literal["campaign", "mailbox"]

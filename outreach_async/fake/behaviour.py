@@ -154,11 +154,6 @@ def _validate_knob(behaviour: object, attribute: attrs.Attribute[Any], value: ob
         raise ValueError(f"{type(behaviour).__name__}.{attribute.name}: expected one of {names}, got {value!r}")
 
 
-def _validate_max_in_flight(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and (type(value) is not int or value < 1):
-        raise ValueError(f"{type(behaviour).__name__}.{attribute.name}: expected an integer of at least 1 or None, got {value!r}")
-
-
 def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **options: Any) -> Any:
     """Define a knob as an attrs field. The first of its predefined values is the default; `is_accepted` checks other values."""
     metadata = {"values": values, "is_accepted": is_accepted}
@@ -221,9 +216,6 @@ class Behaviour:
         error_renderer: E2. The format of errors: a name, or a function from `Refusal` to status, headers and body.
         auth: A3. The credential required in a header; `None` for none.
         rate_limit: E4. The rate limit; `None` for none.
-        max_in_flight: E4. Maximum number of concurrent exchanges over all transports and servers; any further request gets 429.
-            `None` for no limit. The fake computes responses immediately, so exchanges overlap only while responses are written
-            or are delayed by a fault such as `faults.latency`.
 
     Raises:
         ValueError: A knob does not accept its value.
@@ -265,7 +257,6 @@ class Behaviour:
     error_renderer: RendererName | ErrorRenderer = _knob(*RENDERERS, is_accepted=callable)
     auth: HeaderAuth | None = None
     rate_limit: RateLimit | None = None
-    max_in_flight: int | None = attrs.field(default=None, validator=_validate_max_in_flight)
 
     @classmethod
     def documented(cls) -> Behaviour:
@@ -324,14 +315,14 @@ KNOB_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in attrs.fields(
 KNOB_VALUES: Final[dict[str, tuple[Any, ...]]] = {
     field.name: field.metadata["values"] for field in attrs.fields(Behaviour) if field.metadata
 }
-"""The predefined values of each knob, starting with the default. `auth`, `rate_limit` and `max_in_flight` have none."""
+"""The predefined values of each knob, starting with the default. `auth` and `rate_limit` have none."""
 
 NONE_VALUE: Final = "none"
 """The TOML value that represents `None`."""
 
 _UNDECIDED_TABLE: Final = "undecided"
 _TABLE_CLASSES: Final[Mapping[str, type[HeaderAuth | RateLimit]]] = {"auth": HeaderAuth, "rate_limit": RateLimit}
-_NULLABLE_KNOBS: Final = frozenset({"auth", "rate_limit", "max_in_flight", "campaign_max_display"})
+_NULLABLE_KNOBS: Final = frozenset({"auth", "rate_limit", "campaign_max_display"})
 
 
 class BehaviourFileError(ValueError):

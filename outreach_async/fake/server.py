@@ -114,11 +114,7 @@ async def _handle_request(line: RawConnection, conversation: h11.Connection, ser
     if request is None:
         return False
     exchange, head, body = _execute(conversation, service, request)
-    try:
-        end = await _perform_steps(line, plan_server_steps(exchange.fault, head, body))
-    finally:
-        # Called after the last byte or delay, because `max_in_flight` counts an exchange until its response has been delivered.
-        exchange.ended()
+    end = await _perform_steps(line, plan_server_steps(exchange.fault, head, body))
     return await _end_exchange(line, conversation, end)
 
 

@@ -74,7 +74,7 @@ def _count_gain(value: _FactorLevel, chosen: dict[int, int], missing: dict[tuple
 def pairwise() -> tuple[Behaviour, ...]:
     """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour.documented()`.
 
-    The knobs `auth`, `rate_limit` and `max_in_flight` have no predefined values, and keep their defaults.
+    The knobs `auth` and `rate_limit` have no predefined values, and keep their defaults.
 
     Example:
         ```python

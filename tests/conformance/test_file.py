@@ -35,7 +35,6 @@ also: dict[str, st.SearchStrategy[Any]] = {
     "strict_fields": st.frozensets(words),
     "auth": st.none() | st.builds(HeaderAuth, header=words, scheme=st.just("") | words),
     "rate_limit": st.none() | limits,
-    "max_in_flight": st.none() | st.integers(1, 100),
 }
 behaviours = st.builds(
     Behaviour,

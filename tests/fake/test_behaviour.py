@@ -16,12 +16,11 @@ def test_documented_is_the_first_value_of_every_knob() -> None:
     assert attrs.asdict(Behaviour.documented()) == {name: readings[0] for name, readings in KNOB_VALUES.items()} | {
         "auth": None,
         "rate_limit": None,
-        "max_in_flight": None,
     }
 
 
 def test_every_knob_with_a_fixed_set_of_values_lists_them() -> None:
-    assert {field.name for field in attrs.fields(Behaviour)} - set(KNOB_VALUES) == {"auth", "rate_limit", "max_in_flight"}
+    assert {field.name for field in attrs.fields(Behaviour)} - set(KNOB_VALUES) == {"auth", "rate_limit"}
 
 
 def test_every_value_of_every_knob_is_accepted() -> None:
@@ -73,12 +72,6 @@ def test_the_presets_are_different_behaviours() -> None:
 def test_a_rate_limit_refuses_meaningless_values(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"per|limit|scope|retry_after"):
         RateLimit(**wrong)
-
-
-@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
-def test_e4_max_in_flight_refuses_meaningless_values(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="max_in_flight: "):
-        Behaviour(max_in_flight=wrong)
 
 
 def test_tokens_are_not_shown() -> None:

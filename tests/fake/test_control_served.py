@@ -164,6 +164,7 @@ def conforms(value: Any, content: dict[str, Any]) -> bool:
 
 @pytest.mark.thorough
 def test_the_document_of_service_and_control_plane_is_valid_and_has_a_version() -> None:
+    assert DESCRIBED["openapi"].startswith("3.1.")
     openapi_spec_validator.validate(DESCRIBED)
     assert re.fullmatch(r"\d+\.\d+\.\d+", DESCRIBED["info"]["version"])
     inside = PLANE.sandbox()("GET", "/openapi.json")

@@ -28,7 +28,7 @@ READER: Final = Requests(SPACE, nonce="0a1b2c")
 WRITER: Final = Requests(SPACE, KEY, writes=True, campaign=DRAFT, nonce="0a1b2c")
 BEARER: Final = {"authorization": f"Bearer {KEY}"}
 
-NEVER: Final = frozenset({"overwrite_unsent", "overwrite_blank", "rate_limit", "max_in_flight"})
+NEVER: Final = frozenset({"overwrite_unsent", "overwrite_blank", "rate_limit"})
 """Knobs that calibration cannot measure from outside."""
 
 

@@ -89,7 +89,7 @@ class KillingService:
             self.kills ^= {self.requests, self.requests + 1}
             return self._serve(request, message)
         if self.requests % 2:
-            self._serve(request, message).ended()
+            self._serve(request, message)
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
         self.killed += 1
