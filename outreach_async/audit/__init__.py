@@ -111,7 +111,7 @@ gauges. `report.name_of(id)` returns a name. Reports with and without names can 
 Streaming
 ---------
 `stream` yields findings while mailboxes are being read, and waits until they have been consumed. It stores about 50 bytes for a
-mailbox, 150 more if it has findings, and about 200 bytes for each domain and server. `report.findings` builds them on access.
+mailbox, 60 more if it has findings, and about 200 bytes for each domain and server. `report.findings` builds them on access.
 Findings about a domain or a server, and those that depend on the whole domain (`OA101` to `OA103`), come last. The report is
 available once the iteration ends. Meanwhile, `findings.progress` shows what was read, the time left, and why it is paused.
 While the service is down, an audit waits until its `deadline`, or at most 15 minutes; workspaces not read by then are unreadable.

@@ -1,7 +1,8 @@
-"""The findings of an audit: about 150 bytes for each mailbox with findings, from which `Finding` objects are built on access."""
+"""The findings of an audit: about 60 bytes for each mailbox with findings, from which `Finding` objects are built on access."""
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ FIGURES: Final = (
 
 _MAX_KEPT: Final = 20_000
 """Up to this number, the findings of a report are built once and kept."""
+_BLOCK: Final = 256
+"""Number of mailboxes in a block of bytes."""
 _RECORD_BITS: Final = 32
 _SIGN_BITS: Final = 8
 _OTHER: Final = 1 << 63
@@ -52,20 +55,28 @@ _decoder: Final = msgspec.msgpack.Decoder(Flagged)
 
 
 class FlaggedMailboxes:
-    """The mailboxes of a workspace with findings, as bytes."""
+    """The mailboxes of a workspace with findings, as compressed blocks of bytes."""
+
+    # A growing buffer would be copied again and again, and compression makes a mailbox three times as small.
 
     def __init__(self) -> None:
-        self._bytes = bytearray()
-        self._ends = array("Q")
+        self._blocks: list[bytes] = []
+        self._open = bytearray()  # the block that is not complete yet
+        self._ends = array("I")  # the end of each mailbox in its block
         self._odd: dict[int, Flagged] = {}  # those with texts that cannot be encoded
+        self._last: tuple[int, bytes] = -1, b""  # the block that was read last
 
     def append(self, mailbox: Flagged) -> None:
+        start = len(self._open)
         try:
-            _encoder.encode_into(mailbox, self._bytes, -1)
+            _encoder.encode_into(mailbox, self._open, -1)
         except UnicodeEncodeError:
-            del self._bytes[self._ends[-1] if self._ends else 0 :]
+            del self._open[start:]
             self._odd[len(self._ends)] = mailbox
-        self._ends.append(len(self._bytes))
+        self._ends.append(len(self._open))
+        if len(self._ends) % _BLOCK == 0:
+            self._blocks.append(zlib.compress(self._open, 1))
+            self._open.clear()
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -73,7 +84,13 @@ class FlaggedMailboxes:
     def __getitem__(self, place: int) -> Flagged:
         if place in self._odd:
             return self._odd[place]
-        return _decoder.decode(memoryview(self._bytes)[self._ends[place - 1] if place else 0 : self._ends[place]])
+        block, at = divmod(place, _BLOCK)
+        start, end = self._ends[place - 1] if at else 0, self._ends[place]
+        if block == len(self._blocks):
+            return _decoder.decode(bytes(self._open[start:end]))
+        if self._last[0] != block:
+            self._last = block, zlib.decompress(self._blocks[block])
+        return _decoder.decode(memoryview(self._last[1])[start:end])
 
     def __iter__(self) -> Iterator[Flagged]:
         return map(self.__getitem__, range(len(self)))

@@ -116,7 +116,7 @@ async def audit(
     """Read and check every mailbox of the workspaces, and return a report.
 
     Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
-    and everything else is still checked. The audit stores about 50 bytes for every mailbox, 150 more for one with findings, and
+    and everything else is still checked. The audit stores about 50 bytes for every mailbox, 60 more for one with findings, and
     about 200 bytes for each domain and server.
 
     While the service is down or throttles requests, the audit waits; the client's deadline does not limit these waits. With

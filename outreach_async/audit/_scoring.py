@@ -306,7 +306,9 @@ class GroupScores:
 
     def rows(self) -> list[Row]:
         """Return the mailboxes with findings, the worst first."""
-        return [self._build_row(place, number) for *_, place, number in self._worst_mailboxes]
+        places = [(place, number) for *_, place, number in self._worst_mailboxes]
+        built = {each: self._build_row(*each) for each in sorted(places)}  # in the order in which they are stored
+        return [built[each] for each in places]
 
     def _build_row(self, place: int, number: int) -> Row:
         mailbox, columns = self._state.flagged[place][number], self._state.columns[place]

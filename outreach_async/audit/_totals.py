@@ -171,7 +171,7 @@ class CompactSet:
     # each process, which prevents deliberate collisions. The table is at most three quarters full.
 
     def __init__(self) -> None:
-        self._slots = array("Q", bytes(8 * _MIN_SLOTS))
+        self._slots = array("Q", [0]) * _MIN_SLOTS
         self._count = 0
 
     def __len__(self) -> int:
@@ -186,7 +186,7 @@ class CompactSet:
             return False
         self._count += 1
         if 4 * self._count > 3 * len(self._slots):
-            full, self._slots = self._slots, array("Q", bytes(2 * 8 * len(self._slots)))
+            full, self._slots = self._slots, array("Q", [0]) * (2 * len(self._slots))
             for digest in filter(None, full):
                 self._insert(digest)
         return True
