@@ -179,10 +179,8 @@ class Report:
         """
         changes = {"changes": attrs.asdict(self.diff.counts) if self.diff else None}
         values = {**to_json_values(attrs.evolve(self, findings=[])), "findings": [each.to_dict() for each in self.findings]}
-        return {"version": REPORT_VERSION, **values, "counts": self.to_counts(), **changes}
-
-    def to_counts(self) -> dict[str, int]:
-        return {severity.value: count for severity, count in self.counts.items()}
+        counts = {severity.value: count for severity, count in self.counts.items()}
+        return {"version": REPORT_VERSION, **values, "counts": counts, **changes}
 
     @classmethod
     def from_dict(cls, values: object) -> Self:

@@ -79,7 +79,8 @@ def _csv_cell(value: Any) -> Any:
 
 def render_json(report: Report) -> Iterator[str]:
     """Render a report as one JSON object, which `Report.from_dict` can read for comparison with a later audit."""
-    values = attrs.evolve(report, findings=[]).to_dict() | {"counts": report.to_counts()}
+    counts = {severity.value: count for severity, count in report.counts.items()}
+    values = attrs.evolve(report, findings=[]).to_dict() | {"counts": counts}
     # Quotes in strings are escaped, so that this is the list of findings, which is the first one of this name.
     head, mark, rest = json.dumps(values, indent=1, allow_nan=False).partition('"findings": []')
     yield head
