@@ -53,7 +53,7 @@ def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str
         ```python
         Path("people.csv").write_text("E-mail\nann@company.example\n")
         made = plan(["people.csv"])
-        print([row["id"] for part in made.parts for row in results_of(part, "journals")])  # -> [] (the import has not started)
+        print([row["id"] for part in made.parts for row in results_of(part, "journals")])  # -> []
         ```
     """
     if read_part(journal, part.id, part.fingerprint()) is None or not journal_of(part, journal).exists():

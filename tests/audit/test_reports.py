@@ -240,7 +240,9 @@ def test_every_figure_has_a_direction_and_a_new_one_has_none() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("write", [render_text, drawn])
 def test_a_report_on_2000_mailboxes_is_readable(write: Callable[[Report], str]) -> None:
-    boxes = [box for n in range(200) for box in mailboxes(10, domain=f"domain{n}.example", spf=n % 2 == 0, blacklists=n % 3 == 0)]
+    boxes = [
+        box for n in range(200) for box in mailboxes(10, domain=f"domain{n}.example", spf=n % 2 == 0, blacklists=int(n % 3 == 0))
+    ]
 
     text = write(report(reading(boxes)))
 
