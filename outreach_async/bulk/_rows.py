@@ -126,8 +126,8 @@ class RowParser:
         if isinstance(row, UnsendableRow):
             return self._reject(index, row, InvalidRequest(row.reason))
         target = self.targets.default
-        if type(row) is dict and (plain := self._own_requests.build_plain_row(row)) is not None:
-            operation, email = plain, row["email"]
+        if type(row) is dict and (plain := self._build_plain_row(row)) is not None:
+            (operation, target), email = plain, row["email"]
         else:
             try:
                 contact, named = to_targeted_contact(row)
@@ -142,6 +142,19 @@ class RowParser:
             repeated = InvalidRequest(rejection_message(f"row {earlier}"))
             return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier, target)
         return ParsedRow(index, row, order_key(email), operation, target)
+
+    def _build_plain_row(self, row: dict[Any, Any]) -> tuple[Operation[CreateResult], Target] | None:
+        """Return the operation and the target of a row of valid strings; `None` for any other row, and for unknown targets."""
+        target, requests = self.targets.default, self._own_requests
+        if "campaign" in row or "workspace" in row:
+            row = row.copy()
+            try:
+                target = self.targets.find(Target(row.pop("workspace", None), row.pop("campaign", None)))
+            except (InvalidRequest, ListingNeeded):
+                return None
+            requests = requests if target is self.targets.default else self.requests_for(target)
+        operation = requests.build_plain_row(row)
+        return None if operation is None else (operation, target)
 
     def requests_for(self, target: Target) -> ContactRequests:
         """Return the builder of the requests for a target."""
