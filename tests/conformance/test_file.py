@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from outreach_async.fake import Behaviour, HeaderAuth, RateLimit
@@ -50,6 +50,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # each example overwrites the file
+@example(Behaviour(rate_limit=RateLimit(5, per=0.5)), {}, "")
 @given(behaviours, st.dictionaries(st.sampled_from(KNOB_NAMES), st.text(st.characters(codec="utf-8"))), st.text(max_size=50))
 def test_a_behaviour_file_is_read_back(tmp_path: Path, behaviour: Behaviour, notes: dict[str, str], about: str) -> None:
     path = written(tmp_path, dump_behaviour(behaviour, notes=notes, about=about))

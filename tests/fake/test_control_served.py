@@ -162,6 +162,7 @@ def conforms(value: Any, content: dict[str, Any]) -> bool:
     return bool(Draft202012Validator({"components": DESCRIBED["components"], **schema}).is_valid(value))
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_the_document_of_service_and_control_plane_is_valid_and_has_a_version() -> None:
     assert DESCRIBED["openapi"].startswith("3.1.")
