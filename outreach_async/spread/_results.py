@@ -60,8 +60,9 @@ def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str
         return
     objects, found = open_folder(journal), 0
     with translate_errors(os.fspath(journal)), suppress(FileNotFoundError):
-        for number in count():
-            for line in gzip.decompress(objects.read(_name(part, number))).splitlines():
+        numbers = count()
+        while True:  # until there is no such object
+            for line in gzip.decompress(objects.read(_name(part, next(numbers)))).splitlines():
                 yield msgspec.json.decode(line)
                 found += 1
     if found < part.rows:

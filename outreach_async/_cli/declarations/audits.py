@@ -46,7 +46,7 @@ def _output_option(what: str, suffixes: str) -> Callable[[_Command], _Command]:
     return click.option("--output", "outputs", type=files.OutputPath(), metavar="FILE", multiple=True, help=text)
 
 
-def _list_rules() -> dict[str, str]:
+def list_rules() -> dict[str, str]:
     from outreach_async.audit import CATALOGUE
 
     return {name: rule.title for name, rule in CATALOGUE.items()}
@@ -111,7 +111,7 @@ class _HistoryFile(click.Path):
     is_flag=False,
     flag_value="all",
     metavar="[RULE]",
-    shell_complete=create_completer(_list_rules),
+    shell_complete=create_completer(list_rules),
     help="Explain a rule, such as OA120, and exit; without RULE, list all rules.",
 )
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema of the JSON report, and exit.")
