@@ -9,9 +9,11 @@ clients report their usage and receive shares of one common rate:
 3. `RateCoordinator` calculates the shares. It learns one limit from the reports of all clients, and forgets a client when the
    client's share expires.
 
-`OutreachClient(rate=SharedRate())` runs a coordinator within one process. Among several processes and hosts, all clients take
-the same server and key: `OutreachClient(rate=RedisRate("redis://host:6379", key="outreach:rate"))` (extra `redis`). A client
-with a shared rate works inside `async with`. Any object with a method like `Rate.renew` can be used instead:
+`OutreachClient(rate=SharedRate())` runs a coordinator within one process. Among several processes and hosts, all clients get an
+`outreach_async.RedisRate` (extra `redis`) with the same Redis server and the same Redis key:
+`OutreachClient(rate=RedisRate("redis://host:6379", key="outreach:rate"))`. A client with a shared rate works inside `async with`.
+Commands have no such option: divide the rate among them with `--rate`. Any object with a method like `Rate.renew` can be used
+instead:
 
 ```python
 import anyio

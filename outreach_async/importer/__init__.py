@@ -76,6 +76,7 @@ for header, code, reason in columns.decisions():
 A column may also map to `campaign` or `workspace`: each row then goes to the campaign that it names, by id or name. The command
 recognises a column such as "Campaign" if every value is the id or the name of a campaign. Otherwise, such a column is an error
 until you add `--map Campaign=campaign` or `--map Campaign=ignore`. In Python, pass the override `{"Campaign": "campaign"}`.
+A row whose campaign does not exist is rejected. See `outreach_async.Target`, also for contacts that exist already.
 
 The command saves these decisions in a file (`import --save-mapping`), and reads them with `--mapping`.
 

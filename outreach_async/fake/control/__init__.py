@@ -52,6 +52,8 @@ Read the request log. The log masks keys, and contains no requests to the contro
     $ curl "$FAKE/requests?operation=create_contact&last=5"
     {"total":0,"counts":{},"statuses":{},"requests":[]}
 
+Sandboxes
+---------
 A sandbox is a fake of its own below a base URL of its own: data, behaviour, time, faults and request log. Parallel tests can
 share one server if each of them creates a sandbox. It starts as the server did, unless `seed`, `world` or `behaviour` change it:
 
@@ -70,6 +72,8 @@ In TypeScript, for one test:
 `DELETE $URL` deletes the sandbox. A sandbox without requests for `expires_after` seconds, by default an hour, is deleted, too. A
 server has at most 1,000 sandboxes. A new sandbox of the sample data takes 65 KiB; data are copied when they change.
 
+Errors and versions
+-------------------
 An invalid request changes nothing: the response has a 4xx status, and an `error` with `message`, `field` and `remedy`. The
 control plane accepts only requests to `localhost`, an IP address or a `--control-host`, and refuses requests from web pages.
 
