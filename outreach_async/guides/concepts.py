@@ -42,9 +42,10 @@ or `updated_missing_fields`. An outcome is this status, or one of four others, f
     unknown      the last attempt failed after the request may have taken effect
     unchanged    the row was not sent, because a ledger shows that the contact already has its values
 
-If a response is lost, the request is sent again. The second attempt cannot create a second contact, because the service detects
-duplicates by e-mail. But its status may describe what the first attempt did. `possible` is every status that is consistent with
-what is known; `certain` is true if there is only one; otherwise the outcome is uncertain. An outcome is never more certain than the facts.
+If a response is lost, the request is sent again. The second attempt cannot create a second contact, because the service
+detects duplicates by e-mail. But its status may describe what the first attempt did. `possible` is every status that is
+consistent with what is known; `certain` is true if there is only one; otherwise the outcome is uncertain. An outcome is never
+more certain than the facts.
 
 An error of one call says the same in two values: `maybe_sent`, whether a byte of the request may have left the machine, and
 `maybe_applied`, whether the service may have applied it.
