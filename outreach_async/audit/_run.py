@@ -286,8 +286,7 @@ class AuditRun:
     async def _run_to_end(self) -> Report:
         self._discards = True  # nobody reads the findings one by one, so they need not be built
         async with self as findings:
-            async for _ in findings:
-                pass
+            await anext(findings, None)  # returns when the audit has ended
         return findings.report
 
     async def __aenter__(self) -> Findings:
