@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
-import textwrap
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -264,8 +264,9 @@ def test_the_recipes_of_the_guide_post_a_brief_every_morning(tmp_path: Path, sta
 @pytest.mark.thorough
 @pytest.mark.skipif(not SYSTEMD, reason="needs systemd")
 def test_the_units_of_the_guide_are_valid(tmp_path: Path) -> None:
-    guide = textwrap.dedent((command_line.__doc__ or "").partition("    # outreach-brief.service")[2].partition("\nServing")[0])
-    service, _, timer = guide.replace("\n    ", "\n").partition("# outreach-brief.timer")
+    lines = (command_line.__doc__ or "").partition("    # outreach-brief.service\n")[2].splitlines()
+    guide = "\n".join(line.strip() for line in takewhile(lambda line: not line or line.startswith("    "), lines))
+    service, _, timer = guide.partition("# outreach-brief.timer")
     (tmp_path / "outreach-brief.service").write_text(service.replace("/opt/outreach/bin/outreach-async", "/bin/true"))
     (tmp_path / "outreach-brief.timer").write_text(timer)
     units = [str(tmp_path / f"outreach-brief.{kind}") for kind in ("service", "timer")]

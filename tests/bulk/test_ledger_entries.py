@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.scenarios import SPACE
 
@@ -19,8 +19,11 @@ from outreach_async.bulk.ledger._folding import _sent_rows, encode_row
 from outreach_async.errors import JournalError
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50), st.integers(1, 3))
-def test_seen_keys_returns_every_key_in_its_range(keys: list[int], size: int) -> None:
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50), st.integers(1, 5))
+@example([*range(50)], 1)
+@example([*range(50)], 5)
+def test_seen_keys_returns_every_key_in_its_range(drawn: list[int], size: int) -> None:
+    keys = [(key + (step << 57)) % 2**64 - 2**63 for key in drawn for step in range(16)]
     with closing(SeenKeys(size)) as seen:
         for start in range(0, len(keys), 7):
             seen.add(keys[start : start + 7])
