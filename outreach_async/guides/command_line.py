@@ -59,9 +59,9 @@ Reports come as text, JSON, CSV, Markdown and one self-contained HTML page. A po
 and changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` explains one and names its source.
 `--campaigns` also checks campaigns, steps and placeholders, and reports which A/B variant gets more replies, or that it is too
 early to tell. This costs about one more request per campaign. `brief` shows open tasks and the changes since the last brief on
-one page. It replaces the `--since` file at the end, and keeps the earlier data of workspaces that could not be read. With
-`--history history.db`, `audit` and `brief` keep what they read, because the service returns only current totals; `history
-show` prints the figures of each day. See `outreach_async.audit.history`.
+one page. With `--history history.db`, `audit` and `brief` keep what they read, because the service returns only current totals:
+a brief compares with the last reading of each workspace, and `history show` prints the figures of each day. See
+`outreach_async.audit.history`.
 
 `audit --output-folder reports` writes an index, and for each workspace a page to send to a client, with nothing of the others.
 
@@ -111,7 +111,7 @@ Exit codes
     2    wrong usage
     3    incomplete: rows rejected, unknown or not applied, or pages not read; takes precedence over 1
     69   a brief was written, but could not be posted
-    75   suspended, resume later
+    75   suspended: the service is down or asks for a long wait; repeat the command later, with `--resume` if it has `--journal`
     77   not allowed: the service answered 401 or 403
     130  interrupted
 """

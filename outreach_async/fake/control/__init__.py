@@ -61,8 +61,10 @@ share one server if each of them creates a sandbox. It starts as the server did,
     {"url":"$FAKE/sandboxes/3d1f0a86c24b97e5","expires_after":60.0}
 
 Requests to the service use this URL as base URL, and the control plane of the sandbox is below it: `POST $URL/_fake/reset`.
-In TypeScript, for one test:
+The first lines of `serve` name a workspace and a key of its data; sandboxes have them, too, unless `world` replaces them. In
+TypeScript, for one test:
 
+    const FAKE = "http://127.0.0.1:8000/_fake" // outreach-async serve --port 8000
     const { url } = await (await fetch(`${FAKE}/sandboxes`, { method: "POST" })).json() // the base URL for the code under test
     const faults = { operation: "create_contact", faults: [{ name: "commit_then", fault: { name: "reset" } }] }
     await fetch(`${url}/_fake/faults/script`, { method: "POST", body: JSON.stringify(faults) })
