@@ -6,16 +6,16 @@ cell is the range of several runs, most of them on a machine that was busy with 
 
     | | one POST | bulk creation | a typed page | 100 pages of 20 ms, wall time |
     |---|---|---|---|---|
-    | httpx (default) | 0.20 to 0.36 | 0.20 to 0.28 | 0.41 to 0.59 | 0.43 to 0.57 |
-    | httpx2 | 0.21 to 0.38 | 0.22 to 0.29 | 0.37 to 0.49 | 0.38 to 0.48 |
-    | aiohttp | 0.061 to 0.079 | 0.095 to 0.11 | 0.41 to 0.52 | 0.40 to 0.51 |
-    | httptools | 0.011 to 0.014 | 0.030 to 0.036 | 0.39 to 0.51 | 0.36 to 0.45 |
-    | a client each | 0.28 to 0.49 | 0.31 to 0.32 |  |  |
-    | aiohttp loop | 0.051 to 0.061 | 0.048 to 0.061 | 0.63 to 0.90 | 0.94 to 1.1 |
-    | openapi-python-client |  | 0.69 to 1.00 | 1.1 to 1.6 | 1.1 to 1.5 |
+    | httpx (default) | 0.20 to 0.36 | 0.20 to 0.28 | 0.41 to 0.78 | 0.43 to 0.57 |
+    | httpx2 | 0.21 to 0.38 | 0.22 to 0.29 | 0.37 to 0.78 | 0.36 to 0.48 |
+    | aiohttp | 0.061 to 0.079 | 0.095 to 0.12 | 0.41 to 0.67 | 0.39 to 0.51 |
+    | httptools | 0.011 to 0.014 | 0.030 to 0.036 | 0.39 to 0.64 | 0.36 to 0.45 |
+    | a client each | 0.28 to 0.49 | 0.31 to 0.33 |  |  |
+    | aiohttp loop | 0.045 to 0.061 | 0.048 to 0.061 | 0.63 to 0.90 | 0.91 to 1.1 |
+    | openapi-python-client |  | 0.69 to 1.00 | 1.1 to 2.1 | 1.1 to 1.5 |
     | typed loop by hand |  | 0.0068 to 0.0099 |  |  |
-    | raw asyncio, paced |  | 0.023 to 0.026 |  |  |
-    | raw asyncio | 0.0055 to 0.0084 | 0.0053 to 0.0057 |  |  |
+    | raw asyncio, paced |  | 0.023 to 0.028 |  |  |
+    | raw asyncio | 0.0041 to 0.0084 | 0.0053 to 0.0069 |  |  |
 
 "A client each" is the loop with one `httpx.AsyncClient` per request in flight, a common workaround for its pool. The typed loop
 is written by hand on `asyncio.Protocol` and msgspec, without retries, limits, deadlines or checks. Raw asyncio sends one prepared
