@@ -103,16 +103,16 @@ def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> Cam
     campaign = case.campaign
     subject: dict[str, Any] = {"campaign": campaign.id, "campaign_name": campaign.name}
     findings = [
-        build_finding(rule, sign, workspace, **subject)
+        build_finding(rule, violation, workspace, **subject)
         for rule in policy.campaign_rules
-        if (sign := rule.applies(case, rule.thresholds))
+        if (violation := rule.applies(case, rule.thresholds))
     ]
     steps = [StepCase(step=step, of=case) for step in case.steps or ()]
     findings += [
-        build_finding(rule, sign, workspace, **subject, step=step.step.id)
+        build_finding(rule, violation, workspace, **subject, step=step.step.id)
         for step in steps
         for rule in policy.step_rules
-        if (sign := rule.applies(step, rule.thresholds))
+        if (violation := rule.applies(step, rule.thresholds))
     ]
     thresholds = policy.rule(_VARIANT_RULE).thresholds
     comparisons = [_compare(step, thresholds, workspace) for step in steps if _has_variants(step)]
@@ -122,7 +122,9 @@ def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> Cam
 def evaluate_workspace(facts: WorkspaceFacts, policy: Policy, workspace: str) -> list[Finding]:
     """Evaluate the rules about a workspace."""
     return [
-        build_finding(rule, sign, workspace) for rule in policy.workspace_rules if (sign := rule.applies(facts, rule.thresholds))
+        build_finding(rule, violation, workspace)
+        for rule in policy.workspace_rules
+        if (violation := rule.applies(facts, rule.thresholds))
     ]
 
 
@@ -247,5 +249,5 @@ def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
 def _apply_to_rows(rules: Iterable[Rule], rows: Iterable[CampaignRow]) -> Iterator[Finding]:
     for row in rows:
         for rule in rules:
-            if sign := rule.applies(row, rule.thresholds):
-                yield build_finding(rule, sign, row.workspace, campaign=row.id, campaign_name=row.name)
+            if violation := rule.applies(row, rule.thresholds):
+                yield build_finding(rule, violation, row.workspace, campaign=row.id, campaign_name=row.name)

@@ -214,7 +214,7 @@ def _has_valid_figures(box: Mailbox) -> bool:
     )
 
 
-def build_missing_authentication_sign(what: str, domain: DomainFacts, thresholds: Thresholds) -> Violation:
+def build_missing_authentication(what: str, domain: DomainFacts, thresholds: Thresholds) -> Violation:
     """Return the `Violation` for missing SPF, DKIM or DMARC. Its severity depends on the daily limit of the whole domain."""
     volume = domain.daily_limit
     if not volume >= thresholds["critical"]:
@@ -228,7 +228,7 @@ def missing_authentication(field: str, name: str) -> Condition:
     """Return a condition that applies if the mailbox field `spf`, `dkim` or `dmarc` is false."""
 
     def check_field(case: Case, thresholds: Thresholds) -> Violation | None:
-        return None if getattr(case.mailbox, field) else build_missing_authentication_sign(name, case.domain, thresholds)
+        return None if getattr(case.mailbox, field) else build_missing_authentication(name, case.domain, thresholds)
 
     return check_field
 
@@ -246,7 +246,7 @@ def check_blacklists(case: Case, thresholds: Thresholds) -> Violation | None:
 
 def check_bounce_rate(case: Case, thresholds: Thresholds) -> Violation | None:
     # The lower confidence bound of the rate, which is below the measured rate, determines the severity. If the bound reaches no
-    # threshold, or the sample is too small, the sign's `sure` is false, and the finding has the severity of the rule.
+    # threshold, or the sample is too small, the violation's `sure` is false, and the finding has the severity of the rule.
     bounced, sent = case.mailbox.bounced_30days, case.mailbox.sent_30days
     if not sent or not bounced / sent >= thresholds["warning"]:
         return None

@@ -10,7 +10,7 @@ import attrs
 from outreach_async._vocabulary import MailboxType
 from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, email_domain
 from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, build_finding
-from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes, MailboxFindings, Sign
+from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes, MailboxFindings, StoredViolation
 from outreach_async.audit._totals import (
     BLACKLISTED,
     LACKS_DKIM,
@@ -65,9 +65,9 @@ def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding
     mailbox, domain = case.mailbox, email_domain(case.mailbox.email)
     sent = valid_or_zero(mailbox.sent_30days)
     return [
-        build_finding(rule, sign, workspace, domain, sent, mailbox=mailbox.id, email=mailbox.email)
+        build_finding(rule, violation, workspace, domain, sent, mailbox=mailbox.id, email=mailbox.email)
         for rule in policy.mailbox_rules
-        if (sign := rule.applies(case, rule.thresholds)) is not None
+        if (violation := rule.applies(case, rule.thresholds)) is not None
     ]
 
 
@@ -121,23 +121,25 @@ class AuditState:
             facts.append(self._facts(case))
             # Most mailboxes have SPF, DKIM and DMARC, so the rules about them are left out.
             conditions = self._others if mailbox.spf and mailbox.dkim and mailbox.dmarc else self._conditions
-            signs = [
-                Sign(rule, sign.message, sign.figures, (sign.severity or severity).rank, sign.sure)
+            violations = [
+                StoredViolation(rule, violation.message, violation.figures, (violation.severity or severity).rank, violation.sure)
                 for rule, applies, thresholds, severity in conditions
-                if (sign := applies(case, thresholds)) is not None
+                if (violation := applies(case, thresholds)) is not None
             ]
-            if signs:
+            if violations:
                 figures = tuple([valid_or_zero(getattr(mailbox, name)) for name in FIGURES])
-                about = Flagged(row, mailbox.id, mailbox.email, str(mailbox.status), figures, signs)
+                about = Flagged(row, mailbox.id, mailbox.email, str(mailbox.status), figures, violations)
                 flagged.append(about)
                 if wanted:
-                    final += [self.builder.build(place, about, sign) for sign in signs if not self._is_late(sign)]
+                    final += [
+                        self.builder.build(place, about, violation) for violation in violations if not self._is_late(violation)
+                    ]
         self.add_facts(workspace, facts)
         return final
 
-    def _is_late(self, sign: Sign) -> bool:
+    def _is_late(self, violation: StoredViolation) -> bool:
         """Return whether the severity of a finding depends on mailboxes that may not have been read yet."""
-        return self.policy.mailbox_rules[sign.rule].lack is not None
+        return self.policy.mailbox_rules[violation.rule].lack is not None
 
     def _facts(self, case: Case) -> MailboxFacts:
         mailbox = case.mailbox
@@ -222,7 +224,9 @@ class AuditState:
         """Yield the findings about mailboxes that `add_page` did not return."""
         for place, flagged in enumerate(self.flagged):
             for mailbox in flagged:
-                yield from (self.builder.build(place, mailbox, sign) for sign in mailbox.signs if self._is_late(sign))
+                yield from (
+                    self.builder.build(place, mailbox, violation) for violation in mailbox.violations if self._is_late(violation)
+                )
 
     def _check_groups(self, lacking: Mapping[str, int]) -> Iterator[Finding]:
         """Yield the findings about domains, sorted by name, and then the findings about servers with a blacklisted mailbox."""
@@ -235,8 +239,8 @@ class AuditState:
 
     def _apply(self, rules: Iterable[Any], facts: Any, total: MailboxTotals, **subject: Any) -> Iterator[Finding]:
         for rule in rules:
-            if sign := rule.applies(facts, rule.thresholds):
-                yield build_finding(rule, sign, self.workspaces[total.first], sent_30days=total.sent_30days, **subject)
+            if violation := rule.applies(facts, rule.thresholds):
+                yield build_finding(rule, violation, self.workspaces[total.first], sent_30days=total.sent_30days, **subject)
 
     def _domain_facts(self, domain: str, lacks: int) -> DomainFacts:
         total = self._domains.once(domain)

@@ -97,8 +97,8 @@ class Violation:
 
     Example:
         ```python
-        sign = Violation("not in any campaign", {"campaigns": 0}, Severity.WARNING)
-        print(sign.sure)  # -> True
+        violation = Violation("not in any campaign", {"campaigns": 0}, Severity.WARNING)
+        print(violation.sure)  # -> True
         ```
     """
 
@@ -247,19 +247,19 @@ _FIELDS: Final = tuple(field.name for field in attrs.fields(Finding))
 
 
 def build_finding(
-    rule: Rule, sign: Violation, workspace: str, domain: str | None = None, sent_30days: Number | None = None, **subject: Any
+    rule: Rule, violation: Violation, workspace: str, domain: str | None = None, sent_30days: Number | None = None, **subject: Any
 ) -> Finding:
     """Build a finding from a rule and the `Violation` that its condition returned. `subject` contains further fields."""
     return Finding(
         rule=rule.id,
-        severity=sign.severity or rule.severity,
+        severity=violation.severity or rule.severity,
         workspace=workspace,
         domain=domain,
-        message=sign.message,
+        message=violation.message,
         remedy=_fill_remedy(rule.remedy, domain),
-        confidence="high" if sign.sure else "low",
+        confidence="high" if violation.sure else "low",
         sent_30days=sent_30days,
-        figures=sign.figures,
+        figures=violation.figures,
         **subject,
     )
 

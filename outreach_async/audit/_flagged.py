@@ -11,7 +11,7 @@ from typing import Any, Final, overload
 
 import msgspec
 
-from outreach_async.audit._conditions import DomainFacts, build_missing_authentication_sign, email_domain
+from outreach_async.audit._conditions import DomainFacts, build_missing_authentication, email_domain
 from outreach_async.audit._findings import Finding, Rule, Severity, Violation, build_finding
 from outreach_async.models import Number
 
@@ -25,11 +25,11 @@ _MAX_KEPT: Final = 20_000
 _BLOCK: Final = 256
 """Number of mailboxes in a block of bytes."""
 _RECORD_BITS: Final = 32
-_SIGN_BITS: Final = 8
+_VIOLATION_BITS: Final = 8
 _OTHER: Final = 1 << 63
 
 
-class Sign(msgspec.Struct, array_like=True, gc=False, frozen=True):
+class StoredViolation(msgspec.Struct, array_like=True, gc=False, frozen=True):
     """A finding about a mailbox. `rule` is the place of its rule among the policy's rules about mailboxes."""
 
     rule: int
@@ -47,7 +47,7 @@ class Flagged(msgspec.Struct, array_like=True, gc=False, frozen=True):
     email: str
     status: str
     figures: tuple[Number, ...]
-    signs: list[Sign]
+    violations: list[StoredViolation]
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -105,17 +105,17 @@ class MailboxFindings:
         self._flagged = flagged
         self.limits: Mapping[str, Number] = {}  # daily limits of domains, if they are high enough to make a finding critical
 
-    def rank(self, sign: Sign, domain: str | None) -> int:
+    def rank(self, violation: StoredViolation, domain: str | None) -> int:
         """Return the rank of a finding's severity."""
-        rule = self._rules[sign.rule]
+        rule = self._rules[violation.rule]
         if rule.lack is None or domain is None:
-            return sign.rank
+            return violation.rank
         return (self._about_authentication(rule, domain).severity or rule.severity).rank
 
-    def build(self, place: int, mailbox: Flagged, sign: Sign) -> Finding:
-        """Build the finding of a sign about a mailbox of the workspace with this place in the audit."""
-        rule, domain = self._rules[sign.rule], email_domain(mailbox.email)
-        known = Violation(sign.message, sign.figures, SEVERITIES[sign.rank], sign.sure)
+    def build(self, place: int, mailbox: Flagged, violation: StoredViolation) -> Finding:
+        """Build the finding of a violation about a mailbox of the workspace with this place in the audit."""
+        rule, domain = self._rules[violation.rule], email_domain(mailbox.email)
+        known = Violation(violation.message, violation.figures, SEVERITIES[violation.rank], violation.sure)
         if rule.lack is not None and domain is not None:
             known = self._about_authentication(rule, domain)
         workspace, sent = self._workspaces[place], mailbox.figures[0]
@@ -123,18 +123,18 @@ class MailboxFindings:
 
     def _about_authentication(self, rule: Rule, domain: str) -> Violation:
         facts = DomainFacts(daily_limit=self.limits.get(domain, 0))
-        return build_missing_authentication_sign(rule.lack or "", facts, rule.thresholds)
+        return build_missing_authentication(rule.lack or "", facts, rule.thresholds)
 
     def at(self, reference: int) -> Finding:
         """Build the finding that `refer` refers to."""
-        place = reference >> _RECORD_BITS + _SIGN_BITS
-        mailbox = self._flagged[place][reference >> _SIGN_BITS & (1 << _RECORD_BITS) - 1]
-        return self.build(place, mailbox, mailbox.signs[reference & (1 << _SIGN_BITS) - 1])
+        place = reference >> _RECORD_BITS + _VIOLATION_BITS
+        mailbox = self._flagged[place][reference >> _VIOLATION_BITS & (1 << _RECORD_BITS) - 1]
+        return self.build(place, mailbox, mailbox.violations[reference & (1 << _VIOLATION_BITS) - 1])
 
 
-def refer(place: int, number: int, sign: int) -> int:
+def refer(place: int, number: int, violation: int) -> int:
     """Return a 64-bit reference to a finding: the place of its workspace, the number of its mailbox, and its place there."""
-    return (place << _RECORD_BITS | number) << _SIGN_BITS | sign
+    return (place << _RECORD_BITS | number) << _VIOLATION_BITS | violation
 
 
 SEVERITIES: Final = tuple(Severity)

@@ -241,7 +241,7 @@ class GroupScores:
         columns, builder = self._state.columns[place], self._state.builder
         domain, server, type_ = columns.domains[mailbox.row], columns.servers[mailbox.row], columns.types[mailbox.row]
         name = None if domain < 0 else self._names["domain"][domain]
-        ranks = tuple([builder.rank(sign, name) for sign in mailbox.signs])
+        ranks = tuple([builder.rank(violation, name) for violation in mailbox.violations])
         for at, rank in enumerate(ranks):
             self.findings.append(rank, refer(place, number, at))
         own, sent = _share_of(ranks), mailbox.figures[0]
@@ -312,7 +312,7 @@ class GroupScores:
 
     def _build_row(self, place: int, number: int) -> Row:
         mailbox, columns = self._state.flagged[place][number], self._state.columns[place]
-        findings = [self._state.builder.build(place, mailbox, sign) for sign in mailbox.signs]
+        findings = [self._state.builder.build(place, mailbox, violation) for violation in mailbox.violations]
         figures: dict[str, Any] = dict(zip(FIGURES, mailbox.figures, strict=True))
         return Row(
             id=mailbox.id,

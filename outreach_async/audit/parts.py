@@ -352,8 +352,10 @@ def _encode(
 
 
 def _encode_flagged(mailbox: Flagged) -> list[Any]:
-    signs = [[sign.rule, sign.message, sign.figures, sign.rank, sign.sure] for sign in mailbox.signs]
-    return [mailbox.row, mailbox.id, mailbox.email, mailbox.status, mailbox.figures, signs]
+    violations = [
+        [violation.rule, violation.message, violation.figures, violation.rank, violation.sure] for violation in mailbox.violations
+    ]
+    return [mailbox.row, mailbox.id, mailbox.email, mailbox.status, mailbox.figures, violations]
 
 
 def _add(state: AuditState, part: WorkspacePart) -> ReadSummary:
@@ -385,6 +387,8 @@ def _decode_facts(packed: Mapping[str, str], names: Mapping[str, Sequence[str]])
 
 def _require_known(mailbox: Flagged, rules: int, rows: int) -> None:
     """Raise an error if a mailbox refers to a rule or a row that does not exist, which would be noticed only later."""
-    known = 0 <= mailbox.row < rows and len(mailbox.figures) == len(FIGURES) and mailbox.signs
-    if not known or not all(0 <= sign.rule < rules and 0 <= sign.rank < len(Severity) for sign in mailbox.signs):
+    known = 0 <= mailbox.row < rows and len(mailbox.figures) == len(FIGURES) and mailbox.violations
+    if not known or not all(
+        0 <= violation.rule < rules and 0 <= violation.rank < len(Severity) for violation in mailbox.violations
+    ):
         raise ValueError("a mailbox with findings")

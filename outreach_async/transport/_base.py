@@ -1,4 +1,4 @@
-"""What all transports of HTTP libraries share: arguments, the event loop's connections, errors and closing."""
+"""The common base of all transports of HTTP libraries: arguments, connections of event loops, errors and closing."""
 
 from __future__ import annotations
 

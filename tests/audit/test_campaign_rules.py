@@ -317,9 +317,9 @@ def test_without_the_time_rules_about_ages_are_silent() -> None:
 def test_the_unused_limits_of_a_workspace_are_described_with_their_figures() -> None:
     def describe(**changes: Any) -> str:
         (rule,) = WORKSPACE_RULES
-        sign = rule.applies(attrs.evolve(FACTS, **changes), rule.thresholds)
-        assert sign is not None
-        return sign.message
+        violation = rule.applies(attrs.evolve(FACTS, **changes), rule.thresholds)
+        assert violation is not None
+        return violation.message
 
     assert describe() == (
         "2,639 e-mails sent in 30 days, 30.0 % of the 8,800 that 10 mailboxes may send; 2 live campaigns have 2,000 left to send"
@@ -329,11 +329,11 @@ def test_the_unused_limits_of_a_workspace_are_described_with_their_figures() -> 
 
 def test_the_slip_of_an_end_is_described_in_days() -> None:
     (rule,) = COMPARISON_RULES
-    sign = rule.applies(row(planned_end=NOW + 5.5 * DAY), rule.thresholds)
+    violation = rule.applies(row(planned_end=NOW + 5.5 * DAY), rule.thresholds)
 
-    assert sign is not None
-    assert sign.message == "its estimated end slipped by 4 days since contacts were last added"
-    assert sign.figures == {"days": 4}
+    assert violation is not None
+    assert violation.message == "its estimated end slipped by 4 days since contacts were last added"
+    assert violation.figures == {"days": 4}
 
 
 def test_a_policy_changes_and_turns_off_rules_about_campaigns_and_steps() -> None:

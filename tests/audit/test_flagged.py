@@ -74,8 +74,8 @@ def test_sums_have_an_upper_limit() -> None:
 def test_a_part_whose_findings_refer_to_nothing_is_damaged(changed: dict[str, int]) -> None:
     part = part_of(reading(mailboxes(2, spf=False)))
     content = json.loads(zlib.decompress(part.workspaces[0].data))
-    row, *about, ((rule, *sign),) = content["flagged"][0]
-    content["flagged"][0] = [changed.get("row", row), *about, [[changed.get("rule", rule), *sign]]]
+    row, *about, ((rule, *violation),) = content["flagged"][0]
+    content["flagged"][0] = [changed.get("row", row), *about, [[changed.get("rule", rule), *violation]]]
     space = attrs.evolve(part.workspaces[0], data=zlib.compress(json.dumps(content).encode()))
 
     with pytest.raises(InvalidRequest, match="space_1: damaged"):

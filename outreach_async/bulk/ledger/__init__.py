@@ -129,7 +129,7 @@ Example:
 
 @attrs.frozen
 class LedgerReport:
-    """What a ledger holds.
+    """The contacts, runs and targets of a ledger.
 
     Attributes:
         contacts: Number of contacts whose last outcome is known or uncertain.

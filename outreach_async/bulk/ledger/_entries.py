@@ -63,7 +63,7 @@ _UPSERT: Final = "INSERT OR REPLACE INTO entry (key, digest, state, id, crc) VAL
 
 
 class Standing(Enum):
-    """What a ledger knows about a row."""
+    """The state of a row, according to a ledger."""
 
     NEW = "new"
     CHANGED = "changed"
@@ -73,7 +73,7 @@ class Standing(Enum):
 
 
 class Effect(Enum):
-    """What a sent row did at the service, as far as its outcome shows."""
+    """The effect of a sent row at the service, as far as its outcome shows it."""
 
     APPLIED = "applied"
     """The contact has the row's values."""
