@@ -253,6 +253,7 @@ COLONS: Final = st.sampled_from(["a", "b", ":", '"', '":'])
 @example({"new": "x"}, [(":", {})], {})
 @example({"new": 1}, [('":', {})], {})
 @example({"new": 1}, [("a", None)], {})
+@example({}, [(":", None)], {})
 @example({"new": 1}, [("a", {"newer": [{}]})], {})
 @example({'a"b': 1}, [], {})
 def test_new_fields_of_a_whole_page_are_kept_as_those_of_single_items(
