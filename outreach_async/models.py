@@ -460,7 +460,7 @@ class Page(ResponseWithInfo, Generic[T]):
 
     @property
     def has_next(self) -> bool:
-        """Whether `next_page()` has another page to fetch. It returns `None` if that page turns out to be past the end."""
+        """`True` if `next_page()` requests another page. It returns `None` if that page turns out to be past the end."""
         return self._require_link().has_next(self)
 
     async def next_page(self) -> Page[T] | None:

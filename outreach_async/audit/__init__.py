@@ -31,7 +31,7 @@ also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps id
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with the relevant numbers, and a remedy.
 `confidence` is `low` if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore
-depends on its exact lower bound with 95 % confidence. A score is the share of e-mails that healthy mailboxes send, from 0 to 100.
+depends on its exact lower bound with 95 % confidence. A score is from 0 to 100.
 A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning. The other scores
 are weighted means; see `Scores`. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit is incomplete, 1
 if any finding is a warning or worse, and 0 otherwise. To check a single mailbox, call `check(mailbox)`.
@@ -111,7 +111,7 @@ gauges. `report.name_of(id)` returns a name. Reports with and without names can 
 Streaming
 ---------
 `stream` yields findings while mailboxes are being read, and waits until they have been consumed. It stores about 50 bytes for a
-mailbox, 60 more if it has findings, and about 200 bytes for each domain and server. `report.findings` builds them on access.
+mailbox, a compressed record if it has findings, and 200 for each domain and server. `report.findings` builds them on access.
 Findings about a domain or a server, and those that depend on the whole domain (`OA101` to `OA103`), come last. The report is
 available once the iteration ends. Meanwhile, `findings.progress` shows what was read, the time left, and why it is paused.
 While the service is down, an audit waits until its `deadline`, or at most 15 minutes; workspaces not read by then are unreadable.

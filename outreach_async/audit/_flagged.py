@@ -1,4 +1,4 @@
-"""The findings of an audit: about 60 bytes for each mailbox with findings, from which `Finding` objects are built on access."""
+"""The findings of an audit, in compressed blocks of mailboxes, from which `Finding` objects are built on access."""
 
 from __future__ import annotations
 
