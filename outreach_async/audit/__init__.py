@@ -167,7 +167,7 @@ from outreach_async.audit._rules import (
 )
 from outreach_async.audit._run import AuditRun, Findings, audit, stream
 from outreach_async.audit._scoring import Score, Scores, mailbox_score
-from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals, StepComparison, Variant
+from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals
 from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 
@@ -200,8 +200,6 @@ __all__ = [
     "ServerFacts",
     "Severity",
     "StepCase",
-    "StepComparison",
-    "Variant",
     "Violation",
     "WorkspaceFacts",
     "WorkspacePart",

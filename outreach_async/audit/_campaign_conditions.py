@@ -7,7 +7,6 @@ a sum with a threshold is never met if the sum is `None`.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import chain
@@ -31,7 +30,6 @@ from outreach_async.audit._values import (
     upper_bound,
 )
 from outreach_async.audit.campaigns import CampaignRow
-from outreach_async.audit.variants import VariantTotals, VariantVerdict, compare_variants
 from outreach_async.models import Campaign, Number, Step, Template, WorkspaceField
 
 DRAFT: Final = CampaignStatus.DRAFT.value
@@ -40,7 +38,8 @@ _PAUSED: Final = CampaignStatus.PAUSED.value
 _LIVE_STEP: Final = StepStatus.LIVE.value
 _LIVE_TEMPLATE: Final = TemplateStatus.LIVE.value
 _COMPLETE: Final = "Complete"
-_PERSONALIZED: Final = "PER"
+
+
 _MAX_NAMED: Final = 5
 """Maximum number of placeholders that a message names."""
 _MAX_DAYS_LEFT: Final = 3650
@@ -433,52 +432,6 @@ def check_placeholders(case: StepCase, _thresholds: Thresholds) -> Violation | N
     more = f" and {len(unknown) - _MAX_NAMED:,} more" if len(unknown) > _MAX_NAMED else ""
     message = f"step {_name_order(case.step.order)}: no field provides {', '.join(described)}{more}"
     return Violation(message, {"placeholders": len(unknown)}, None if misspelled else Severity.WARNING, sure=misspelled)
-
-
-def variant_totals(templates: Iterable[Template]) -> dict[str, VariantTotals]:
-    """Return the totals of the templates that can be compared, by template id."""
-    # Personalized templates and templates with invalid numbers are left out. Templates with the same letter or the same id are
-    # also left out, because a result could not be assigned to one of them.
-    listed = list(templates)
-    letters, ids = Counter(each.test_letter for each in listed), Counter(each.id for each in listed)
-    totals: dict[str, VariantTotals] = {}
-    for template in listed:
-        sent, replied = figure_or_none(template.sent), figure_or_none(template.replied_num)
-        is_unique = letters[template.test_letter] == ids[template.id] == 1
-        if is_unique and template.test_letter != _PERSONALIZED and sent is not None and replied is not None and replied <= sent:
-            totals[template.id] = VariantTotals(template.test_letter, round(sent), round(replied))
-    return totals
-
-
-def compare_step(case: StepCase, thresholds: Thresholds) -> VariantVerdict:
-    """Compare the live variants of a step by their replies. A campaign that is too young gets no verdict."""
-    totals = list(variant_totals(case.live_templates).values())
-    result, age = compare_variants(totals, odds=thresholds["odds"], difference=thresholds["difference"]), case.of.age()
-    if result.better is not None and (age is None or age < thresholds["days"] * DAY):
-        return VariantVerdict(verdict="too_few_days", evidence=result.evidence)
-    return result
-
-
-def check_variants(case: StepCase, thresholds: Thresholds) -> Violation | None:
-    if not case.will_send or len(case.live_templates) < 2:  # noqa: PLR2004 - a comparison needs two
-        return None
-    result = compare_step(case, thresholds)
-    if result.better is None or result.evidence is None:
-        return None
-    totals = {each.letter: each for each in variant_totals(case.live_templates).values()}
-    shown = [totals[letter] for letter in (result.better, *result.worse[:_MAX_NAMED])]
-    rates = [f"{_name_letter(each.letter)} {format_percent(each.replied / each.sent)} of {each.sent:,}" for each in shown]
-    message = (
-        f"variant {_name_letter(result.better)} of step {_name_order(case.step.order)} gets more replies: {', '.join(rates)}; "
-        "this holds only if variants were assigned independently of the recipients, and sent on "
-        f"{format_quantity(thresholds['days'], 'day')} or more"
-    )
-    return Violation(message, {"evidence": result.evidence})
-
-
-def _name_letter(letter: str) -> str:
-    """Format a `test_letter` for a message. A value other than a single letter is quoted."""
-    return letter if len(letter) == 1 and letter.isalpha() else quote(letter)
 
 
 def check_unused_limits(facts: WorkspaceFacts, thresholds: Thresholds) -> Violation | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import attrs
@@ -14,23 +14,21 @@ from outreach_async.audit._campaign_conditions import (
     FieldNames,
     StepCase,
     WorkspaceFacts,
-    compare_step,
     find_placeholders,
-    variant_totals,
 )
 from outreach_async.audit._conditions import Case
 from outreach_async.audit._findings import Finding, Rule, build_finding
 from outreach_async.audit._rules import COMPARISON_RULES
 from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
-from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, StepComparison, Variant, sort_rows
+from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, sort_rows
 from outreach_async.audit.policy import Policy
 from outreach_async.models import Campaign, Mailbox, Number, Step, WorkspaceField
 
-_STEP_RULES_OF_LIVE_CAMPAIGNS: Final = frozenset({"OA221", "OA230"})
-"""Ids of the step rules that never apply to a draft."""
-
+_LIVE_STEP_RULE: Final = "OA221"
+"""Id of the step rule that never applies to a draft."""
 _PLACEHOLDER_RULE: Final = "OA222"
-_VARIANT_RULE: Final = "OA230"
+
+
 _COMPARISON_IDS: Final = frozenset(rule.id for rule in COMPARISON_RULES)
 _MIN_AGE: Final = 30 * DAY
 """Minimum age, in seconds, of the mailboxes and campaigns in `WorkspaceFacts`.
@@ -78,18 +76,17 @@ def check_campaign(
 
 @attrs.frozen
 class CampaignVerdict:
-    """The results of checking one campaign: its row in the report, its findings, and the comparisons of its A/B variants."""
+    """The results of checking one campaign: its row in the report, and its findings."""
 
     row: CampaignRow
     findings: list[Finding]
-    comparisons: list[StepComparison]
 
 
 def needs_steps(campaign: Campaign, policy: Policy) -> bool:
     """Return whether the steps of a campaign must be read, which takes one request."""
     if figure_or_none(campaign.steps) == 0:
         return False
-    return campaign.status != DRAFT or any(rule.id not in _STEP_RULES_OF_LIVE_CAMPAIGNS for rule in policy.step_rules)
+    return campaign.status != DRAFT or any(rule.id != _LIVE_STEP_RULE for rule in policy.step_rules)
 
 
 def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
@@ -114,9 +111,7 @@ def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> Cam
         for rule in policy.step_rules
         if (violation := rule.applies(step, rule.thresholds))
     ]
-    thresholds = policy.rule(_VARIANT_RULE).thresholds
-    comparisons = [_compare(step, thresholds, workspace) for step in steps if _has_variants(step)]
-    return CampaignVerdict(_mark(_build_row(case, workspace), findings), findings, comparisons)
+    return CampaignVerdict(_mark(_build_row(case, workspace), findings), findings)
 
 
 def evaluate_workspace(facts: WorkspaceFacts, policy: Policy, workspace: str) -> list[Finding]:
@@ -154,40 +149,6 @@ def _mark(row: CampaignRow, findings: Iterable[Finding]) -> CampaignRow:
     known = list(findings)
     severity = min((finding.severity for finding in known), key=lambda severity: severity.rank, default=None)
     return attrs.evolve(row, severity=severity, rules=list(dict.fromkeys(finding.rule for finding in known)))
-
-
-def _has_variants(case: StepCase) -> bool:
-    templates = case.live_templates
-    return len(templates) > 1 and any(figure_or_none(template.sent) for template in templates)
-
-
-def _compare(case: StepCase, thresholds: Mapping[str, float], workspace: str) -> StepComparison:
-    compared = variant_totals(case.live_templates)
-    result = compare_step(case, thresholds)
-    variants = [
-        Variant(
-            id=template.id,
-            letter=template.test_letter,
-            name=template.name,
-            sent=figure_or_none(template.sent),
-            replied_num=figure_or_none(template.replied_num),
-            compared=template.id in compared,
-        )
-        for template in case.live_templates
-    ]
-    return StepComparison(
-        workspace=workspace,
-        campaign=case.of.campaign.id,
-        campaign_name=case.of.campaign.name,
-        step=case.step.id,
-        order=valid_or_zero(figure_or_none(case.step.order) or 0),
-        variants=variants,
-        verdict=result.verdict,
-        better=result.better,
-        worse=list(result.worse),
-        evidence=result.evidence,
-        sends_needed=result.sends_needed,
-    )
 
 
 class WorkspaceUse:

@@ -184,7 +184,6 @@ def _collect(reading: _WorkspaceReading) -> WorkspaceCampaigns:
     return WorkspaceCampaigns(
         rows=[verdict.row for verdict in verdicts],
         findings=[finding for verdict in verdicts for finding in verdict.findings],
-        comparisons=[each for verdict in verdicts for each in verdict.comparisons],
     )
 
 

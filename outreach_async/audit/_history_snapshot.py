@@ -357,7 +357,7 @@ def _read_campaigns(db: sqlite3.Connection, workspaces: Collection[str]) -> Camp
     totals = {
         space: CampaignTotals.of(row for row in rows if row.workspace == space) for space in workspaces if space in complete
     }
-    return CampaignResults(checked=len(rows), totals=totals, rows=rows, comparisons=[])
+    return CampaignResults(checked=len(rows), totals=totals, rows=rows)
 
 
 def _campaign_row(about: Mapping[str, Any], counts: Mapping[str, Any]) -> CampaignRow:

@@ -49,7 +49,6 @@ _CONDITIONS: Final[dict[str, Condition]] = {
     "OA220": campaigns.check_live_templates,
     "OA221": campaigns.check_step_status,
     "OA222": campaigns.check_placeholders,
-    "OA230": campaigns.check_variants,
     "OA240": campaigns.check_unused_limits,
 }
 """The conditions of the rules that a policy can turn off or adjust. A comparison applies OA204, and an audit all others."""
@@ -134,7 +133,5 @@ UNKNOWABLE: Final[tuple[str, ...]] = (
 
 UNKNOWABLE_OF_CAMPAIGNS: Final[tuple[str, ...]] = (
     "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens prove nothing",
-    "comparisons of personalized templates with A/B variants: the contacts of a personalized template are not chosen at random",
-    "whether the service assigns A/B variants independently of the recipients: if not, verdicts about variants may be false",
 )
 """Properties that an audit of campaigns cannot check."""

@@ -1,4 +1,4 @@
-"""Report the campaigns of an audit: their problems, their numbers, and verdicts about A/B variants.
+"""Report the campaigns of an audit: their problems and their numbers.
 
 `audit(client, spaces, campaigns=True)`, or `outreach-async audit --campaigns` on the command line, also reads the campaigns of
 each workspace. One request is sent for each page of 100 campaigns, and one for the steps of each campaign that has steps. If
@@ -33,8 +33,7 @@ work like the rules about mailboxes: a policy can turn them off or change their 
 affect scores, which describe mailboxes.
 
 No rule about campaigns uses open rates. They are unreliable, because Apple Mail loads the images of unopened e-mails and thereby
-causes 50 to 60 % of recorded opens (benchmarkemail 2025, citing Litmus). Personalized templates are not compared with A/B
-variants, because their contacts are not chosen at random. `Report.not_judged` lists both limitations.
+causes 50 to 60 % of recorded opens (benchmarkemail 2025, citing Litmus).
 
 Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; everything else is still checked.
 
@@ -42,8 +41,7 @@ Numbers
 -------
 `report.campaigns` is `None` unless the audit read campaigns. Its attribute `rows` has a row for each campaign, up to 10,000. A
 number in a row is `None` if it is missing or invalid. A total over steps is also `None` if the steps were not read. `end` is the
-estimated end of the campaign. `totals` has the sums over the campaigns of each workspace. `comparisons` has an item for each step
-with several variants; see the guide `outreach_async.audit.variants`.
+estimated end of the campaign. `totals` has the sums over the campaigns of each workspace.
 
 To follow the campaigns from day to day, compare each report with the report of the day before. `planned_end` is the first
 estimate of the end since contacts were last added. `since` copies `planned_end` from the earlier report, and rule `OA204` reports
@@ -79,11 +77,10 @@ import msgspec
 from outreach_async._vocabulary import CampaignStatus
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._values import to_json_values
-from outreach_async.audit.variants import Verdict
 from outreach_async.models import Number
 
 MAX_CAMPAIGN_ROWS: Final = 10_000
-"""Maximum number of campaigns, and of compared steps, that a report lists individually. The worst come first."""
+"""Maximum number of campaigns that a report lists individually. The worst come first."""
 
 LIVE: Final = CampaignStatus.LIVE.value
 
@@ -194,75 +191,6 @@ class CampaignTotals:
 
 
 @attrs.frozen(kw_only=True)
-class Variant:
-    """A template of a step, for comparison with the step's other templates.
-
-    Attributes:
-        id: Id of the template.
-        letter: Letter of the variant; `PER` for a personalized template.
-        name: Name of the template.
-        sent: E-mails sent; `None` if the number is invalid.
-        replied_num: Number of replies; `None` if the number is invalid.
-        compared: Whether the variant is compared with others. False for a personalized template, for invalid numbers, and if
-            another variant has the same letter or id.
-
-    Example:
-        ```python
-        fake.add_campaign("space_1", name="Test", status="live", steps=[{"templates": "A|B|PER", "sent": 300}])
-        report = await audit(client, ["space_1"], campaigns=True)
-        print([(each.letter, each.sent, each.compared) for each in report.campaigns.comparisons[0].variants])
-        # -> [('A', 100, True), ('B', 100, True), ('PER', 100, False)]
-        ```
-    """
-
-    id: str
-    letter: str
-    name: str
-    sent: Number | None
-    replied_num: Number | None
-    compared: bool
-
-
-@attrs.frozen(kw_only=True)
-class StepComparison:
-    """The comparison of a step's live templates by their replies; see the guide `outreach_async.audit.variants`.
-
-    Attributes:
-        workspace: Id of the workspace.
-        campaign: Id of the campaign.
-        campaign_name: Name of the campaign.
-        step: Id of the step.
-        order: Position of the step in the campaign; the first is 1.
-        variants: The live templates of the step, in the service's order.
-        verdict: `better`, `too_early`, `too_few_days`, `unequal_sends` or `not_compared`.
-        better: Letter of the variant that gets more replies; `None` unless the verdict is `better`.
-        worse: Letters of the variants that are proven to get fewer replies than `better`.
-        evidence: The largest e-value of a pair of variants; `None` if no pair could be compared.
-        sends_needed: Estimated number of further e-mails per variant that would prove the difference; `None` if unknown.
-
-    Example:
-        ```python
-        fake.add_campaign("space_1", name="Test", status="live", steps=[{"templates": "A|B", "sent": 300}])
-        report = await audit(client, ["space_1"], campaigns=True)
-        print([(each.campaign_name, each.order, each.verdict) for each in report.campaigns.comparisons])
-        # -> [('Test', 1, 'too_early')]
-        ```
-    """
-
-    workspace: str
-    campaign: str
-    campaign_name: str
-    step: str
-    order: Number
-    variants: list[Variant]
-    verdict: Verdict
-    better: str | None = None
-    worse: list[str] = attrs.field(factory=list)
-    evidence: float | None = None
-    sends_needed: int | None = None
-
-
-@attrs.frozen(kw_only=True)
 class CampaignResults:
     """The campaigns of an audit.
 
@@ -270,7 +198,6 @@ class CampaignResults:
         checked: Number of campaigns read.
         totals: Sums by workspace id, in the order of the audit; a workspace without campaigns has zeros.
         rows: At most 10,000 campaigns: those with findings, the worst first, then live campaigns, then all others.
-        comparisons: At most 10,000 steps that have sent e-mails of several templates; steps with the verdict `better` come first.
 
     Example:
         ```python
@@ -282,7 +209,6 @@ class CampaignResults:
     checked: int
     totals: dict[str, CampaignTotals]
     rows: list[CampaignRow]
-    comparisons: list[StepComparison]
 
 
 @attrs.frozen(kw_only=True)
@@ -291,7 +217,6 @@ class WorkspaceCampaigns:
 
     rows: list[CampaignRow] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)
-    comparisons: list[StepComparison] = attrs.field(factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the campaigns as JSON-compatible values."""
@@ -309,12 +234,10 @@ def build_results(workspaces: Sequence[str], parts: Sequence[WorkspaceCampaigns 
     if not known:
         return None
     rows = [row for part in known for row in part.rows]
-    comparisons = [each for part in known for each in part.comparisons]
     return CampaignResults(
         checked=len(rows),
         totals={space: CampaignTotals.of(part.rows) for space, part in zip(workspaces, parts, strict=True) if part is not None},
         rows=sort_rows(rows)[:MAX_CAMPAIGN_ROWS],
-        comparisons=sorted(comparisons, key=lambda each: each.better is None)[:MAX_CAMPAIGN_ROWS],
     )
 
 

@@ -57,11 +57,10 @@ Audits and briefs
 -----------------
 Reports come as text, JSON, CSV, Markdown and one self-contained HTML page. A policy (a TOML file, `--policy`) turns rules off
 and changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` explains one and names its source.
-`--campaigns` also checks campaigns, steps and placeholders, and reports which A/B variant gets more replies, or that it is too
-early to tell. This costs about one more request per campaign. `brief` shows open tasks and the changes since the last brief on
-one page. With `--history history.db`, `audit` and `brief` keep what they read, because the service returns only current totals:
-a brief compares with the last reading of each workspace, and `history show` prints the figures of each day. See
-`outreach_async.audit.history`.
+`--campaigns` also checks campaigns, steps and placeholders. This costs about one more request per campaign. `brief` shows open
+tasks and the changes since the last brief on one page. With `--history history.db`, `audit` and `brief` keep what they read,
+because the service returns only current totals: a brief compares with the last reading of each workspace, and `history show`
+prints the figures of each day. See `outreach_async.audit.history`.
 
 `audit --output-folder reports` writes an index, and for each workspace a page to send to a client, with nothing of the others.
 

@@ -233,7 +233,7 @@ def row(**about: Any) -> CampaignRow:
 
 
 def results(*rows: CampaignRow) -> CampaignResults:
-    return CampaignResults(checked=len(rows), totals={"space_1": CampaignTotals.of(rows)}, rows=list(rows), comparisons=[])
+    return CampaignResults(checked=len(rows), totals={"space_1": CampaignTotals.of(rows)}, rows=list(rows))
 
 
 def test_an_audit_without_campaigns_has_none_in_its_brief() -> None:

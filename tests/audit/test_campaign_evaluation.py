@@ -14,23 +14,19 @@ from hypothesis import strategies as st
 from support.audit import NOW, mailbox
 from support.campaigns import DAY, campaign, case, row, step, template
 
-from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores, StepComparison
+from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores
 from outreach_async.audit._campaign_conditions import CampaignCase
 from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._findings import Severity
 from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, build_results
-from outreach_async.models import Campaign, Step
+from outreach_async.models import Campaign
 
 NUMBERS: Any = st.one_of(st.integers(-5, 10**7), st.sampled_from([math.nan, math.inf, -math.inf, 10**400, "x", None, True]))
 
 
-def comparisons(*steps: Step, policy: Policy | None = None) -> list[StepComparison]:
-    return evaluate_campaign(case(campaign(), steps), policy or Policy.default(), "space_1").comparisons
-
-
 def compared(*rows: CampaignRow, findings: Sequence[Finding] = (), **about: Any) -> Report:
     """Return a report with these rows."""
-    results = CampaignResults(checked=len(rows), totals={}, rows=list(rows), comparisons=[])
+    results = CampaignResults(checked=len(rows), totals={}, rows=list(rows))
     no_scores = Scores(overall=None, workspaces={}, domains={})
     values: dict[str, Any] = {"at": NOW, "workspaces": ["space_1"], "campaigns": results, **about}
     return Report(mailboxes=0, unreadable=[], findings=list(findings), scores=no_scores, **values)
@@ -77,67 +73,8 @@ def test_any_figures_are_judged_and_give_json(sent: Any, replied: Any, left: Any
 
     verdict = evaluate_campaign(CampaignCase.of(one, steps, None, NOW), Policy.default(), "space_1")
 
-    found = WorkspaceCampaigns(rows=[verdict.row], findings=verdict.findings, comparisons=verdict.comparisons)
+    found = WorkspaceCampaigns(rows=[verdict.row], findings=verdict.findings)
     assert WorkspaceCampaigns.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False))) == found
-
-
-def test_live_variants_are_compared_and_the_personalized_one_is_shown() -> None:
-    templates = [
-        template(replied_num=90),
-        template("B", replied_num=20),
-        template("PER", replied_num=300),
-        template("C", replied_num=-1),
-        template("D", status="off"),
-    ]
-
-    (found,) = comparisons(step(*templates))
-
-    assert [(each.letter, each.compared) for each in found.variants] == [("A", True), ("B", True), ("PER", False), ("C", False)]
-    assert (found.verdict, found.better, found.worse, found.order) == ("better", "A", ["B"], 1)
-    assert found.variants[3].replied_num is None
-
-
-def test_a_campaign_with_too_few_days_gets_no_verdict_about_variants() -> None:
-    variants = step(template(replied_num=90), template("B", replied_num=20))
-
-    (found,) = comparisons(variants, policy=Policy.of({"OA230": {"days": 61}}))
-
-    assert (found.verdict, found.better, found.sends_needed) == ("too_few_days", None, None)
-    assert found.evidence == comparisons(variants, policy=Policy.of({"OA230": {"days": 60}}))[0].evidence
-
-
-@pytest.mark.parametrize("shared", [{"test_letter": "A"}, {"id": "temp_A"}])
-def test_variants_that_share_a_letter_or_an_id_are_not_compared(shared: dict[str, Any]) -> None:
-    twin = attrs.evolve(template("B", replied_num=20), **shared)
-
-    (found,) = comparisons(step(template(replied_num=90), twin, template("C", replied_num=20)))
-
-    assert [each.compared for each in found.variants] == [False, False, True]
-    assert found.verdict == "not_compared"
-
-
-@pytest.mark.parametrize("letter", ["\x1b[31mA", "B" * 100_000, "\u202e"])
-def test_a_message_quotes_and_shortens_a_letter_that_is_none(letter: str) -> None:
-    steps = [step(template(replied_num=90), attrs.evolve(template("B", replied_num=20), test_letter=letter))]
-
-    found = evaluate_campaign(case(campaign(), steps), Policy.default(), "space_1").findings
-
-    (message,) = [each.message for each in found if each.rule == "OA230"]
-    assert message.startswith("variant A of step 1 gets more replies: A 9.0 % of 1,000, '")
-    assert message.isprintable()
-    assert len(message) < 250
-
-
-def test_a_step_with_one_template_or_without_sends_is_not_compared() -> None:
-    assert comparisons(step(), step(template(sent=0), template("B", sent=0), template("C", sent=-1))) == []
-
-
-def test_a_policy_that_turns_the_finding_off_keeps_the_comparison() -> None:
-    policy = Policy.of({"off": ["OA230"], "OA230": {"odds": 2000}})
-    variants = step(template(replied_num=70), template("B", replied_num=33))
-
-    assert comparisons(variants)[0].verdict == "better"
-    assert comparisons(variants, policy=policy)[0].verdict == "too_early"
 
 
 @pytest.mark.parametrize(

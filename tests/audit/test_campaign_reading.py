@@ -286,7 +286,7 @@ async def test_parts_with_campaigns_give_the_report_of_one_audit() -> None:
     assert merge([*stored, *reversed(stored)], workspaces=spaces) == whole
     assert whole.campaigns is not None
     assert whole.campaigns.checked == 4
-    assert {"OA202", "OA210", "OA222", "OA230", "OA911", "OA914"} <= {finding.rule for finding in whole.findings}
+    assert {"OA202", "OA210", "OA222", "OA911", "OA914"} <= {finding.rule for finding in whole.findings}
 
 
 @pytest.mark.thorough

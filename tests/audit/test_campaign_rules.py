@@ -27,11 +27,6 @@ def sent(count: float, **counts: Any) -> list[Step]:
     return [step(template(sent=count, **{"replied_num": 0, "unsubscribed_num": 0, **counts}))]
 
 
-def variants(*totals: tuple[float, float], **changes: Any) -> list[Step]:
-    pairs = zip("ABCDEFG", totals, strict=False)
-    return [step(*(template(letter, sent=count, replied_num=replied) for letter, (count, replied) in pairs), **changes)]
-
-
 def waits(*days: float) -> list[Step]:
     """Return one step for each waiting time."""
     return [step(wait_time=each * DAY * 1000) for each in days]
@@ -70,11 +65,6 @@ FIRING: dict[str, list[Subject]] = {
     "OA220": [[step(template(status="off"))], [attrs.evolve(step(), templates=[])]],
     "OA221": [[step(status="off")]],
     "OA222": [text("{{frist_name}}"), text("Hello {{Plan}}"), text("{{who knows|friend}}"), text("{{custom_2}}")],
-    "OA230": [
-        variants((1000, 80), (1000, 30)),
-        variants((1000, 90), (990, 30), (1000, 30)),
-        case(campaign(created=NOW - 7 * DAY), variants((1000, 80), (1000, 30))),
-    ],
     "OA240": [FACTS],
     "OA290": [campaign(status="archived"), [step(type="call")]],
 }
@@ -143,17 +133,6 @@ SILENT: dict[str, list[Subject]] = {
         text("{{frist_name}}", left_to_send=0),
         [step(template(body_text="{{frist_name}}", status="off"))],
         CampaignCase.of(campaign(), text("{{frist_name}}"), None, NOW),
-    ],
-    "OA230": [
-        variants((1000, 60), (1000, 40)),
-        case(campaign(created=NOW - 7 * DAY + 1), variants((1000, 80), (1000, 30))),
-        CampaignCase.of(campaign(), variants((1000, 80), (1000, 30))),
-        variants((1000, 80), (890, 20)),
-        variants((1000, 80), (1000, 30), left_to_send=0),
-        [step(template(sent=1000, replied_num=90), template("PER", sent=1000, replied_num=10))],
-        [step(template(sent=1000, replied_num=90), template("B", sent=1000, replied_num=10, status="off"))],
-        variants((1000, 80), (1000, -1)),
-        variants((1000, 80), (30, 40)),
     ],
     "OA240": [
         attrs.evolve(FACTS, sent_30days=2640),
@@ -255,14 +234,6 @@ def test_a_healthy_campaign_has_no_finding() -> None:
             "OA222",
             text("".join(f"{{{{unknown {n}}}}}" for n in range(7))),
             "warning low: step 1: no field provides " + ", ".join(f"{{{{unknown {n}}}}}" for n in range(5)) + " and 2 more",
-        ),
-        (
-            "OA230",
-            variants((1000, 90), (1000, 20), (1000, 60)),
-            (
-                "info high: variant A of step 1 gets more replies: A 9.0 % of 1,000, B 2.0 % of 1,000; this holds only if "
-                "variants were assigned independently of the recipients, and sent on 7 days or more"
-            ),
         ),
         ("OA290", [step(type="call")], "info high: a step has the unknown type 'call'"),
         ("OA290", campaign(status="archived"), "info high: its status is 'archived'"),

@@ -13,12 +13,11 @@ from support.audit import NOW
 from support.campaigns import WORKSPACE_CAMPAIGNS, campaign, case, row, step, template
 from support.examples import scaled
 
-from outreach_async.audit import Finding, Policy, Report, Scores, Severity, StepComparison
+from outreach_async.audit import Finding, Policy, Report, Scores, Severity
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
 from outreach_async.audit._rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
 from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, build_results
 from outreach_async.audit.reports import schema, write
-from outreach_async.audit.reports._campaign_view import format_variant_verdict
 from outreach_async.audit.reports._summary import summarize
 
 FORMS = ("terminal", "markdown", "html")
@@ -38,20 +37,19 @@ def judged(*cases: Any, workspace: str = "space_1") -> WorkspaceCampaigns:
     return WorkspaceCampaigns(
         rows=[verdict.row for verdict in verdicts],
         findings=[finding for verdict in verdicts for finding in verdict.findings],
-        comparisons=[each for verdict in verdicts for each in verdict.comparisons],
     )
 
 
-VARIANTS = [step(template(replied_num=90), template("B", replied_num=20), template("PER", replied_num=None))]
-SPRING = case(campaign(days_left_date=1_800_000_000), VARIANTS)
+STEPS = [step(template(replied_num=90))]
+SPRING = case(campaign(days_left_date=1_800_000_000), STEPS)
 EMPTY = case(campaign(id="camp_2", name="", status="live", contacts=0, steps=0), None)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_report_shows_campaigns_with_their_figures_and_variants(form: str) -> None:
+def test_a_report_shows_campaigns_with_their_figures(form: str) -> None:
     text = " ".join(write(report_of(judged(SPRING, EMPTY)), form).replace("\u00a0", " ").split())
 
-    for part in ("Spring", "camp_2", "2027-01-15", "A gets more replies than B", "9.0 % (90 of 1,000)", "not compared"):
+    for part in ("Spring", "camp_2", "2027-01-15"):
         assert part in text
     assert "2 campaigns (2 live)" in text
 
@@ -61,16 +59,14 @@ def test_a_report_without_campaigns_does_not_mention_them(form: str) -> None:
     text = write(attrs.evolve(report_of(), campaigns=None, not_judged=[]), form)
 
     assert "Campaigns" not in text
-    assert "A/B" not in text
 
 
-def test_only_the_worst_campaigns_and_comparisons_are_listed_as_text() -> None:
-    cases = [case(campaign(id=f"camp_{place}", name=f"C{place}"), VARIANTS) for place in range(23)]
+def test_only_the_worst_campaigns_are_listed_as_text() -> None:
+    cases = [case(campaign(id=f"camp_{place}", name=f"C{place}"), STEPS) for place in range(23)]
 
     text = write(report_of(judged(*cases)), "terminal")
 
     assert "and 3 more campaigns." in text
-    assert "and 3 more steps with variants." in text
 
 
 def test_the_verdict_counts_campaigns_with_the_same_name_apart() -> None:
@@ -112,37 +108,15 @@ def test_campaigns_that_were_not_read_are_listed_as_unread() -> None:
     assert "NOT READ AND NOT CHECKED" in write(attrs.evolve(report_of(judged()), findings=[finding]), "terminal")
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"verdict": "better", "better": "B", "worse": ["A", "C"]}, "B gets more replies than A and C"),
-        ({"verdict": "unequal_sends"}, "not compared yet: the numbers of e-mails sent differ too much"),
-        ({"verdict": "not_compared"}, "not compared: fewer than two variants can be compared"),
-        ({"verdict": "too_early"}, "too early to tell; the replies hardly differ"),
-        ({"verdict": "too_few_days"}, "too early to tell; the campaign is too young for a verdict"),
-        (
-            {"verdict": "too_early", "sends_needed": 1200},
-            "too early to tell; at these rates, about 1,200 more e-mails per variant are needed",
-        ),
-    ],
-)
-def test_the_verdict_about_variants_is_a_sentence(changes: dict[str, Any], expected: str) -> None:
-    comparison = StepComparison(
-        workspace="space_1", campaign="camp_1", campaign_name="Spring", step="step_1", order=1, variants=[], **changes
-    )
-
-    assert format_variant_verdict(comparison) == expected
-
-
 def test_missing_figures_are_shown_as_a_dash() -> None:
-    unknown = CampaignResults(checked=1, totals={}, rows=[row(campaign(), None, end=None)], comparisons=[])
+    unknown = CampaignResults(checked=1, totals={}, rows=[row(campaign(), None, end=None)])
 
     (line,) = [line for line in write(report_of(campaigns=unknown), "terminal").splitlines() if line.startswith("Spring ")]
     assert line.split() == ["Spring", "live", "-", "-", "-", "-", "-"]
 
 
 def test_csv_has_the_campaign_and_the_step_of_a_finding() -> None:
-    head, *lines = write(report_of(judged(SPRING)), "csv").splitlines()
+    head, *lines = write(report_of(judged(case(campaign(), [step(status="off")]))), "csv").splitlines()
 
     assert "campaign,campaign_name,step" in head
     assert any("camp_1,Spring,step_1" in line for line in lines)

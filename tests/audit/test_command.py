@@ -217,5 +217,5 @@ def test_campaigns_are_checked_only_if_asked_for(shell: Shell) -> None:
 
     assert (code, without["campaigns"]) == (1, None)
     assert value["campaigns"]["checked"] == 7
-    assert {"OA203", "OA230"} <= {finding["rule"] for finding in value["findings"]}
+    assert {"OA203", "OA222"} <= {finding["rule"] for finding in value["findings"]}
     Draft202012Validator(schema()).validate(value)

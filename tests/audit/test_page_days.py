@@ -87,7 +87,7 @@ def test_a_workspace_shows_its_last_seven_days_and_its_trend() -> None:
 
 def test_without_days_a_workspace_shows_the_totals_of_its_campaigns() -> None:
     totals = {"space_1": CampaignTotals(campaigns=1, sent=1000, replies_num=20, bounces_num=10)}
-    campaigns = CampaignResults(checked=1, totals=totals, rows=[], comparisons=[])
+    campaigns = CampaignResults(checked=1, totals=totals, rows=[])
     text = Page(shown([], audited(campaigns=campaigns))).text
 
     assert "Sent in campaigns 1,000 Replied 2.0 % Bounced 1.0 %" in text
@@ -96,7 +96,7 @@ def test_without_days_a_workspace_shows_the_totals_of_its_campaigns() -> None:
 
 def test_a_campaign_has_its_days_on_demand() -> None:
     rows = [campaign_row(id=f"camp_{at}", name=f"Number {at}", workspace="space_1") for at in range(18)]
-    campaigns = CampaignResults(checked=18, totals={}, rows=rows, comparisons=[])
+    campaigns = CampaignResults(checked=18, totals={}, rows=rows)
     found = audited(campaigns=campaigns)
     text = Page(shown([day(back, campaign="camp_3", sent=20 + back) for back in range(3)], found)).text
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.audit import NOW
 
 from outreach_async._vocabulary import CampaignStatus, StepStatus, StepType, TemplateStatus
-from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity, StepComparison, Variant
+from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity
 from outreach_async.audit._campaign_conditions import FieldNames
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
 from outreach_async.audit.campaigns import WorkspaceCampaigns
@@ -195,28 +195,9 @@ _ROWS = st.builds(
         _AMOUNTS,
     ),
 )
-_COMPARISONS = st.builds(
-    StepComparison,
-    workspace=_TEXT,
-    campaign=_TEXT,
-    campaign_name=_TEXT,
-    step=_TEXT,
-    order=st.integers(0, 50),
-    variants=st.lists(
-        st.builds(Variant, id=_TEXT, letter=_TEXT, name=_TEXT, sent=_AMOUNTS, replied_num=_AMOUNTS, compared=st.booleans()),
-        max_size=3,
-    ),
-    verdict=st.sampled_from(["better", "too_early", "unequal_sends", "not_compared"]),
-    better=st.none() | _TEXT,
-    worse=st.lists(_TEXT, max_size=2),
-    evidence=st.none() | st.floats(0, 10**9),
-    sends_needed=st.none() | st.integers(0, 10**7),
-)
-
 WORKSPACE_CAMPAIGNS = st.builds(
     WorkspaceCampaigns,
     rows=st.lists(_ROWS, max_size=3),
-    comparisons=st.lists(_COMPARISONS, max_size=2),
     findings=st.lists(
         st.builds(
             Finding,

@@ -118,7 +118,6 @@ class DrawnWorld:
                 checked=len(listed),
                 totals={space: CampaignTotals.of(rows[space]) for space in spaces},
                 rows=listed,
-                comparisons=[],
             ),
         )
 

@@ -38,7 +38,6 @@ PARTS: Final = {
         "outreach_async.audit",
         "outreach_async.audit.policy",
         "outreach_async.audit.campaigns",
-        "outreach_async.audit.variants",
         "outreach_async.audit.parts",
         "outreach_async.audit.history",
         "outreach_async.audit.reports.brief",

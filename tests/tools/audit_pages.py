@@ -172,7 +172,7 @@ def hostile() -> Report:
     rows = [row(id=f"mailbox_{at}", email=text, workspace=text, type=text) for at, text in enumerate(HOSTILE)]
     report = make_report(found, rows=rows, groups=[group(key=text) for text in HOSTILE], mailboxes=len(rows))
     campaigns = [campaign_row(name=text, status=text, workspace=text) for text in HOSTILE]
-    return attrs.evolve(report, campaigns=CampaignResults(checked=len(rows), totals={}, rows=campaigns, comparisons=[]))
+    return attrs.evolve(report, campaigns=CampaignResults(checked=len(rows), totals={}, rows=campaigns))
 
 
 def agency() -> Report:
@@ -193,7 +193,7 @@ def agency() -> Report:
             boxes = mailboxes(5 + (at < 40), domain=f"{names[workspace]}.example", **trouble)
             shown.append(reading(boxes, workspace=workspace))
         rows = [campaign_row(id=f"camp_{at}", name=f"Spring {at}", workspace=f"space_{at % 60:02}") for at in range(180)]
-        campaigns = CampaignResults(checked=180, totals={}, rows=rows, comparisons=[])
+        campaigns = CampaignResults(checked=180, totals={}, rows=rows)
         return attrs.evolve(report(*shown), campaigns=campaigns, names=names, at=AT + 86_400 * day)
 
     return on(1).since(on(0))

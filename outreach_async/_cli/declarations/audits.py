@@ -70,7 +70,7 @@ class _HistoryFile(click.Path):
 @click.option(
     "--campaigns",
     is_flag=True,
-    help="Also check campaigns, their steps and A/B variants. This costs one more request for each campaign.",
+    help="Also check campaigns and their steps. This costs one more request for each campaign.",
 )
 @_policy_option
 @click.option(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from outreach_async.audit._values import DAY, format_percent
-from outreach_async.audit.campaigns import LIVE, CampaignResults, StepComparison, Variant
-from outreach_async.audit.reports._summary import MAX_NAME_SHOWN, campaign_label
+from outreach_async.audit.campaigns import LIVE, CampaignResults
 from outreach_async.audit.reports._wording import format_count, format_date, format_figure, format_span, replace_unprintable
 from outreach_async.audit.reports.brief import Brief, CampaignBrief
 from outreach_async.errors import shorten
@@ -48,44 +46,6 @@ def share(part: Number | None, whole: Number | None) -> float | None:
 def format_share(part: Number | None, whole: Number | None) -> str:
     rate = share(part, whole)
     return "-" if rate is None else format_percent(rate)
-
-
-def step_label(comparison: StepComparison) -> str:
-    """Return the name of a compared step for display: its campaign and its position."""
-    return f"{campaign_label(comparison.campaign_name, comparison.campaign)}, step {format_figure(comparison.order)}"
-
-
-_UNDECIDED: Final = {
-    "too_few_days": "too early to tell; the campaign is too young for a verdict",
-    "unequal_sends": "not compared yet: the numbers of e-mails sent differ too much",
-    "not_compared": "not compared: fewer than two variants can be compared",
-}
-
-
-def format_variant_verdict(comparison: StepComparison) -> str:
-    """Return the conclusion about the variants of a step, such as `B gets more replies than A`."""
-    if comparison.better is not None:
-        return f"{_letter(comparison.better)} gets more replies than {' and '.join(map(_letter, comparison.worse))}"
-    if comparison.verdict in _UNDECIDED:
-        return _UNDECIDED[comparison.verdict]
-    if comparison.sends_needed is None:
-        return "too early to tell; the replies hardly differ"
-    return f"too early to tell; at these rates, about {comparison.sends_needed:,} more e-mails per variant are needed"
-
-
-def format_variants(variants: Sequence[Variant]) -> str:
-    """Return the replies to each variant, such as `A 9.0 % (90 of 1,000), B 2.0 % (20 of 1,000)`."""
-    return ", ".join(map(_describe_variant, variants))
-
-
-def _describe_variant(variant: Variant) -> str:
-    figures = f"{format_figure(variant.replied_num)} of {format_figure(variant.sent)}"
-    rate = format_share(variant.replied_num, variant.sent)
-    return f"{_letter(variant.letter)} {rate} ({figures}{'' if variant.compared else '; not compared'})"
-
-
-def _letter(letter: str) -> str:
-    return replace_unprintable(shorten(letter, MAX_NAME_SHOWN))
 
 
 def list_active(brief: Brief) -> list[CampaignBrief]:

@@ -21,10 +21,7 @@ from outreach_async.audit.reports._campaign_view import (
     format_status,
     format_sums,
     format_totals,
-    format_variant_verdict,
-    format_variants,
     list_active,
-    step_label,
 )
 from outreach_async.audit.reports._summary import (
     Summary,
@@ -233,26 +230,11 @@ def _change_blocks(view: Overview) -> Iterator[Block]:
 
 def _campaign_blocks(results: CampaignResults) -> Iterator[Block]:
     yield from (_section("Campaigns, worst first"), _text(format_totals(results)))
-    rows, comparisons = results.rows[:_MAX_CAMPAIGNS], results.comparisons[:_MAX_CAMPAIGNS]
+    rows = results.rows[:_MAX_CAMPAIGNS]
     if rows:
         yield Grid(("Campaign", "Status", "Sent", "Replied", "Bounced", "Left", "Ends"), list(map(_campaign_row, rows)))
     if more := len(results.rows) - len(rows):
         yield _text(f"and {format_count(more, 'more campaign')}.")
-    if comparisons:
-        yield _section("A/B variants")
-        yield Entries(
-            [
-                Entry(
-                    [
-                        Span(step_label(each), CODE),
-                        Span(f": {format_variant_verdict(each)}. Replies: {format_variants(each.variants)}."),
-                    ]
-                )
-                for each in comparisons
-            ]
-        )
-    if more := len(results.comparisons) - len(comparisons):
-        yield _text(f"and {format_count(more, 'more step')} with variants.")
 
 
 def _campaign_row(row: CampaignRow) -> Line:

@@ -224,10 +224,7 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "share": campaign_view.share,
     "share_text": campaign_view.format_share,
     "status_change": campaign_view.describe_status,
-    "step_label": campaign_view.step_label,
     "totals": campaign_view.format_totals,
-    "variant_verdict": campaign_view.format_variant_verdict,
-    "variants": campaign_view.format_variants,
 }
 
 
