@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from outreach_async._vocabulary import ID_PREFIXES, UNSET
-from outreach_async.transport._secret import drop_frames, drop_frames_async
+from outreach_async.transport._secret import drop_frames
 
 if TYPE_CHECKING:  # importing the class must be fast; its methods import the modules that do the work
     from outreach_async._engine.engine import Engine
@@ -181,7 +181,6 @@ class OutreachClient:
         copy._bind(engine.with_options(policy, observer), settings, owns=False)
         return copy
 
-    @drop_frames_async
     async def request(
         self,
         method: str,
@@ -218,9 +217,10 @@ class OutreachClient:
         """
         from outreach_async._service.operations import raw_request
 
-        operation = raw_request(method, target, body, headers or {}, self._settings.request_defaults)
-        body, headers = b"", None  # the traceback of a cancellation shows this frame, which must contain no secrets
-        return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
+        with drop_frames:
+            operation = raw_request(method, target, body, headers or {}, self._settings.request_defaults)
+            body, headers = b"", None  # the traceback of a cancellation shows this frame, which must contain no secrets
+            return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
 
     async def aclose(self) -> None:
         """Close the connections. Closing twice is allowed. On a copy made by `with_options`, this does nothing.

@@ -19,10 +19,9 @@ from outreach_async._service.contacts import CreatedContact, NewContact, Target
 from outreach_async._service.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async._service.validation import choose_contact, require_choice, require_number, require_seconds
 from outreach_async._vocabulary import UNSET, DuplicatePolicy, Unset
-from outreach_async.errors import OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox
 from outreach_async.pagination import HasId, Pager
-from outreach_async.transport._secret import drop_frames, drop_frames_async, hide
+from outreach_async.transport._secret import drop_frames, hide
 
 if TYPE_CHECKING:
     from outreach_async._service.rows import ContactFields, ContactRow
@@ -121,7 +120,6 @@ class Campaigns(_Resource):
         build_page = operations.list_campaigns(space, display, self._settings.request_defaults, keep=undecodable == "keep")
         return self._build_pager(build_page, page, max_items, options)
 
-    @drop_frames_async
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
         """Return the steps of a campaign, with statistics per template.
 
@@ -141,8 +139,9 @@ class Campaigns(_Resource):
             print([step.order for step in steps.data], steps.days_left_display)  # -> [1, 2] 5 days
             ```
         """
-        operation = operations.list_steps(campaign, self._settings.request_defaults)
-        return await self._engine.run(operation, self._settings.call_options(timeout, deadline), self._throttle)
+        with drop_frames:
+            operation = operations.list_steps(campaign, self._settings.request_defaults)
+            return await self._engine.run(operation, self._settings.call_options(timeout, deadline), self._throttle)
 
 
 class Mailboxes(_Resource):
@@ -194,7 +193,6 @@ class Mailboxes(_Resource):
 class Workspaces(_Resource):
     """Methods for workspaces: `fields()` lists the fields of a workspace."""
 
-    @drop_frames_async
     async def fields(self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> FieldList:
         """Return all fields that contacts of the workspace can have.
 
@@ -213,9 +211,10 @@ class Workspaces(_Resource):
             print([field.code for field in await client.workspaces.fields()][:3])  # -> ['email', 'first_name', 'middle_name']
             ```
         """
-        operation = operations.list_fields(default_to(workspace, self._settings.workspace), self._settings.request_defaults)
-        options = self._settings.call_options(timeout, deadline)
-        answer = await self._engine.run(operation, options, self._throttle)
+        with drop_frames:
+            operation = operations.list_fields(default_to(workspace, self._settings.workspace), self._settings.request_defaults)
+            options = self._settings.call_options(timeout, deadline)
+            answer = await self._engine.run(operation, options, self._throttle)
         fields = FieldList(answer.data)
         fields.response = answer.response
         return fields
@@ -277,16 +276,13 @@ class Contacts(_Resource):
             ```
         """
         key, owner_key = owner_key and hide(owner_key), None  # a cancellation's traceback shows this frame: no secrets in it
-        try:
+        with drop_frames:
             requests = self._contact_requests(
                 key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
             )
             return await self._engine.run(
                 requests.build(choose_contact(contact, email, fields)), self._settings.call_options(timeout, deadline)
             )
-        except OutreachError as error:  # as `drop_frames_async` does, but faster
-            drop_tracebacks(error)
-            raise
 
     @drop_frames
     def create_many(

@@ -1,18 +1,17 @@
-"""Protection of secrets: strings that are never shown, and decorators that drop the tracebacks of errors."""
+"""Protection of secrets: strings that are never shown, and errors without tracebacks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine
-from functools import wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import Final, TypeVar
 
 from outreach_async.errors import OutreachError, drop_tracebacks
 
 OWNER_KEY: Final = re.compile("key_.+", re.DOTALL)
 _KEY_IN_TEXT: Final = re.compile(r"\bkey_[^\s'\")]+")
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -57,31 +56,15 @@ def mask_keys(text: str) -> str:
     return _KEY_IN_TEXT.sub("key_***", text)
 
 
-def drop_frames(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function to drop the traceback of an `OutreachError` that it raises, because the frames may contain secrets."""
+class _FrameDropper(ContextDecorator):
+    """Drops the traceback of an `OutreachError` that leaves a function or a `with` block: its frames may contain secrets."""
 
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except OutreachError as error:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
+        if isinstance(error, OutreachError):
             drop_tracebacks(error)
-            raise
-
-    return call
 
 
-def drop_frames_async(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Decorate an async function to drop the traceback of an `OutreachError` that it raises; see `drop_frames`."""
-
-    @wraps(function)
-    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        under_way = function(*args, **kwargs)
-        del args, kwargs  # other exceptions, such as a cancellation, keep this frame
-        try:
-            return await under_way
-        except OutreachError as error:
-            drop_tracebacks(error)
-            raise
-
-    return call
+drop_frames: Final = _FrameDropper()
+"""Decorates a function, or surrounds the awaits of an async function."""
