@@ -10,66 +10,60 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from outreach_async._service.responses import mask_string
 from outreach_async.conformance._calibration import Measurement, measure_service
-from outreach_async.conformance._item_rules import REGISTERED_RULES, RuleSubject, StatedRule, shorten, stated
+from outreach_async.conformance._item_rules import (
+    REGISTERED_RULES,
+    StatedRule,
+    Subject,
+    find_unrelated,
+    shorten,
+    stated,
+)
 from outreach_async.conformance._read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
 from outreach_async.conformance._shapes import COUNT, NUMBER, PAGE, STRINGS, find_misfits, is_count
-from outreach_async.conformance._target import OUTCOMES, Access, Patience, Requests, parse_document
+from outreach_async.conformance._target import OUTCOMES, Access, Patience, parse_document
 from outreach_async.conformance._write_probes import MembershipCounts
 from outreach_async.transport._wire import Transport
 
-# Responses and pages: subjects of rules.
+# Responses and pages.
 
 
-def _list_responses(measured: Measurement) -> Iterator[RuleSubject]:
-    return (RuleSubject(exchange, "the response", exchange) for exchange in measured.survey.list_exchanges)
+def _list_responses(measured: Measurement) -> Iterator[Subject]:
+    return ((exchange, "the response", exchange) for exchange in measured.survey.list_exchanges)
 
 
-def _all_responses(measured: Measurement) -> Iterator[RuleSubject]:
-    yield from _list_responses(measured)
-    for subject in _created(measured):
-        yield RuleSubject(subject.exchange, "the response", subject.exchange)
+def _all_responses(measured: Measurement) -> Iterator[Subject]:
+    return chain(_list_responses(measured), ((exchange, "the response", exchange) for exchange, *_ in _created(measured)))
 
 
-def _pages(measured: Measurement) -> Iterator[RuleSubject]:
-    for page in measured.survey.pages:
-        if page.exchange.payload is not None:
-            yield RuleSubject(page.exchange, "the page", (page, page.exchange.payload))
+def _pages(measured: Measurement) -> Iterator[Subject]:
+    pages = (page for page in measured.survey.pages if page.exchange.payload is not None)
+    return ((page.exchange, "the page", page) for page in pages)
 
 
-def _further_pages(measured: Measurement) -> Iterator[RuleSubject]:
-    for page in measured.survey.pages:
-        if page.index or page.exchange.payload is not None:
-            yield RuleSubject(page.exchange, "the page", page)
+def _further_pages(measured: Measurement) -> Iterator[Subject]:
+    pages = (page for page in measured.survey.pages if page.index or page.exchange.payload is not None)
+    return ((page.exchange, "the page", page) for page in pages)
 
 
-def _sequences_with_end(measured: Measurement) -> Iterator[RuleSubject]:
+def _sequences_with_end(measured: Measurement) -> Iterator[Subject]:
     for sequence in measured.survey.page_sequences:
         if sequence.page_after is not None:
-            yield RuleSubject(sequence.page_after.exchange, "the page", sequence)
+            yield sequence.page_after.exchange, "the page", (sequence, sequence.page_after)
 
 
-def _page_sequences(measured: Measurement) -> Iterator[RuleSubject]:
+def _page_sequences(measured: Measurement) -> Iterator[Subject]:
     """Yield each page sequence, and whether its list is sorted by creation time (ascending or descending)."""
     survey = measured.survey
     longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
         times: list[float] = [row[created] for row in pages.rows if NUMBER[1](row.get(created))]
-        is_stable = times in (sorted(times), sorted(times, reverse=True))
-        yield RuleSubject(sequence.pages[-1].exchange, "the page", (sequence, is_stable))
-
-
-def _first_mailbox_page(measured: Measurement) -> Iterator[RuleSubject]:
-    page = measured.survey.mailbox_pages.pages[0]
-    yield RuleSubject(page.exchange, "the response", page)
-
-
-# Responses and pages: violations.
+        yield sequence.pages[-1].exchange, "the page", (sequence, times in (sorted(times), sorted(times, reverse=True)))
 
 
 def _check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
@@ -112,64 +106,47 @@ def _check_ok_document(exchange: HttpExchange) -> Iterator[str]:
     "a page has headers, total_found, current_page, total_pages, and no more items than the parameter display allows",
     _pages,
 )
-def _check_page(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
-    page, document = served
-    yield from find_misfits(document, PAGE)
-    data = document.get("data")
-    if isinstance(data, list) and len(data) > page.display:
-        yield f"contains {len(data)} items, more than display={page.display}"
+def _check_page(page: SampledPage) -> Iterator[str]:
+    yield from find_misfits(page.document, PAGE)
+    yield from find_unrelated({"items": page.item_count, "display": page.display}, "items <= display")
 
 
 @stated("P1-counts", "total_found, current_page and total_pages are whole numbers of 0 or more", _pages)
-def _check_counts(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
-    document = served[1]
+def _check_counts(page: SampledPage) -> Iterator[str]:
     for name in ("total_found", "current_page", "total_pages"):
-        if NUMBER[1](document.get(name)) and not is_count(document[name]):
-            yield f"has the {name} {shorten(document[name])}, not {COUNT[0]}"
+        if NUMBER[1](page.document.get(name)) and not is_count(page.document[name]):
+            yield f"has the {name} {shorten(page.document[name])}, not {COUNT[0]}"
 
 
 @stated("P1-current", "current_page is the number of the requested page", _pages)
-def _check_current_page(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
-    page, document = served
-    current = document.get("current_page")
-    if is_count(current) and current != page.number:
-        yield f"has the current_page {current}, but page {page.number} was requested"
+def _check_current_page(page: SampledPage) -> Iterator[str]:
+    return find_unrelated({**page.document, "the requested page": page.number}, "current_page == the requested page")
 
 
 @stated("P1-pages", "total_pages is total_found divided by display, rounded up", _pages)
-def _check_total_pages(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
-    page, document = served
-    total, pages = page.total, document.get("total_pages")
-    if total is None or not is_count(pages):
-        return
-    # The API documentation does not state whether an empty list has one page or no page.
-    expected = {0, 1} if total == 0 else {-(-total // page.size)}
-    if pages not in expected:
-        yield f"has the total_pages {pages}, not {max(expected)}: total_found is {total}, with {page.size} per page"
+def _check_total_pages(page: SampledPage) -> Iterator[str]:
+    if page.total is not None:
+        needed = -(-page.total // page.size)
+        counts = {**page.document, "needed pages": needed, "needed pages or 1": max(needed, 1)}
+        # The API documentation does not state whether an empty list has one page or no page.
+        yield from find_unrelated(counts, "needed pages <= total_pages", "total_pages <= needed pages or 1")
 
 
 @stated("P1-total", "total_found is the number of items on all pages", _further_pages)
 def _check_total_found(page: SampledPage) -> Iterator[str]:
     if page.exchange.payload is None:
         yield "was not served, although total_found on the first page implies that this page exists"
-        return
-    data = page.exchange.payload.get("data")
-    if page.total is None or not isinstance(data, list):
-        return
-    expected = min(page.size, max(0, page.total - page.index * page.size))
-    if len(data) != expected:
-        yield f"contains {len(data)} items, not {expected}: total_found is {page.total}, with {page.size} per page"
+    elif page.total is not None:
+        expected = min(page.size, max(0, page.total - page.index * page.size))
+        yield from find_unrelated({"items": page.item_count, "from total_found": expected}, "items == from total_found")
 
 
 @stated("P1-end", "a page past the end is refused, is empty, or repeats items of other pages", _sequences_with_end)
-def _check_end(sequence: PageSequence) -> Iterator[str]:
+def _check_end(ended: tuple[PageSequence, SampledPage]) -> Iterator[str]:
     """Yield a fault if a page past the end of the list contains an item that is on no other page."""
-    # The service may refuse a page past the end, or return an empty page or a copy of another page.
-    after = sequence.page_after
-    if after is None or after.total != sequence.pages[-1].total:
-        return  # items added during the run are not a violation
+    sequence, after = ended
     new = set(after.ids) - {id_ for page in sequence.pages for id_ in page.ids}
-    if new:
+    if new and after.total == sequence.pages[-1].total:  # items added during the run are not a violation
         yield f"is past the end, but contains {shorten(min(new))}, which is on no other page: total_found is {after.total}"
 
 
@@ -189,11 +166,15 @@ def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
 
 
 @stated("P14", "headers is an array of strings", _pages)
-def _check_headers(served: tuple[SampledPage, Mapping[str, Any]]) -> Iterator[str]:
-    return find_misfits(served[1], {"headers": STRINGS})
+def _check_headers(page: SampledPage) -> Iterator[str]:
+    return find_misfits(page.document, {"headers": STRINGS})
 
 
-@stated("P2", "mailboxes: display may be up to 2,000", _first_mailbox_page)
+@stated(
+    "P2",
+    "mailboxes: display may be up to 2,000",
+    lambda measured: ((page.exchange, "the response", page) for page in measured.survey.mailbox_pages.pages[:1]),
+)
 def _check_mailbox_count(page: SampledPage) -> Iterator[str]:
     if page.exchange.payload is None:
         yield from _check_ok_status(page.exchange)
@@ -201,61 +182,53 @@ def _check_mailbox_count(page: SampledPage) -> Iterator[str]:
         yield f"contains {len(page.exchange.rows)} of {page.total} mailboxes at display={MAX_MAILBOXES}"
 
 
-# Creating contacts: subjects of rules.
+# Creating contacts.
 
 
-def _trial_creations(measured: Measurement, outcomes: Collection[str] = OUTCOMES) -> Iterator[RuleSubject]:
+def _trial_creations(measured: Measurement, outcomes: Collection[str] = OUTCOMES) -> Iterator[Subject]:
     if measured.trial:
         for outcome in outcomes:
             exchange = measured.trial.outcomes[outcome]
-            yield RuleSubject(exchange, "the response", (outcome, exchange))
+            yield exchange, "the response", (outcome, exchange)
 
 
 _duplicate_creations = partial(_trial_creations, outcomes=OUTCOMES[1:])
 _skipped_creations = partial(_trial_creations, outcomes=["skipped"])
 
 
-def _full_creations(measured: Measurement) -> Iterator[RuleSubject]:
+def _full_creations(measured: Measurement) -> Iterator[Subject]:
     if measured.trial and measured.trial.fields:
-        yield RuleSubject(measured.trial.fields, "the response", ("added", measured.trial.fields))
+        yield measured.trial.fields, "the response", ("added", measured.trial.fields)
 
 
-def _new_creations(measured: Measurement) -> Iterator[RuleSubject]:
+def _new_creations(measured: Measurement) -> Iterator[Subject]:
     if measured.trial:
         for exchange in (measured.trial.outcomes["added"], *measured.trial.other_new.values()):
-            yield RuleSubject(exchange, "the response", ("added", exchange))
+            yield exchange, "the response", ("added", exchange)
 
 
-def _created(measured: Measurement) -> Iterator[RuleSubject]:
-    subjects = chain(_trial_creations(measured, OUTCOMES[1:]), _new_creations(measured), _full_creations(measured))
-    return (subject for subject in subjects if subject.exchange.payload is not None)
+def _created(measured: Measurement) -> Iterator[Subject]:
+    subjects = chain(_duplicate_creations(measured), _new_creations(measured), _full_creations(measured))
+    return (subject for subject in subjects if subject[0].payload is not None)
 
 
-def _incomplete_creations(measured: Measurement) -> Iterator[RuleSubject]:
-    if measured.trial:
-        for member, exchange in measured.trial.incomplete.items():
-            yield RuleSubject(exchange, "the response", (member, exchange))
+def _incomplete_creations(measured: Measurement) -> Iterator[Subject]:
+    omitted = measured.trial.incomplete if measured.trial else {}
+    return ((exchange, "the response", (member, exchange)) for member, exchange in omitted.items())
 
 
-def _returned_ids(measured: Measurement) -> Iterator[RuleSubject]:
+def _returned_ids(measured: Measurement) -> Iterator[Subject]:
     """Yield a mapping of outcomes to the ids returned for one contact. The key `another` has the id of another contact."""
     if measured.trial:
         outcomes = {**measured.trial.outcomes, "another": measured.trial.fields}
-        ids = {outcome: _returned_id(exchange) for outcome, exchange in outcomes.items() if exchange and outcome != "skipped"}
-        yield RuleSubject(measured.trial.outcomes["updated_missing_fields"], "the contact", ids)
+        ids = {outcome: (exchange.payload or {}).get("id") for outcome, exchange in outcomes.items() if exchange}
+        known = {outcome: id_ for outcome, id_ in ids.items() if isinstance(id_, str) and outcome != "skipped"}
+        yield measured.trial.outcomes["updated_missing_fields"], "the contact", known
 
 
-def _returned_id(exchange: HttpExchange) -> str | None:
-    id_ = (exchange.payload or {}).get("id")
-    return id_ if isinstance(id_, str) else None
-
-
-def _memberships(measured: Measurement) -> Iterator[RuleSubject]:
+def _memberships(measured: Measurement) -> Iterator[Subject]:
     if measured.membership:
-        yield RuleSubject(measured.membership.exchange, "the first step", measured.membership)
-
-
-# Creating contacts: violations.
+        yield measured.membership.exchange, "the first step", measured.membership
 
 
 @stated("A1", "a request with the owner_key in its body creates a contact", _new_creations, writes=True)
@@ -292,27 +265,29 @@ def _check_result(creation: tuple[str, HttpExchange]) -> Iterator[str]:
     document = exchange.payload or {}
     id_, details = document.get("id", KeyError), document.get("details", KeyError)
     if outcome == "skipped":
-        if id_ is not None or not (isinstance(details, str) and details.strip()):
-            yield f"has the id {shorten(id_)} and details {shorten(details)}; expected a null id and a string in details"
-    elif not (isinstance(id_, str) and id_.startswith("contact_")) or details is not None:
-        yield f"has the id {shorten(id_)} and details {shorten(details)}; expected an id contact_... and null details"
+        expected, is_right = "a null id and a string in details", id_ is None and isinstance(details, str) and details.strip()
+    else:
+        expected = "an id contact_... and null details"
+        is_right = isinstance(id_, str) and id_.startswith("contact_") and details is None
+    if not is_right:
+        yield f"has the id {shorten(id_)} and details {shorten(details)}; expected {expected}"
 
 
 @stated("C2-id", "each contact has a unique id; updating the contact returns the same id", _returned_ids, writes=True)
-def _check_ids(ids: Mapping[str, str | None]) -> Iterator[str]:
-    added = ids["added"]
-    for outcome, id_ in ids.items():
-        if None not in {added, id_} and (outcome == "another") == (id_ == added):
+def _check_ids(ids: Mapping[str, str]) -> Iterator[str]:
+    added = ids.get("added")
+    for outcome, id_ in ids.items() if added else ():
+        if (outcome == "another") == (id_ == added):
             whose = "of another contact" if outcome == "another" else f"in the response with the status {outcome}"
             yield f"had the id {shorten(added)} when it was added, but the id {whose} is {shorten(id_)}"
 
 
 @stated("C7", "a contact joins the campaign that it is created with; null means no campaign", _memberships, writes=True)
 def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
-    if counts.after_joining != counts.before + 1:
-        yield f"counts {counts.after_joining} contacts, not {counts.before + 1}, after a contact was created with the campaign"
-    if counts.after_other != counts.after_joining:
-        yield f"counts {counts.after_other} contacts, not {counts.after_joining}, after a contact was created without a campaign"
+    names = "contacts before", "contacts after one was created with the campaign", "contacts after one was created without it"
+    before, joined, other = names
+    known = dict(zip(names, (counts.before, counts.after_joining, counts.after_other), strict=True))
+    return find_unrelated({**known, "1": 1}, f"{joined} == {before} + 1", f"{other} == {joined}")
 
 
 # The check.
@@ -355,17 +330,15 @@ class Breach:
 
 def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | None:
     subjects = list(rule.subjects(measured))
-    if not subjects:
-        return None
-    faults = ((subject, fault) for subject in subjects for fault in rule.find_faults(subject.value))
-    return [_build_breach(rule, subject, fault, measured.access) for subject, fault in islice(faults, _MAX_BREACHES)]
-
-
-def _build_breach(rule: StatedRule, subject: RuleSubject, fault: str, access: Requests) -> Breach:
-    exchange = subject.exchange
-    answered = exchange.error if exchange.response is None else access.format_response(exchange.response)
-    what, request = f"{subject.location} {fault}", f"{exchange.request.method} {exchange.request.target}"
-    return Breach(rule.id, rule.statement, mask_string(what, access.secrets), mask_string(request, access.secrets), answered)
+    faults = ((exchange, f"{location} {fault}") for exchange, location, value in subjects for fault in rule.find_faults(value))
+    access, breaches = measured.access, []
+    for exchange, fault in islice(faults, _MAX_BREACHES):
+        answered = exchange.error if exchange.response is None else access.format_response(exchange.response)
+        what, request = (
+            mask_string(text, access.secrets) for text in (fault, f"{exchange.request.method} {exchange.request.target}")
+        )
+        breaches.append(Breach(rule.id, rule.statement, what, request, answered))
+    return breaches if subjects else None
 
 
 async def check(transport: Transport, access: Access, patience: Patience | None = None) -> list[Breach]:

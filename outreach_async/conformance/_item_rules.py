@@ -5,8 +5,8 @@ This module also defines the class `StatedRule`. Every rule is an instance of it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -16,11 +16,9 @@ from outreach_async import errors
 from outreach_async.conformance import _shapes as shapes
 from outreach_async.conformance._calibration import Measurement
 from outreach_async.conformance._read_probes import COMPLETE, HttpExchange
-from outreach_async.conformance._shapes import Shape, ValueKind, find_misfits, is_count, is_number
+from outreach_async.conformance._shapes import ValueKind, find_misfits, is_count, is_number
 from outreach_async.conformance._target import extract_rows
 from outreach_async.fake._stored_records import CUSTOM_CODE, STANDARD_FIELDS
-
-Item = Mapping[str, Any]
 
 _MAX_SHOWN: Final = 60
 _PERSONALIZED: Final = "PER"
@@ -32,16 +30,17 @@ _LEAST_SHARE: Final = 0.02
 _SHARE_TOLERANCE: Final = 0.005
 """Largest difference between a share and the same share rounded to two decimal places."""
 
+_PERCENTAGE_COUNTS: Final = {
+    "opens": "opens_num", "replies": "replies_num", "bounces": "bounces_num",
+    "opened": "opened_num", "clicked": "clicked_num", "replied": "replied_num", "unsubscribed": "unsubscribed_num",
+}  # fmt: skip
+"""Percentages of campaigns and templates, each with the count from which the percentage is computed."""
 
-Subjects = Callable[[Measurement], "Iterator[RuleSubject]"]
+Row = Mapping[str, Any]
+Subject = tuple[HttpExchange, str, Any]
+"""What a rule checks: the response that contains it, its location in the response, and the value to check."""
+Subjects = Callable[[Measurement], Iterator[Subject]]
 Check = Callable[[Any], Iterator[str]]
-
-
-@attrs.frozen
-class RuleSubject:
-    exchange: HttpExchange
-    location: str
-    value: Any
 
 
 @attrs.frozen
@@ -71,193 +70,161 @@ def shorten(value: object) -> str:
     return errors.shorten(repr(value), _MAX_SHOWN)
 
 
-_SHAPES: Final = {"campaign": shapes.CAMPAIGN, "mailbox": shapes.MAILBOX, "step": shapes.STEP, "template": shapes.TEMPLATE}
-
-_PERCENTAGE_COUNTS: Final = {
-    "opens": "opens_num", "replies": "replies_num", "bounces": "bounces_num",
-    "opened": "opened_num", "clicked": "clicked_num", "replied": "replied_num", "unsubscribed": "unsubscribed_num",
-}  # fmt: skip
-"""Percentages of campaigns and templates, each with the count from which the percentage is computed."""
+def find_unrelated(counts: Row, *relations: str) -> Iterator[str]:
+    """Yield a fault for each relation, such as `left_to_send + already_sent <= out_of`, that does not hold for the counts."""
+    # A relation is ignored if one of its counts is missing or not a count: other rules are about that.
+    for relation in relations:
+        left, operator, right = re.split(" (<=|==) ", relation)
+        sides = [[counts.get(name) for name in side.split(" + ")] for side in (left, right)]
+        if all(map(is_count, chain(*sides))):
+            low, high = map(sum, sides)
+            if low > high or (operator == "==" and low < high):
+                yield f"{left} is {low}, {'not' if operator == '==' else 'more than'} {high} ({right})"
 
 
 # Items: subjects of rules.
 
 
 @attrs.frozen
-class ListedItem:
-    item: Any
-    shape: Shape
-    prefix: str
+class Item:
+    kind: str
+    value: Any
+    step_order: Any = None
 
     def has_valid(self, name: str) -> bool:
-        """Return whether the item has the field `name`, with a value of the type in `shape`."""
-        return isinstance(self.item, dict) and name in self.item and self.shape[name][1](self.item[name])
+        """Return whether the item has the field `name`, with a value of the documented type."""
+        return name in self.value and shapes.BY_ITEM[self.kind][name][1](self.value[name])
 
 
-def _all_items(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield every item that was read, as a `ListedItem` with its shape and the prefix of its id."""
-    yield from _listed(measured, shapes.CAMPAIGN)
-    yield from _listed(measured, shapes.MAILBOX)
-    yield from _items_in(measured.survey.fields, shapes.FIELD, "")
-    yield from _listed(measured, shapes.STEP)
-    for subject in _templates(measured):
-        prefix = "personalized_step_" if subject.value.get("test_letter") == _PERSONALIZED else "temp_"
-        yield RuleSubject(subject.exchange, subject.location, ListedItem(subject.value, shapes.TEMPLATE, prefix))
-
-
-def _listed(measured: Measurement, shape: Shape) -> Iterator[RuleSubject]:
+def _all_items(measured: Measurement) -> Iterator[Subject]:
     survey = measured.survey
-    exchanges: Iterable[HttpExchange]
-    if shape is shapes.STEP:
-        exchanges, prefix = survey.steps.values(), "step_"
-    else:
-        pages, prefix = (survey.campaign_pages, "camp_") if shape is shapes.CAMPAIGN else (survey.mailbox_pages, "mailbox_")
-        exchanges = (page.exchange for page in pages.pages)
-    return chain.from_iterable(_items_in(exchange, shape, prefix) for exchange in exchanges)
+    exchanges = [("campaign", page.exchange) for page in survey.campaign_pages.pages]
+    exchanges += [("mailbox", page.exchange) for page in survey.mailbox_pages.pages]
+    exchanges += [("field", survey.fields), *(("step", exchange) for exchange in survey.steps.values())]
+    for kind, exchange in exchanges:
+        for place, value in enumerate(_as_list(exchange.payload or {}, "data")):
+            yield exchange, f"data[{place}]", Item(kind, value)
+            if kind == "step" and isinstance(value, dict):
+                for number, template in enumerate(_as_list(value, "templates")):
+                    if isinstance(template, dict):
+                        yield exchange, f"data[{place}].templates[{number}]", Item("template", template, value.get("order"))
 
 
-def _items_in(exchange: HttpExchange, shape: Shape, prefix: str) -> Iterator[RuleSubject]:
-    data = (exchange.payload or {}).get("data")
-    for place, item in enumerate(data if isinstance(data, list) else ()):
-        yield RuleSubject(exchange, f"data[{place}]", ListedItem(item, shape, prefix))
+def _as_list(document: Row, name: str) -> list[Any]:
+    found = document.get(name)
+    return found if isinstance(found, list) else []
 
 
-def _objects(shape: Shape, measured: Measurement) -> Iterator[RuleSubject]:
-    return (subject for subject in _listed(measured, shape) if isinstance(subject.value.item, dict))
+def _each(kind: str) -> Subjects:
+    return lambda measured: (
+        subject for subject in _all_items(measured) if subject[2].kind == kind and isinstance(subject[2].value, dict)
+    )
 
 
-_campaigns = partial(_objects, shapes.CAMPAIGN)
-_mailboxes = partial(_objects, shapes.MAILBOX)
-_steps = partial(_objects, shapes.STEP)
-
-
-def _templates(measured: Measurement) -> Iterator[RuleSubject]:
-    return (RuleSubject(one.exchange, one.location, one.value[1]) for one in _ordered_templates(measured))
-
-
-def _ordered_templates(measured: Measurement) -> Iterator[RuleSubject]:
-    """Yield every template, as a pair of the `order` of its step and the template itself."""
-    for exchange in measured.survey.steps.values():
-        for place, step in enumerate(exchange.rows):
-            found = step.get("templates")
-            for number, template in enumerate(found if isinstance(found, list) else ()):
-                if isinstance(template, dict):
-                    yield RuleSubject(exchange, f"data[{place}].templates[{number}]", (step.get("order"), template))
-
-
-def _step_lists(measured: Measurement) -> Iterator[RuleSubject]:
-    return (attrs.evolve(subject, value=subject.value[1]) for subject in _campaign_pairs(measured))
-
-
-def _orders(measured: Measurement) -> Iterator[RuleSubject]:
-    for exchange in measured.survey.steps.values():
-        if exchange.rows:
-            yield RuleSubject(exchange, "the steps' order", [step.get("order") for step in exchange.rows])
-
-
-def _campaign_pairs(measured: Measurement) -> Iterator[RuleSubject]:
+def _campaign_pairs(measured: Measurement) -> Iterator[Subject]:
     """For each campaign whose steps were read, yield its item in the campaign list, and the response of list-steps."""
     listed = {str(row.get("id")): row for row in measured.survey.campaign_pages.rows}
     for id_, exchange in measured.survey.steps.items():
         if exchange.payload is not None:
-            yield RuleSubject(exchange, "the response", (listed[id_], exchange.payload))
+            yield exchange, "the response", (listed[id_], exchange.payload)
 
 
-def _campaign_totals(measured: Measurement) -> Iterator[RuleSubject]:
+def _campaign_totals(measured: Measurement) -> Iterator[Subject]:
     """For each campaign whose steps were read, yield its item before and after the steps, and its templates."""
     # The item after the steps is empty if the campaign is no longer on the first page.
     later = {str(row.get("id")): row for row in measured.survey.campaigns_after.rows}
-    for subject in _campaign_pairs(measured):
-        listed, document = subject.value
+    for exchange, location, (listed, document) in _campaign_pairs(measured):
         templates = [template for step in extract_rows(document) for template in _templates_of(step)]
-        yield attrs.evolve(subject, value=(listed, later.get(str(listed.get("id")), {}), templates))
+        yield exchange, location, (listed, later.get(str(listed.get("id")), {}), templates)
 
 
-def _rated_items(measured: Measurement) -> Iterator[RuleSubject]:
+def _rated_items(measured: Measurement) -> Iterator[Subject]:
     """Yield templates and campaigns, each with the number of e-mails sent."""
-    for subject in _templates(measured):
-        yield attrs.evolve(subject, value=(subject.value, subject.value.get("sent")))
-    for subject in _campaign_totals(measured):
-        listed, _, templates = subject.value
-        yield attrs.evolve(subject, location="the campaign", value=(listed, _add_up(templates, "sent")))
+    for exchange, location, item in _each("template")(measured):
+        yield exchange, location, (item.value, item.value.get("sent"))
+    for exchange, _, (listed, _, templates) in _campaign_totals(measured):
+        yield exchange, "the campaign", (listed, _add_up(templates, "sent"))
 
 
-def _templates_of(step: Item) -> list[dict[str, Any]]:
+def _templates_of(step: Row) -> list[dict[str, Any]]:
     return extract_rows({"data": step.get("templates")})
 
 
-def _unique_names(measured: Measurement) -> Iterator[RuleSubject]:
+def _add_up(templates: Sequence[Row], name: str) -> int | None:
+    """Return the sum of a count over templates; `None` if there are no templates, or not every template has the count."""
+    counts: list[Any] = [template.get(name) for template in templates]
+    return sum(map(int, counts)) if counts and all(map(is_count, counts)) else None
+
+
+def _unique_names(measured: Measurement) -> Iterator[Subject]:
     """For each response, yield the strings that must be unique in it: ids of items and templates, or codes of fields."""
     survey = measured.survey
     for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
-        yield RuleSubject(page.exchange, "the page", page.ids)
+        yield page.exchange, "the page", page.ids
     for exchange in survey.steps.values():
         templates = [template for step in exchange.rows for template in _templates_of(step)]
-        yield RuleSubject(exchange, "the response", _collect_strings([*exchange.rows, *templates], "id"))
-    yield RuleSubject(survey.fields, "the response", _collect_strings(survey.fields.rows, "code"))
+        yield exchange, "the response", _collect_strings([*exchange.rows, *templates], "id")
+    yield survey.fields, "the response", _collect_strings(survey.fields.rows, "code")
 
 
-def _collect_strings(items: Sequence[Item], name: str) -> list[str]:
+def _collect_strings(items: Sequence[Row], name: str) -> list[str]:
     return [item[name] for item in items if isinstance(item.get(name), str)]
 
 
-def _codes(measured: Measurement) -> Iterator[RuleSubject]:
-    if measured.survey.fields.payload is not None:
-        yield RuleSubject(measured.survey.fields, "the list", [field.get("code") for field in measured.survey.fields.rows])
-
-
-def _searchables(measured: Measurement) -> Iterator[RuleSubject]:
+def _searchables(measured: Measurement) -> Iterator[Subject]:
     for place, field in enumerate(measured.survey.fields.rows):
-        names = field.get("searchable")
-        for name in names if isinstance(names, list) else ():
-            yield RuleSubject(measured.survey.fields, f"data[{place}].searchable", name)
+        for name in _as_list(field, "searchable"):
+            yield measured.survey.fields, f"data[{place}].searchable", name
 
 
 # Items: violations.
 
 
 @stated("W4", "every item has every documented field, with the documented type", _all_items)
-def _check_shape(listed: ListedItem) -> Iterator[str]:
-    return find_misfits(listed.item, listed.shape)
+def _check_shape(item: Item) -> Iterator[str]:
+    return find_misfits(item.value, shapes.BY_ITEM[item.kind])
 
 
 @stated("W3", "every id starts with the prefix of its resource", _all_items)
-def _check_id_prefix(listed: ListedItem) -> Iterator[str]:
-    id_ = listed.item.get("id", "") if isinstance(listed.item, dict) else ""
-    if listed.prefix and not (isinstance(id_, str) and id_.startswith(listed.prefix)):
-        yield f"has the id {shorten(id_)}, which does not start with {listed.prefix}"
+def _check_id_prefix(item: Item) -> Iterator[str]:
+    row = item.value if isinstance(item.value, dict) else {"id": ""}
+    prefix = "personalized_step_" if row.get("test_letter") == _PERSONALIZED else shapes.ID_PREFIXES[item.kind]
+    id_ = row.get("id", "")
+    if not (isinstance(id_, str) and id_.startswith(prefix)) and prefix:
+        yield f"has the id {shorten(id_)}, which does not start with {prefix}"
 
 
 def stated_values(id_: str, statement: str, kind: ValueKind, **names: str) -> None:
     """Add the rule that the named fields of campaigns, mailboxes, steps or templates are of a kind."""
-    fields = [(_SHAPES[item], each.split()) for item, each in names.items()]
 
-    def find_subjects(measured: Measurement) -> Iterator[RuleSubject]:
-        for subject in _all_items(measured):
-            for shape, listed_names in fields:
-                if subject.value.shape is shape:
-                    yield attrs.evolve(subject, value=(subject.value, listed_names))
+    def find_subjects(measured: Measurement) -> Iterator[Subject]:
+        return (subject for subject in _all_items(measured) if subject[2].kind in names)
 
-    stated(id_, statement, find_subjects)(lambda subject: _find_wrong_values(kind, *subject))
+    stated(id_, statement, find_subjects)(lambda item: _find_wrong_values(kind, item, names[item.kind].split()))
 
 
-def _find_wrong_values(kind: ValueKind, listed: ListedItem, names: Iterable[str]) -> Iterator[str]:
+def _find_wrong_values(kind: ValueKind, item: Item, names: Iterable[str]) -> Iterator[str]:
     description, is_of_kind = kind
-    for name in names:
-        if listed.has_valid(name) and not is_of_kind(listed.item[name]):
-            yield f"{name} is {shorten(listed.item[name])}, not {description}"
+    for name in names if isinstance(item.value, dict) else ():
+        if item.has_valid(name) and not is_of_kind(item.value[name]):
+            yield f"{name} is {shorten(item.value[name])}, not {description}"
+
+
+def stated_relations(id_: str, statement: str, item: str, *relations: str) -> None:
+    """Add the rule that relations hold for the counts of campaigns, steps or templates."""
+    stated(id_, statement, _each(item))(lambda item: find_unrelated(item.value, *relations))
 
 
 @stated("W4-shares", "a percentage is 0 if its count is 0", _all_items)
-def _check_percentages_of_zero(listed: ListedItem) -> Iterator[str]:
-    for name, count in _PERCENTAGE_COUNTS.items():
-        comparable = name in listed.shape and listed.has_valid(name) and listed.has_valid(count)
-        if comparable and listed.item[name] > 0 >= listed.item[count]:
-            yield f"{name} is {shorten(listed.item[name])}, although {count} is {shorten(listed.item[count])}"
+def _check_percentages_of_zero(item: Item) -> Iterator[str]:
+    for name, count in _PERCENTAGE_COUNTS.items() if isinstance(item.value, dict) else ():
+        comparable = name in shapes.BY_ITEM[item.kind] and item.has_valid(name) and item.has_valid(count)
+        if comparable and item.value[name] > 0 >= item.value[count]:
+            yield f"{name} is {shorten(item.value[name])}, although {count} is {shorten(item.value[count])}"
 
 
 @stated("W4-fractions", "percentages of campaigns and templates are not fractions", _rated_items)
-def _check_fractions(rated: tuple[Item, Any]) -> Iterator[str]:
+def _check_fractions(rated: tuple[Row, Any]) -> Iterator[str]:
     """Yield a fault for each percentage that is its count divided by the e-mails sent, and not a hundred times that."""
     item, sent = rated
     count: Any
@@ -268,144 +235,104 @@ def _check_fractions(rated: tuple[Item, Any]) -> Iterator[str]:
                 yield f"{name} is {shorten(item[name])}, a fraction and not a percentage: {count} of {sent} e-mails"
 
 
-def _add_up(templates: Sequence[Item], name: str) -> int | None:
-    """Return the sum of a count over templates; `None` if there are no templates, or not every template has the count."""
-    counts: list[Any] = [template.get(name) for template in templates]
-    return sum(map(int, counts)) if counts and all(map(is_count, counts)) else None
-
-
 @stated("W4-sums", "opens_num and replies_num are the counts of all templates of a campaign", _campaign_totals)
-def _check_sums(totals: tuple[Item, Item, Sequence[Item]]) -> Iterator[str]:
+def _check_sums(totals: tuple[Row, Row, Sequence[Row]]) -> Iterator[str]:
     # E-mails may be opened and answered while the run reads. The sum is therefore at least the count that was listed before the
     # steps, and at most the count that was listed after them.
     before, after, templates = totals
     for name, part in (("opens_num", "opened_num"), ("replies_num", "replied_num")):
-        total = _add_up(templates, part)
-        if total is None:
-            continue
-        if is_count(before.get(name)) and total < before[name]:
-            yield f"has {total} in {part} of all templates, although the campaign is listed with {before[name]} in {name}"
-        elif is_count(after.get(name)) and total > after[name]:
-            yield f"has {total} in {part} of all templates, although the campaign is listed with {after[name]} in {name}"
+        whole, first, last = f"{part} of all templates", f"{name} listed before", f"{name} listed after"
+        counts = {first: before.get(name), whole: _add_up(templates, part), last: after.get(name)}
+        yield from find_unrelated(counts, f"{first} <= {whole}", f"{whole} <= {last}")
 
 
-@stated("W4-most", "a template has at most as many opens, replies and unsubscribes as e-mails sent", _templates)
-def _check_most(template: Item) -> Iterator[str]:
-    # Clicks are left out, because an e-mail may have several links.
-    sent = template.get("sent")
-    for name in ("opened_num", "replied_num", "unsubscribed_num"):
-        if is_count(sent) and is_count(template.get(name)) and template[name] > sent:
-            yield f"has {template[name]} in {name}, more than the {sent} e-mails sent"
+@stated("T3-sent", "already_sent includes every contact to which a template of the step was sent", _each("step"))
+def _check_sent(item: Item) -> Iterator[str]:
+    sent = _add_up(_templates_of(item.value), "sent")
+    return find_unrelated({**item.value, "sent of its templates": sent}, "sent of its templates <= already_sent")
 
 
-@stated("T3-sent", "already_sent includes every contact to which a template of the step was sent", _steps)
-def _check_sent(listed: ListedItem) -> Iterator[str]:
-    sent, done = _add_up(_templates_of(listed.item), "sent"), listed.item.get("already_sent")
-    if sent is not None and is_count(done) and done < sent:
-        yield f"has already_sent {done}, fewer than the {sent} e-mails that its templates sent"
+@stated("T7-unique", "each template of a step has its own test_letter", _each("step"))
+def _check_letters(item: Item) -> Iterator[str]:
+    return _check_unique(_collect_strings(_templates_of(item.value), "test_letter"))
 
 
-@stated("T7-unique", "each template of a step has its own test_letter", _steps)
-def _check_letters(listed: ListedItem) -> Iterator[str]:
-    return _check_unique(_collect_strings(_templates_of(listed.item), "test_letter"))
-
-
-@stated("T14-finished", "a campaign with nothing left to send is Complete", _step_lists)
-def _check_finished(document: Item) -> Iterator[str]:
-    steps = extract_rows(document)
+@stated("T14-finished", "a campaign with nothing left to send is Complete", _campaign_pairs)
+def _check_finished(pair: tuple[Row, Row]) -> Iterator[str]:
+    steps, date = extract_rows(pair[1]), pair[1].get("days_left_date")
     left, done = ([step.get(name) for step in steps] for name in ("left_to_send", "already_sent"))
-    date = document.get("days_left_date")
     if all(map(is_count, (*left, *done))) and any(done) and not any(left) and date != COMPLETE:
         yield f"has days_left_date {shorten(date)}, not {COMPLETE!r}, although no step has contacts left to send"
 
 
-@stated("W4-interested", "interested_num is the count of interested replies", _campaigns)
-def _check_interested(listed: ListedItem) -> Iterator[str]:
-    names = "interested_num", "replies_num"
-    if all(map(listed.has_valid, names)) and listed.item[names[0]] > listed.item[names[1]]:
-        yield f"interested_num is {shorten(listed.item[names[0]])}, more than the {shorten(listed.item[names[1]])} replies"
-
-
-@stated("T13", "list-steps has days_left, days_left_date and days_left_display", _step_lists)
-def _check_step_list(document: Item) -> Iterator[str]:
-    return find_misfits(document, shapes.STEPS)
+@stated("T13", "list-steps has days_left, days_left_date and days_left_display", _campaign_pairs)
+def _check_step_list(pair: tuple[Row, Row]) -> Iterator[str]:
+    return find_misfits(pair[1], shapes.STEPS)
 
 
 @stated("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs)
-def _check_days_left(pair: tuple[Item, Item]) -> Iterator[str]:
-    for item, shape in zip(pair, (shapes.CAMPAIGN, shapes.STEPS), strict=True):
-        yield from _find_wrong_values(shapes.NON_NEGATIVE, ListedItem(item, shape, ""), ["days_left"])
+def _check_days_left(pair: tuple[Row, Row]) -> Iterator[str]:
+    for kind, row in zip(("campaign", "steps"), pair, strict=True):
+        yield from _find_wrong_values(shapes.NON_NEGATIVE, Item(kind, row), ["days_left"])
 
 
-@stated("T1", "order is the position of the step: 1, 2, ...", _orders)
-def _check_orders(orders: Sequence[Any]) -> Iterator[str]:
+@stated(
+    "T1",
+    "order is the position of the step: 1, 2, ...",
+    lambda measured: ((one, "the steps' order", one.rows) for one in measured.survey.steps.values() if one.rows),
+)
+def _check_orders(steps: Sequence[Row]) -> Iterator[str]:
+    orders = [step.get("order") for step in steps]
     if not all(map(is_count, orders)) or sorted(orders) != list(range(1, len(orders) + 1)):
         yield f"is {shorten(orders)}, not 1, 2, ..."
 
 
-@stated(
-    "T3", "out_of is the total number of contacts that go through the step, and includes left_to_send and already_sent", _steps
-)
-def _check_step_counts(listed: ListedItem) -> Iterator[str]:
-    names = "left_to_send", "already_sent", "out_of"
-    if all(map(listed.has_valid, names)):
-        left, done, whole = (listed.item[name] for name in names)
-        if left + done > whole:
-            yield f"has left_to_send {left} and already_sent {done}, together more than out_of {whole}"
-
-
-@stated("T6", "new_thread and subject are null if test_letter is PER", _templates)
-def _check_personalized(template: Item) -> Iterator[str]:
+@stated("T6", "new_thread and subject are null if test_letter is PER", _each("template"))
+def _check_personalized(item: Item) -> Iterator[str]:
     for name in ("new_thread", "subject"):
-        if template.get("test_letter") == _PERSONALIZED and template.get(name) is not None:
-            yield f"has the {name} {shorten(template[name])}, not null"
+        if item.value.get("test_letter") == _PERSONALIZED and item.value.get(name) is not None:
+            yield f"has the {name} {shorten(item.value[name])}, not null"
 
 
 @stated(
     "T6-thread",
     "if test_letter is not PER, subject is null in a follow-up in the same thread, and a string in a new thread",
-    _ordered_templates,
+    _each("template"),
 )
-def _check_thread(ordered: tuple[Any, Item]) -> Iterator[str]:
-    order, template = ordered
+def _check_thread(item: Item) -> Iterator[str]:
+    template = item.value
     new, subject = template.get("new_thread"), template.get("subject")
     if template.get("test_letter") == _PERSONALIZED:
         return
     if "new_thread" in template and new is None:
         yield "has a null new_thread, which is valid only if test_letter is PER"
-    if new is False and order != 1 and subject is not None:
+    if new is False and item.step_order != 1 and subject is not None:
         yield f"has the subject {shorten(subject)}, not null, although the template is a follow-up in the same thread"
     if new is True and "subject" in template and subject is None:
         yield "has a null subject, although the template starts a new thread"
 
 
 @stated("W4-steps", "steps is the number of the campaign's steps", _campaign_pairs)
-def _check_step_count(pair: tuple[Item, Item]) -> Iterator[str]:
-    listed, document = pair
-    data = document.get("data")
-    if is_count(listed.get("steps")) and isinstance(data, list) and listed["steps"] != len(data):
-        yield f"has {len(data)} steps, although the campaign is listed with {listed['steps']}"
+def _check_step_count(pair: tuple[Row, Row]) -> Iterator[str]:
+    data = pair[1].get("data")
+    counts = {"the number of steps": len(data) if isinstance(data, list) else None, "steps in the list": pair[0].get("steps")}
+    return find_unrelated(counts, "the number of steps == steps in the list")
 
 
 @stated("T14", "days_left_date is Complete either in both list-campaigns and list-steps, or in neither", _campaign_pairs)
-def _check_date(pair: tuple[Item, Item]) -> Iterator[str]:
+def _check_date(pair: tuple[Row, Row]) -> Iterator[str]:
     listed, own = (item.get("days_left_date") for item in pair)
     if (listed == COMPLETE) != (own == COMPLETE):
         yield f"has days_left_date {shorten(own)}, although the campaign is listed with {shorten(listed)}"
 
 
 @stated("T14-left", "a finished campaign has nothing left to send", _campaign_pairs)
-def _check_complete_counts(pair: tuple[Item, Item]) -> Iterator[str]:
+def _check_complete_counts(pair: tuple[Row, Row]) -> Iterator[str]:
     document = pair[1]
-    if document.get("days_left_date") != COMPLETE:
-        return
-    if is_count(document.get("days_left")) and document["days_left"]:
-        yield f"has days_left_date {COMPLETE!r}, but days_left is {document['days_left']}"
-    steps = document.get("data")
-    for place, step in enumerate(steps if isinstance(steps, list) else ()):
-        left = step.get("left_to_send") if isinstance(step, dict) else None
-        if is_count(left) and left:
-            yield f"has days_left_date {COMPLETE!r}, but data[{place}] has {left} left to send"
+    if document.get("days_left_date") == COMPLETE:
+        counts = {"days_left": document.get("days_left")}
+        counts |= {f"left_to_send of step {place}": step.get("left_to_send") for place, step in enumerate(extract_rows(document))}
+        yield from find_unrelated({**counts, "it is Complete": 0}, *(f"{name} == it is Complete" for name in counts))
 
 
 @stated("W3-unique", "ids and field codes are unique", _unique_names)
@@ -415,8 +342,13 @@ def _check_unique(ids: Sequence[str]) -> Iterator[str]:
         yield f"has {shorten(repeats[0])} more than once"
 
 
-@stated("F1", "all-fields has all standard codes, and custom codes of the form custom_<n>", _codes)
-def _check_codes(codes: Sequence[Any]) -> Iterator[str]:
+@stated(
+    "F1",
+    "all-fields has all standard codes, and custom codes of the form custom_<n>",
+    lambda measured: iter([(one, "the list", one.rows)] if (one := measured.survey.fields).payload is not None else ()),
+)
+def _check_codes(fields: Sequence[Row]) -> Iterator[str]:
+    codes = [field.get("code") for field in fields]
     missing = [code for code in _STANDARD_CODES if code not in codes]
     if missing:
         more = f" and {len(missing) - _MAX_CODES} more" if len(missing) > _MAX_CODES else ""
@@ -432,6 +364,23 @@ def _check_lower_case(name: object) -> Iterator[str]:
         yield f"has {shorten(name)}, which is not lower case"
 
 
+sent_most = (
+    "opened_num <= sent",
+    "replied_num <= sent",
+    "unsubscribed_num <= sent",
+)  # not clicks: an e-mail may have several links
+stated_relations(
+    "W4-most", "a template has at most as many opens, replies and unsubscribes as e-mails sent", "template", *sent_most
+)
+stated_relations(
+    "W4-interested", "interested_num is the count of interested replies", "campaign", "interested_num <= replies_num"
+)
+stated_relations(
+    "T3",
+    "out_of is the total number of contacts that go through the step, and includes left_to_send and already_sent",
+    "step",
+    "left_to_send + already_sent <= out_of",
+)
 stated_values("W4-status", "a campaign is draft, live or paused", shapes.STATUS, campaign="status")
 stated_values(
     "W4-counts",

@@ -80,6 +80,15 @@ class SampledPage:
     size: int
 
     @property
+    def document(self) -> dict[str, Any]:
+        return self.exchange.payload or {}
+
+    @property
+    def item_count(self) -> int | None:
+        data = self.document.get("data")
+        return len(data) if isinstance(data, list) else None
+
+    @property
     def total(self) -> int | None:
         return _find_total(self.exchange)
 

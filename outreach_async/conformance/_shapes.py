@@ -31,9 +31,6 @@ _EMAIL_PATTERN: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _LETTER_PATTERN: Final = re.compile(r"[A-Z]+")
 
 
-# Kinds of values.
-
-
 def is_number(value: Any) -> bool:
     return type(value) in {int, float}
 
@@ -64,9 +61,6 @@ STATUS: Final[ValueKind] = ("draft, live or paused", lambda value: value in {"dr
 AUTO_EMAIL: Final[ValueKind] = ("auto_email", lambda value: value == "auto_email")
 NON_EMPTY_ARRAY: Final[ValueKind] = ("a non-empty array", bool)
 LETTER: Final[ValueKind] = ("an upper-case letter or PER", lambda value: _LETTER_PATTERN.fullmatch(value) is not None)
-
-
-# Fields and their kinds of values (rule W4).
 
 
 def _fields_of_kind(names: str, kind: ValueKind) -> dict[str, ValueKind]:
@@ -106,6 +100,9 @@ FIELD: Final[Shape] = {**_fields_of_kind("label code", STRING), "searchable": ST
 PAGE: Final[Shape] = {**_fields_of_kind("total_found current_page total_pages", NUMBER), "headers": STRINGS, "data": ARRAY}
 
 STEPS: Final[Shape] = {"days_left": NUMBER, **_fields_of_kind("days_left_date days_left_display", STRING), "data": ARRAY}
+
+BY_ITEM: Final = {"campaign": CAMPAIGN, "mailbox": MAILBOX, "field": FIELD, "step": STEP, "template": TEMPLATE, "steps": STEPS}
+ID_PREFIXES: Final = {"campaign": "camp_", "mailbox": "mailbox_", "field": "", "step": "step_", "template": "temp_"}
 
 
 def find_misfits(value: Any, shape: Shape) -> Iterator[str]:
