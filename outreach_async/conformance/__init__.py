@@ -32,7 +32,7 @@ fake.add_mailboxes(workspace, 30)
 async def main() -> None:
     transport = FakeTransport(fake)  # or HttpxTransport("https://api.example")
     print(await check(transport, Access(workspace)))  # -> []
-    measured = await calibrate(transport, workspace=workspace)
+    measured = await calibrate(transport, Access(workspace))
     print(measured.observed["past_end"], "-", measured.reasons["past_end"])
     # -> clamp - ...
     print(measured.to_toml().count("\n") > 20)  # -> True
@@ -67,22 +67,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "Breach", "Calibration", "Patience", "calibrate", "check"]
 
-_MODULES = {
-    "Breach": "_interface_rules",
-    "Calibration": "_calibration",
-    "Patience": "_target",
-    "Access": "_target",
-    "calibrate": "_calibration",
-    "check": "_interface_rules",
-}
-
 
 def __getattr__(name: str) -> Any:
     # Every run of pytest imports this package for `add_options`, so importing it must be cheap.
-    if name in _MODULES:
+    if name in __all__:
         from importlib import import_module
 
-        return getattr(import_module(f"outreach_async.conformance.{_MODULES[name]}"), name)
+        modules = map(import_module, (f"{__name__}.{module}" for module in ("_target", "_calibration", "_interface_rules")))
+        return next(getattr(module, name) for module in modules if hasattr(module, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

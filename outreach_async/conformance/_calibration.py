@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import attrs
 
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.responses import mask_string
 from outreach_async.conformance import _read_probes as read_probes
 from outreach_async.conformance import _write_probes as write_probes
-from outreach_async.conformance._read_probes import PageSequence, WorkspaceSurvey, survey_workspace
+from outreach_async.conformance._read_probes import WorkspaceSurvey, survey_workspace
 from outreach_async.conformance._target import (
     DOMAIN,
     Access,
@@ -51,28 +53,17 @@ KnobValues = Mapping[str, tuple[Any, ...]]
 """Possible values by knob, as loaded from a behaviour file."""
 
 
-@attrs.frozen
-class KnobDrift:
-    knob: str
-    before: tuple[Any, ...]
-    now: tuple[Any, ...]
-    explanation: str
-
-    def __str__(self) -> str:
-        return f"{self.knob} was {_format_values(self.before)}, is now {_format_values(self.now)}: {self.explanation}"
+def find_drifts(before: KnobValues, findings: Mapping[str, KnobFinding]) -> list[str]:
+    """Describe each knob whose value has changed since an earlier run. Only knobs that both runs observed are compared."""
+    return [
+        f"{knob} was {_format_values(before[knob])}, is now {_format_values(now.possible)}: {now.explanation}"
+        for knob, now in findings.items()
+        if before.get(knob) and now.possible and not _find_shared(before[knob], now.possible)
+    ]
 
 
 def _format_values(values: tuple[Any, ...]) -> str:
     return " or ".join(repr(sorted(value) if isinstance(value, frozenset) else value) for value in values)
-
-
-def find_drifts(before: KnobValues, findings: Mapping[str, KnobFinding]) -> list[KnobDrift]:
-    """Return the knobs whose value has changed since an earlier run. Only knobs that both runs observed are compared."""
-    return [
-        KnobDrift(knob, before[knob], now.possible, now.explanation)
-        for knob, now in findings.items()
-        if before.get(knob) and now.possible and not _find_shared(before[knob], now.possible)
-    ]
 
 
 def _find_shared(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -101,35 +92,22 @@ def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> di
     return merged
 
 
-@attrs.frozen
-class SuiteOptions:
-    url: str
-    workspace: str
-    writes: str | None = None
-    campaign: str | None = None
-    headers: Sequence[str] = ()
-    record: Path = Path("behaviour.toml")
-
-    def build_access(self, environment: Mapping[str, str]) -> Access:
-        if not self.url or not self.workspace:
-            given = {"--outreach-live": self.url, "--outreach-workspace": self.workspace}
-            missing = ", ".join(option for option, value in given.items() if not value)
-            raise InvalidRequest(f"{missing}: expected a value, got none; pass both --outreach-live and --outreach-workspace")
-        parse_base_url(self.url)
-        owner_key = environment.get("OUTREACH_OWNER_KEY") or None
-        if self.writes is None and self.campaign:
-            raise InvalidRequest("--outreach-campaign: needs --allow-writes; pass --allow-writes, or omit --outreach-campaign")
-        if self.writes not in {None, self.workspace}:
-            raise InvalidRequest("--allow-writes: expected the id in --outreach-workspace, got a different id; pass the same id")
-        if self.writes is not None and owner_key is None:
-            raise InvalidRequest("--allow-writes: expected an owner key in OUTREACH_OWNER_KEY, got none; set the variable")
-        return Access(
-            self.workspace,
-            owner_key,
-            writes=self.writes is not None,
-            campaign=self.campaign,
-            headers=dict(_parse_header(header, environment) for header in self.headers),
-        )
+def build_access(options: Namespace, environment: Mapping[str, str]) -> Access:
+    """Check the options of pytest, and return the access that they describe."""
+    live, workspace, writes = options.outreach_live, options.outreach_workspace, options.allow_writes
+    if not live or not workspace:
+        missing = ", ".join(["--outreach-live"] * (not live) + ["--outreach-workspace"] * (not workspace))
+        raise InvalidRequest(f"{missing}: expected a value, got none; pass both --outreach-live and --outreach-workspace")
+    parse_base_url(live)
+    owner_key = environment.get("OUTREACH_OWNER_KEY") or None
+    if writes is None and options.outreach_campaign:
+        raise InvalidRequest("--outreach-campaign: needs --allow-writes; pass --allow-writes, or omit --outreach-campaign")
+    if writes not in {None, workspace}:
+        raise InvalidRequest("--allow-writes: expected the id in --outreach-workspace, got a different id; pass the same id")
+    if writes is not None and owner_key is None:
+        raise InvalidRequest("--allow-writes: expected an owner key in OUTREACH_OWNER_KEY, got none; set the variable")
+    headers = dict(_parse_header(header, environment) for header in options.outreach_header)
+    return Access(workspace, owner_key, writes=writes is not None, campaign=options.outreach_campaign, headers=headers)
 
 
 def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str]:
@@ -142,12 +120,13 @@ def _parse_header(header: str, environment: Mapping[str, str]) -> tuple[str, str
             "--outreach-header: expected the name of an environment variable in NAME=VARIABLE, got a variable that is not set; "
             "set it to the value of the header"
         )
-    return name.strip().lower(), environment[variable]
+    return name.strip(), environment[variable]
 
 
 @attrs.frozen
 class SuiteResult:
-    options: SuiteOptions
+    url: str
+    record: Path
     measurement: Measurement
     before: KnobValues
 
@@ -158,10 +137,10 @@ class SuiteResult:
         if any(exchange.response for exchange in exchanges):
             return ""
         reason = exchanges[0].error.removeprefix("no response: ")
-        return f"{parse_base_url(self.options.url)} is not reachable: {reason}; check --outreach-live"
+        return f"{parse_base_url(self.url)} is not reachable: {reason}; check --outreach-live"
 
     @property
-    def drifts(self) -> list[KnobDrift]:
+    def drifts(self) -> list[str]:
         return find_drifts(self.before, self.measurement.findings)
 
     @property
@@ -172,34 +151,25 @@ class SuiteResult:
     def save(self) -> None:
         about = (
             "Behaviour that the service's API documentation leaves open, as measured by outreach_async.conformance "
-            f"at {parse_base_url(self.options.url)}.\n"
+            f"at {parse_base_url(self.url)}.\n"
             "To configure a fake with this behaviour, load this file with outreach_async.fake.behaviour.load_behaviour."
         )
-        atomic_write(self.options.record, self.calibration.to_toml(about))
+        atomic_write(self.record, self.calibration.to_toml(about))
 
 
-async def run_suite(options: SuiteOptions, access: Access) -> SuiteResult:
-    """Measure the service at the URL in the options, and load the values that an earlier run observed."""
+def run_suite(url: str, record: Path, access: Access) -> SuiteResult:
+    """Measure the service at a URL, and load the values that an earlier run recorded."""
     from outreach_async.transport._httpx import HttpxTransport
 
-    before = load_knob_values(options.record) if options.record.exists() else {}
-    async with aclosing(HttpxTransport(options.url)) as transport:
-        return SuiteResult(options, await measure_service(transport, access, Patience()), before)
+    async def measure() -> Measurement:
+        async with aclosing(HttpxTransport(url)) as transport:
+            return await measure_service(transport, access, Patience())
 
+    before = load_knob_values(record) if record.exists() else {}
+    return SuiteResult(url, record, anyio.run(measure), before)
 
-UNOBSERVABLE_KNOBS: Final[Mapping[str, str]] = {
-    "overwrite_unsent": "no operation reads a contact back",
-    "overwrite_blank": "no operation reads a contact back",
-}
-"""Knobs that no run measures, with the reason for each knob."""
 
 _MAX_CAMPAIGNS_DISPLAY: Final = 100
-_LIST_MEASURES: Final[Mapping[str, Callable[[WorkspaceSurvey], KnobFinding]]] = {
-    "order": read_probes.measure_order,
-    "numbers": read_probes.measure_numbers,
-    "percent_digits": read_probes.measure_percent_digits,
-    "list_date": read_probes.measure_list_date,
-}
 _WRITE_PROBES: Final[Mapping[str, Callable[[Requests], Dialogue[KnobFinding]]]] = {
     "email_key": write_probes.probe_email_key,
     "owner_key": write_probes.probe_owner_key,
@@ -222,7 +192,7 @@ class Calibration:
 
     Example:
         ```python
-        measured = await calibrate(FakeTransport(fake), workspace="space_1")
+        measured = await calibrate(FakeTransport(fake), Access("space_1"))
         print(measured.observed["past_end"], "-", measured.reasons["overwrite_blank"])
         # -> empty - no operation reads a contact back
         ```
@@ -239,14 +209,11 @@ class Calibration:
         return {knob: why for knob, why in self.reasons.items() if knob not in self.observed and knob not in self.undecided}
 
     def to_toml(self, about: str = "") -> str:
-        """Return the content of a file for `load_behaviour`, with a comment for each knob.
-
-        Args:
-            about: Description of the file, written to its first lines.
+        """Return the content of a file for `load_behaviour`, with a comment for each knob, and with `about` in its first lines.
 
         Example:
             ```python
-            measured = await calibrate(FakeTransport(fake), workspace="space_1")
+            measured = await calibrate(FakeTransport(fake), Access("space_1"))
             Path("behaviour.toml").write_text(measured.to_toml("measured in May"))
             ```
         """
@@ -270,41 +237,18 @@ class Measurement:
     membership: MembershipCounts | None = None
 
 
-async def calibrate(
-    transport: Transport,
-    *,
-    workspace: str,
-    owner_key: str | None = None,
-    writes: bool = False,
-    campaign: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    patience: Patience | None = None,
-) -> Calibration:
+async def calibrate(transport: Transport, access: Access, patience: Patience | None = None) -> Calibration:
     """Measure the behaviour that the service's API documentation leaves open.
 
-    By default, the function sends about 30 read-only requests, one at a time. With `writes`, it also creates at most 64 contacts,
-    which are permanent.
-
-    Args:
-        transport: The transport to the service. It is not closed.
-        workspace: Workspace id.
-        owner_key: API key of a user of the workspace; required for `writes`.
-        writes: Whether contacts may be created in the workspace.
-        campaign: Id of a draft campaign that two contacts may join; `None` for no campaign.
-        headers: Header fields to send, such as `authorization`.
-        patience: Time limits of the requests; the default is `Patience()`.
-
-    Raises:
-        InvalidRequest: The arguments contradict each other.
+    By default, the function sends about 30 read-only requests, one at a time. With `access.writes`, it also creates at most 64
+    contacts, which are permanent. The arguments are those of `check`.
 
     Example:
         ```python
-        measured = await calibrate(FakeTransport(fake), workspace="space_1", owner_key="key_1", writes=True)
+        measured = await calibrate(FakeTransport(fake), Access("space_1", owner_key="key_1", writes=True))
         print(measured.observed["created_status"], measured.undecided["email_key"])  # -> 201 ('lower', 'gmail')
         ```
     """
-    fields = {name.lower(): value for name, value in (headers or {}).items()}
-    access = Access(workspace, owner_key, writes=writes, campaign=campaign, headers=fields)
     return build_calibration((await measure_service(transport, access, patience or Patience())).findings)
 
 
@@ -329,10 +273,8 @@ def measure_knobs(access: Requests) -> Dialogue[Measurement]:
     # The finding for `rate_limit` is a placeholder. `measure_service` replaces it after all requests have been sent.
     survey = yield from survey_workspace(access)
     findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe determines the value of this knob"))
-    findings |= {knob: unobserved(why) for knob, why in UNOBSERVABLE_KNOBS.items()}
-    findings["first_page"] = survey.first_page
-    findings |= {knob: measure(survey) for knob, measure in _LIST_MEASURES.items()}
-    findings |= yield from _run_read_probes(access, survey)
+    findings |= dict.fromkeys(("overwrite_unsent", "overwrite_blank"), unobserved("no operation reads a contact back"))
+    findings |= yield from read_probes.run_read_probes(access, survey)
     trial = (yield from create_trial(access, survey)) if access.writes else None
     failure = trial.failure if trial else "creating contacts was not allowed"
     membership = None
@@ -348,24 +290,3 @@ def measure_knobs(access: Requests) -> Dialogue[Measurement]:
     for knob, finding in findings.items():
         findings[knob] = attrs.evolve(finding, explanation=mask_string(finding.explanation, access.secrets))
     return Measurement(access, survey, trial, findings, membership)
-
-
-def _run_read_probes(access: Requests, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
-    first, mailboxes, campaigns = survey.first_page_number, survey.mailbox_pages, survey.campaign_pages
-    over = yield from _run_if_readable(mailboxes, read_probes.probe_over_max(access, first))
-    maximum = yield from _run_if_readable(campaigns, read_probes.probe_campaign_max_display(access, first, over))
-    return {
-        "auth": (yield from run_probe(read_probes.probe_auth(access))),
-        "error_renderer": (yield from run_probe(read_probes.probe_error_renderer(access))),
-        "past_end": (yield from _run_if_readable(mailboxes, read_probes.probe_past_end(access, first))),
-        "bad_number": (yield from _run_if_readable(mailboxes, read_probes.probe_bad_number(access, first))),
-        "over_max": read_probes.refine_over_max(over, maximum),
-        "campaign_max_display": maximum,
-    }
-
-
-def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe of a list, but only if the survey could read the list. Otherwise, return a finding without a value."""
-    if listed.pages[0].exchange.payload is None:
-        return unobserved("the list could not be read")
-    return (yield from run_probe(probe))

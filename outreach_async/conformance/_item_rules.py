@@ -75,7 +75,7 @@ def find_unrelated(counts: Row, *relations: str) -> Iterator[str]:
     # A relation is ignored if one of its counts is missing or not a count: other rules are about that.
     for relation in relations:
         left, operator, right = re.split(" (<=|==) ", relation)
-        sides = [[counts.get(name) for name in side.split(" + ")] for side in (left, right)]
+        sides: list[list[Any]] = [[counts.get(name) for name in side.split(" + ")] for side in (left, right)]
         if all(map(is_count, chain(*sides))):
             low, high = map(sum, sides)
             if low > high or (operator == "==" and low < high):
@@ -282,7 +282,7 @@ def _check_days_left(pair: tuple[Row, Row]) -> Iterator[str]:
     lambda measured: ((one, "the steps' order", one.rows) for one in measured.survey.steps.values() if one.rows),
 )
 def _check_orders(steps: Sequence[Row]) -> Iterator[str]:
-    orders = [step.get("order") for step in steps]
+    orders: list[Any] = [step.get("order") for step in steps]
     if not all(map(is_count, orders)) or sorted(orders) != list(range(1, len(orders) + 1)):
         yield f"is {shorten(orders)}, not 1, 2, ..."
 

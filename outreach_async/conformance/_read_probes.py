@@ -516,3 +516,30 @@ def parse_age(text: object) -> float | None:
     if match:
         return _UNIT_SECONDS[match[2].lower()] * (int(match[1]) if match[1].isdigit() else 1)
     return {"just now": 0.0, "never": math.inf}.get(text.strip().lower())
+
+
+def run_read_probes(access: Requests, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
+    """Return the findings about every knob that can be measured without creating contacts."""
+    first, mailboxes, campaigns = survey.first_page_number, survey.mailbox_pages, survey.campaign_pages
+    over = yield from _run_if_readable(mailboxes, probe_over_max(access, first))
+    maximum = yield from _run_if_readable(campaigns, probe_campaign_max_display(access, first, over))
+    return {
+        "first_page": survey.first_page,
+        "order": measure_order(survey),
+        "numbers": measure_numbers(survey),
+        "percent_digits": measure_percent_digits(survey),
+        "list_date": measure_list_date(survey),
+        "auth": (yield from run_probe(probe_auth(access))),
+        "error_renderer": (yield from run_probe(probe_error_renderer(access))),
+        "past_end": (yield from _run_if_readable(mailboxes, probe_past_end(access, first))),
+        "bad_number": (yield from _run_if_readable(mailboxes, probe_bad_number(access, first))),
+        "over_max": refine_over_max(over, maximum),
+        "campaign_max_display": maximum,
+    }
+
+
+def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
+    """Run a probe of a list, but only if the survey could read the list."""
+    if listed.pages[0].exchange.payload is None:
+        return unobserved("the list could not be read")
+    return (yield from run_probe(probe))

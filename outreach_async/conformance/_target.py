@@ -157,6 +157,10 @@ class InconclusiveError(Exception):
     """Raised if a response is missing or inconclusive, such as a server error, a redirect or invalid JSON."""
 
 
+def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
 @attrs.frozen
 class Access:
     """The workspace to check, the credentials, and the permission to create contacts.
@@ -184,7 +188,7 @@ class Access:
     owner_key: str | None = attrs.field(default=None, repr=False)
     writes: bool = False
     campaign: str | None = None
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False, converter=_lower_names)
     nonce: str = attrs.field(factory=lambda: token_hex(6))
     hidden: tuple[str, ...] = attrs.field(default=(), repr=False)
 

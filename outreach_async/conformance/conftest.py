@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import anyio
 import pytest
 
-from outreach_async.conformance._calibration import SuiteOptions, SuiteResult, describe_run, run_suite
+from outreach_async.conformance._calibration import SuiteResult, build_access, describe_run, run_suite
 from outreach_async.errors import OutreachError
 
 _RESULT_KEY: pytest.StashKey[SuiteResult] = pytest.StashKey()
@@ -20,21 +19,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if config.option.collectonly or hasattr(config, "workerinput"):
         return
     try:
-        description = describe_run(_read_options(config).build_access(os.environ))
+        description = describe_run(build_access(config.option, os.environ))
     except OutreachError as error:
         pytest.exit(f"outreach_async.conformance: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
     print(f"outreach conformance: {description}")  # noqa: T201 - shown before the first request
-
-
-def _read_options(config: pytest.Config) -> SuiteOptions:
-    return SuiteOptions(
-        config.getoption("--outreach-live") or "",
-        config.getoption("--outreach-workspace") or "",
-        config.getoption("--allow-writes"),
-        config.getoption("--outreach-campaign"),
-        config.getoption("--outreach-header"),
-        Path(config.getoption("--outreach-record")),
-    )
 
 
 @pytest.fixture(scope="session")
@@ -43,14 +31,11 @@ def result(request: pytest.FixtureRequest) -> SuiteResult:
     if hasattr(request.config, "workerinput"):
         message = "outreach_async.conformance: expected one process, got a pytest-xdist worker; run pytest without -n"
         pytest.fail(message, pytrace=False)
-    options = _read_options(request.config)
-    return _keep_result(request.config, anyio.run(run_suite, options, options.build_access(os.environ)))
-
-
-def _keep_result(config: pytest.Config, measured: SuiteResult) -> SuiteResult:
+    options = request.config.option
+    measured = run_suite(options.outreach_live, Path(options.outreach_record), build_access(options, os.environ))
     if measured.unreachable:
         pytest.exit(f"outreach_async.conformance: {measured.unreachable}", returncode=pytest.ExitCode.TESTS_FAILED)
-    return config.stash.setdefault(_RESULT_KEY, measured)
+    return request.config.stash.setdefault(_RESULT_KEY, measured)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

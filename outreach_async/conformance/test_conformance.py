@@ -24,13 +24,13 @@ def test_the_service_keeps_the_rule(rule: StatedRule, result: SuiteResult) -> No
 def test_the_service_behaves_as_it_did_before(result: SuiteResult, pytestconfig: pytest.Config) -> None:
     """Compare the measured behaviour with the behaviour file."""
     # If they agree, new findings are added to the file. If they differ, the file is updated only with `--outreach-drift=accept`.
-    record, mode = result.options.record, pytestconfig.getoption("--outreach-drift")
+    mode = pytestconfig.getoption("--outreach-drift")
     if not any(exchange.payload for exchange in result.measurement.survey.list_exchanges):
         message = "nothing in the workspace could be read, so nothing was measured; check the URL, workspace id and headers"
         pytest.fail(message, pytrace=False)
-    drifts = "\n".join(map(str, result.drifts))
+    drifts = "\n".join(result.drifts)
     if not drifts or mode == "accept":
         result.save()
     elif mode == "fail":
-        message = f"the service no longer matches {record}; to accept the changes, pass --outreach-drift=accept:\n{drifts}"
+        message = f"the service no longer matches {result.record}; to accept the changes, pass --outreach-drift=accept:\n{drifts}"
         pytest.fail(message, pytrace=False)

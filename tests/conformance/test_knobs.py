@@ -28,7 +28,7 @@ from support.calibration import (
 from support.examples import scaled
 from support.fake_transports import LEVELS
 
-from outreach_async.conformance import Patience, calibrate
+from outreach_async.conformance import Access, Patience, calibrate
 from outreach_async.conformance._calibration import (
     MAX_CONTACTS,
     Measurement,
@@ -86,7 +86,7 @@ def test_any_combination_of_values_is_measured(behaviour: Behaviour, auth: Heade
 async def test_calibration_is_a_call_of_the_library() -> None:
     fake = service(Behaviour(past_end="clamp", created_status=200, auth=HeaderAuth("x-token", "")))
     async with LEVELS[0](fake) as transport:
-        found = await calibrate(transport, workspace=SPACE, owner_key=KEY, writes=True, campaign=DRAFT, headers={"X-Token": KEY})
+        found = await calibrate(transport, Access(SPACE, KEY, writes=True, campaign=DRAFT, headers={"X-Token": KEY}))
     assert found.behaviour == attrs.evolve(fake.behaviour, auth=HeaderAuth("x-token", ""))
     assert found.observed["past_end"] == "clamp"
     assert found.undecided["unknown_body"] == ("ignore", "store")
@@ -99,7 +99,7 @@ async def test_without_writes_nothing_is_created_and_the_reasons_say_so() -> Non
     fake = service()
     before = fake.dump()
     async with LEVELS[0](fake) as transport:
-        found = await calibrate(transport, workspace=SPACE)
+        found = await calibrate(transport, Access(SPACE))
     assert fake.dump() == before
     assert {recorded.method for recorded in fake.requests} == {"GET"}
     assert found.reasons["email_key"] == "creating contacts was not allowed"
