@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 from support.echo_service import CREATE, BrokenService, TinyService, answer_on_the_wire, answer_to
 from support.examples import scaled
 from support.raw_http import CLOSED, connect_to, encode_request, exchange_bytes, read_to_end, read_until
-from support.time import virtual_time
 
 from outreach_async.fake import faults as f
 from outreach_async.fake._asgi import MAX_REQUEST_BYTES
 from outreach_async.fake._fault_plan import execute_with_faults
 from outreach_async.fake.server import (
     MAX_HEAD_BYTES,
-    WRITE_TIMEOUT,
     RawConnection,
     _accept_connections,
     _build_url,
@@ -381,17 +379,6 @@ async def test_what_the_peer_does_not_read_at_once_is_written_later() -> None:
                 await anyio.wait_readable(far)
                 received += far.recv(2**16)
     assert received == sent
-
-
-@virtual_time
-async def test_a_client_that_does_not_read_for_a_minute_is_given_up() -> None:
-    near, far = socket.socketpair()
-    with near, far:
-        near.setblocking(False)
-        began = anyio.current_time()
-        with pytest.raises(TimeoutError):
-            await RawConnection(near).write(bytes(2**24))
-        assert anyio.current_time() - began == pytest.approx(WRITE_TIMEOUT)
 
 
 async def test_pipelined_requests_do_not_delay_those_of_other_connections() -> None:
