@@ -43,6 +43,12 @@ def require_string(name: str, value: object) -> str:
     return value
 
 
+def require_field(code: str, value: object) -> str | None:
+    if not isinstance(value, str | None):
+        raise TypeError(f"{code}: expected a string or null, got {type(value).__name__}; pass a string, or None for no value")
+    return value
+
+
 def require_mapping(what: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise TypeError(f"{what}: expected a mapping, got {type(value).__name__}; use a mapping of field names to values")
@@ -64,7 +70,7 @@ def require_at_least(name: str, low: int, value: _Number) -> _Number:
 def convert(name: str, value: object, kind: type[_T], dec_hook: Callable[[Any, Any], Any] | None = None) -> _T:
     """Convert a value from a parsed document to the type `kind`. Types must match: a string is not converted to a number."""
     try:
-        return msgspec.convert(value, kind, dec_hook=dec_hook)
+        return msgspec.convert(value, kind, str_keys=True, dec_hook=dec_hook)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         raise ValueError(f"{name}{place.removesuffix('`')}: {message[0].lower()}{message[1:]}") from None

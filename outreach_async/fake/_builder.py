@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from random import Random
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Unpack
 
 import attrs
 
-from outreach_async.fake._arguments import require_count, require_string
+from outreach_async.fake._arguments import check_known, require_count, require_field, require_string
 from outreach_async.fake._clock import DAY
-from outreach_async.fake._seeds import (
-    CampaignBuilder,
-    CampaignSeed,
-    ContactSeed,
-    StepSeed,
-    generate_mailbox,
-    generate_people,
-    update_mailbox,
-)
+from outreach_async.fake._create_contact import email_key
+from outreach_async.fake._seeds import CampaignBuilder, CampaignFields, generate_mailbox, generate_people, update_mailbox
+from outreach_async.fake._simulation_state import ResponsePlan
 from outreach_async.fake._stored_records import (
     CAMPAIGN_HEADERS,
     CUSTOM_CODE,
@@ -29,172 +23,17 @@ from outreach_async.fake._stored_records import (
     STANDARD_FIELDS,
     Contact,
     Enrolment,
+    Rates,
     Workspace,
 )
 from outreach_async.fake._world import ListKind, World
+from outreach_async.fake.behaviour import Behaviour
+from outreach_async.fake.simulation import SimulationControl
 
 # Generated mailboxes are older than this, so that their warm-up is over.
 _MIN_AGE: Final = 45 * DAY
 
 _MAX_AGE: Final = 600 * DAY
-
-
-@attrs.frozen
-class Seeder:
-    world: World = attrs.field(repr=False)
-    seed: int
-    now: float
-    email_key: Callable[[str], str]
-    _reserved_ids: list[str] = attrs.field(factory=list, repr=False)
-
-    @contextmanager
-    def transaction(self) -> Iterator[Self]:
-        """Undo the reservation of ids if the block raises an exception."""
-        # Records need no removal, because all checks run before the first record is stored.
-        counters = dict(self.world.counters)
-        try:
-            yield self
-        except BaseException:
-            self.world.ids.difference_update(self._reserved_ids)
-            self.world.counters = counters
-            raise
-
-    def reserve_id(self, prefix: str, id_: str | None) -> str:
-        """Reserve an id and return it. If `id_` is `None`, generate an id first."""
-        world = self.world
-        id_ = world.new_id(self.seed, prefix) if id_ is None else world.reserve_id(require_string("id", id_), prefix)
-        self._reserved_ids.append(id_)
-        return id_
-
-    def add_workspace(
-        self,
-        id_: str | None,
-        custom_fields: Iterable[str] | Mapping[str, str],
-        extra_fields: Mapping[str, str],
-        campaign_headers: Iterable[str] | None,
-        mailbox_headers: Iterable[str] | None,
-    ) -> str:
-        custom = _check_labels(custom_fields)
-        other_codes = {*STANDARD_FIELDS, *RESERVED_MEMBERS}
-        if reserved := [code for code in extra_fields if code in other_codes or code.startswith("custom_")]:
-            raise ValueError(f"extra_fields: these codes are reserved: {', '.join(reserved)}; use other codes")
-        workspace = Workspace(
-            self.reserve_id("space_", id_),
-            custom,
-            {require_string("code", code): require_string("label", label) for code, label in extra_fields.items()},
-            CAMPAIGN_HEADERS if campaign_headers is None else tuple(campaign_headers),
-            MAILBOX_HEADERS if mailbox_headers is None else tuple(mailbox_headers),
-        )
-        self.world.add_workspace(workspace)
-        return workspace.id
-
-    def add_owner_key(self, workspaces: Sequence[str], key: str | None) -> str:
-        for workspace in workspaces:
-            self.check_workspace(workspace)
-        if key is not None and not key.startswith("key_"):
-            raise ValueError("key: expected a string that starts with key_; pass no key to generate one")  # `key` may be a secret
-        if key is None or key not in self.world.owner_keys:
-            key = self.reserve_id("key_", key)
-        self.world.owner_keys[key] = self.world.owner_keys.get(key, frozenset()) | frozenset(workspaces)
-        return key
-
-    def add_mailboxes(self, workspace: str, rows: Sequence[Mapping[str, Any]], trouble: float) -> list[str]:
-        self.check_workspace(workspace)
-        start = self._creation_time(workspace, "mailbox", self.now - self._random_for(workspace).uniform(_MIN_AGE, _MAX_AGE))
-        first = len(self.world.mailboxes)
-        mailboxes = []
-        for number, fields in enumerate(rows):
-            id_ = self.reserve_id("mailbox_", fields.get("id"))
-            created, random = min(start + 60 * number, int(self.now)), self._random_for(id_)
-            generated = generate_mailbox(
-                id_, workspace, first + number, created, fields, trouble=trouble, random=random, now=self.now
-            )
-            mailboxes.append(generated)
-        for mailbox in mailboxes:
-            self.world.add_mailbox(mailbox)
-        return [mailbox.id for mailbox in mailboxes]
-
-    def add_campaign(self, seed: CampaignSeed) -> str:
-        self.check_workspace(seed.workspace)
-        boxes = self._check_mailboxes(seed.workspace, seed.mailboxes)
-        id_ = self.reserve_id("camp_", seed.id)
-        created = self._creation_time(seed.workspace, "campaign", self.now)
-        builder = CampaignBuilder(self._random_for(id_), self.reserve_id, created, self.now)
-        self.world.add_campaign(builder.build(attrs.evolve(seed, mailboxes=boxes), id_), self.now)
-        return id_
-
-    def _check_mailboxes(self, workspace: str, mailboxes: Iterable[str]) -> tuple[str, ...]:
-        boxes = tuple(dict.fromkeys(mailboxes))
-        for box in boxes:
-            if box not in self.world.mailboxes or self.world.mailboxes[box].workspace != workspace:
-                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}; add the mailbox first")
-        return boxes
-
-    def set_campaign(self, id_: str, status: str | None, mailboxes: Iterable[str] | None, rates: Mapping[str, float]) -> None:
-        campaign = self.world.campaigns.get(id_)
-        if campaign is None:
-            raise ValueError(f"there is no campaign {id_!r}; add the campaign first")
-        changed = attrs.evolve(
-            campaign,
-            status=campaign.status if status is None else require_string("status", status),
-            mailboxes=campaign.mailboxes if mailboxes is None else self._check_mailboxes(campaign.workspace, mailboxes),
-            rates=campaign.rates.with_changes(rates),
-        )
-        self.world.set_campaign(changed, self.now)
-
-    def set_mailbox(self, id_: str, fields: Mapping[str, Any]) -> None:
-        mailbox = self.world.mailboxes.get(id_)
-        if mailbox is None:
-            raise ValueError(f"there is no mailbox {id_!r}; add the mailbox first")
-        self.world.set_mailbox(update_mailbox(mailbox, fields), self.now)
-
-    def add_contacts(
-        self, workspace: str, rows: int | Iterable[Mapping[str, str | None]], campaign: str | None, owner: str | None
-    ) -> list[str]:
-        self.check_workspace(workspace)
-        if owner is None:
-            owner = next((key for key, spaces in self.world.owner_keys.items() if workspace in spaces), "")
-        if isinstance(rows, int):
-            rows = generate_people(require_count("contacts", rows), len(self.world.contacts[workspace]))
-        enrolments = () if campaign is None else (Enrolment(campaign, self.now),)
-        codes = self.world.workspaces[workspace].codes
-        return self.store_contacts(workspace, (ContactSeed.from_row(row, codes, enrolments, owner) for row in rows))
-
-    def store_contacts(self, workspace: str, seeds: Iterable[ContactSeed]) -> list[str]:
-        """Store contacts and return their ids. If any contact is invalid, no contact is stored."""
-        stored: dict[str, Contact] = {}
-        for seed in seeds:
-            email = require_string("email", seed.email).strip()
-            key = self.email_key(email)
-            if key in stored or key in self.world.contacts[workspace]:
-                raise ValueError(
-                    f"email: expected an address that no other contact of the workspace has, got {email}; use another address"
-                )
-            stored[key] = self._build_contact(workspace, email, seed)
-        for key, contact in stored.items():
-            self.world.store_contact(workspace, key, contact)
-        return [contact.id for contact in stored.values()]
-
-    def _build_contact(self, workspace: str, email: str, seed: ContactSeed) -> Contact:
-        for enrolment in seed.enrolments:
-            campaign = self.world.campaigns.get(enrolment.campaign)
-            if campaign is None or campaign.workspace != workspace:
-                raise ValueError(f"the workspace {workspace} has no campaign {enrolment.campaign!r}; add the campaign first")
-        created = int(self.now) if seed.created is None else require_count("created", seed.created)
-        return Contact(self.reserve_id("contact_", seed.id), email, seed.owner, created, seed.fields, seed.enrolments)
-
-    def check_workspace(self, workspace: str) -> None:
-        if workspace not in self.world.workspaces:
-            raise ValueError(f"there is no workspace {workspace!r}; add the workspace first")
-
-    def _random_for(self, name: str) -> Random:
-        # Each record has its own generator, so that the order and number of other records do not change its values.
-        return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
-
-    def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
-        """Return the later of `preferred` and the newest item's creation time, so that creation times never decrease."""
-        order = self.world.creation_order[workspace, kind]
-        return int(max(preferred, order[-1][0] if order else 0))
 
 
 def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
@@ -211,10 +50,70 @@ def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str,
 class WorldBuilder(ABC):
     """The methods of a fake that add and change stored data."""
 
+    seed: int
+    behaviour: Behaviour
+    sim: SimulationControl
+    _world: World
+    _new_ids: list[str]
+
+    @property
     @abstractmethod
-    def _transaction(self) -> AbstractContextManager[Seeder]:
-        """Lock the stored data and yield a `Seeder` that changes the data. A block that raises an exception changes nothing."""
-        ...
+    def now(self) -> float:
+        """The fake's time in Unix seconds."""
+
+    @abstractmethod
+    def _locked_and_current(self) -> AbstractContextManager[None]:
+        """Hold the lock during the block. If a callable provides the time, run the events that are due first."""
+
+    @contextmanager
+    def _transaction(self) -> Iterator[World]:
+        """Lock the stored data during the block. A block that raises an exception changes nothing."""
+        with self._locked_and_current():
+            world = self._world
+            counters, self._new_ids = dict(world.counters), []
+            try:
+                yield world
+            except BaseException:
+                # Only ids need to be released, because all checks run before the first record is stored.
+                world.ids.difference_update(self._new_ids)
+                world.counters = counters
+                raise
+
+    def _reserve_id(self, prefix: str, id_: str | None) -> str:
+        world = self._world
+        id_ = world.new_id(self.seed, prefix) if id_ is None else world.reserve_id(require_string("id", id_), prefix)
+        self._new_ids.append(id_)
+        return id_
+
+    def _find_workspace(self, workspace: str) -> Workspace:
+        if workspace not in self._world.workspaces:
+            raise ValueError(f"there is no workspace {workspace!r}; add the workspace first")
+        return self._world.workspaces[workspace]
+
+    def _random_for(self, name: str) -> Random:
+        # Each record has its own generator, so that the order and number of other records do not change its values.
+        return Random(f"{self.seed}|{name}")  # noqa: S311 - generated test data needs no cryptographic randomness
+
+    def _store_script(self, contact: str, campaign: str | None, step: int, plan: ResponsePlan) -> None:
+        with self._transaction() as world:
+            if campaign is not None and campaign not in world.campaigns:
+                raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
+            world.simulation.scripts[self._find_token(contact), campaign or "", step] = plan
+
+    def _find_token(self, contact: str) -> str:
+        """Return the token that identifies a contact in random draws."""
+        if "@" in require_string("contact", contact) or not contact.startswith("contact_"):
+            return email_key(self.behaviour)(contact.strip())
+        for contacts in self._world.contacts.values():
+            for key, stored in contacts.items():
+                if stored.id == contact:
+                    return key
+        raise ValueError(f"there is no contact {contact!r}; add the contact first, or pass its e-mail address")
+
+    def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
+        """Return the later of `preferred` and the newest item's creation time, so that creation times never decrease."""
+        order = self._world.creation_order[workspace, kind]
+        return int(max(preferred, order[-1][0] if order else 0))
 
     def add_workspace(
         self,
@@ -246,8 +145,20 @@ class WorldBuilder(ABC):
             print(fake.add_workspace("space_2", custom_fields=["Plan", "Size"]))  # -> space_2
             ```
         """
-        with self._transaction() as seeder:
-            return seeder.add_workspace(id, custom_fields, extra_fields or {}, campaign_headers, mailbox_headers)
+        with self._transaction() as world:
+            custom, extra = _check_labels(custom_fields), extra_fields or {}
+            taken = {*STANDARD_FIELDS, *RESERVED_MEMBERS}
+            if reserved := [code for code in extra if code in taken or code.startswith("custom_")]:
+                raise ValueError(f"extra_fields: these codes are reserved: {', '.join(reserved)}; use other codes")
+            workspace = Workspace(
+                self._reserve_id("space_", id),
+                custom,
+                {require_string("code", code): require_string("label", label) for code, label in extra.items()},
+                CAMPAIGN_HEADERS if campaign_headers is None else tuple(campaign_headers),
+                MAILBOX_HEADERS if mailbox_headers is None else tuple(mailbox_headers),
+            )
+            world.add_workspace(workspace)
+            return workspace.id
 
     def add_owner_key(self, *workspaces: str, key: str | None = None) -> str:
         """Add an owner key, or give an existing owner key access to more workspaces.
@@ -268,8 +179,15 @@ class WorldBuilder(ABC):
             print(fake.add_owner_key("space_1", "space_2", key="key_2"))  # -> key_2
             ```
         """
-        with self._transaction() as seeder:
-            return seeder.add_owner_key(workspaces, key)
+        with self._transaction() as world:
+            for workspace in workspaces:
+                self._find_workspace(workspace)
+            if key is not None and not key.startswith("key_"):  # `key` may be a secret
+                raise ValueError("key: expected a string that starts with key_; pass no key to generate one")
+            if key is None or key not in world.owner_keys:
+                key = self._reserve_id("key_", key)
+            world.owner_keys[key] = world.owner_keys.get(key, frozenset()) | frozenset(workspaces)
+            return key
 
     def add_mailbox(self, workspace: str, *, trouble: float = 0.0, **fields: Any) -> str:
         """Add a mailbox; see `add_mailboxes` for the fields.
@@ -314,25 +232,22 @@ class WorldBuilder(ABC):
             print(len(ids))  # -> 50
             ```
         """
-        with self._transaction() as seeder:
-            return seeder.add_mailboxes(workspace, [fields] * count, trouble)
+        with self._transaction() as world:
+            self._find_workspace(workspace)
+            age = self._random_for(workspace).uniform(_MIN_AGE, _MAX_AGE)
+            start, number = self._creation_time(workspace, "mailbox", self.now - age), len(world.mailboxes)
+            mailboxes = []
+            for place in range(count):
+                id_, created = self._reserve_id("mailbox_", fields.get("id")), min(start + 60 * place, int(self.now))
+                random, now = self._random_for(id_), self.now
+                mailboxes.append(
+                    generate_mailbox(id_, workspace, number + place, created, fields, trouble=trouble, random=random, now=now)
+                )
+            for mailbox in mailboxes:
+                world.add_mailbox(mailbox)
+            return [mailbox.id for mailbox in mailboxes]
 
-    def add_campaign(
-        self,
-        workspace: str,
-        *,
-        id: str | None = None,  # noqa: A002 - named as on the wire
-        name: str = "Campaign",
-        status: str = "draft",
-        mailboxes: Iterable[str] = (),
-        steps: Iterable[StepSeed] = (),
-        contacts: int | None = None,
-        bounces_num: int | None = None,
-        interested_num: int | None = None,
-        created: int | None = None,
-        last_activity: float | Literal["auto"] | None = "auto",
-        rates: Mapping[str, float] | None = None,
-    ) -> str:
+    def add_campaign(self, workspace: str, **fields: Unpack[CampaignFields]) -> str:
         """Add a campaign. The counts and percentages in responses are computed from the counts of its templates.
 
         Args:
@@ -371,22 +286,25 @@ class WorldBuilder(ABC):
             print(len((await client.campaigns.steps(camp)).data))  # -> 2
             ```
         """
-        seed = CampaignSeed(
-            workspace=workspace,
-            id=id,
-            name=name,
-            status=status,
-            mailboxes=mailboxes,
-            steps=steps,
-            contacts=contacts,
-            bounces_num=bounces_num,
-            interested_num=interested_num,
-            created=created,
-            last_activity=last_activity,
-            rates=rates or {},
-        )
-        with self._transaction() as seeder:
-            return seeder.add_campaign(seed)
+        with self._transaction() as world:
+            for name in fields:
+                check_known(name, CampaignFields.__annotations__, "a campaign")
+            self._find_workspace(workspace)
+            boxes = self._check_mailboxes(workspace, fields.get("mailboxes", ()))
+            id_, created = self._reserve_id("camp_", fields.get("id")), fields.get("created")
+            if created is None:
+                created = self._creation_time(workspace, "campaign", self.now)
+            rates = Rates().with_changes(fields.get("rates") or {})
+            builder = CampaignBuilder(self._random_for(id_), self._reserve_id, self.now, rates)
+            world.add_campaign(builder.build(id_, workspace, boxes, created, fields), self.now)
+            return id_
+
+    def _check_mailboxes(self, workspace: str, mailboxes: Iterable[str]) -> tuple[str, ...]:
+        boxes, known = tuple(dict.fromkeys(mailboxes)), self._world.mailboxes
+        for box in boxes:
+            if box not in known or known[box].workspace != workspace:
+                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}; add the mailbox first")
+        return boxes
 
     def add_contacts(
         self,
@@ -417,8 +335,42 @@ class WorldBuilder(ABC):
             print(len(fake.add_contacts("space_1", 100)))  # -> 100
             ```
         """
-        with self._transaction() as seeder:
-            return seeder.add_contacts(workspace, rows, campaign, owner_key)
+        with self._transaction() as world:
+            codes, now = self._find_workspace(workspace).codes, self.now
+            if owner_key is None:
+                owner_key = next((key for key, spaces in world.owner_keys.items() if workspace in spaces), "")
+            if isinstance(rows, int):
+                rows = generate_people(require_count("contacts", rows), len(world.contacts[workspace]))
+            places = () if campaign is None else (Enrolment(campaign, now),)
+            contacts = []
+            for row in rows:
+                fields = {}
+                for code, value in row.items():
+                    if code not in {"id", "email"} and value is not None:
+                        check_known(code, codes, "a contact")
+                        fields[codes[code]] = require_field(code, value)
+                contacts.append(
+                    Contact(row.get("id") or "", require_string("email", row.get("email")), owner_key, int(now), fields, places)
+                )
+            return self._store_contacts(workspace, contacts)
+
+    def _store_contacts(self, workspace: str, contacts: Iterable[Contact]) -> list[str]:
+        """Store contacts and return their ids; a contact without an id gets one. If any is invalid, none is stored."""
+        world, stored, key_of = self._world, dict[str, Contact](), email_key(self.behaviour)
+        for contact in contacts:
+            email = require_string("email", contact.email.strip())
+            key = key_of(email)
+            if key in stored or key in world.contacts[workspace]:
+                raise ValueError(
+                    f"email: expected an address that no other contact of the workspace has, got {email}; use another address"
+                )
+            for campaign in contact.campaigns:
+                if campaign not in world.campaigns or world.campaigns[campaign].workspace != workspace:
+                    raise ValueError(f"the workspace {workspace} has no campaign {campaign!r}; add the campaign first")
+            stored[key] = attrs.evolve(contact, id=self._reserve_id("contact_", contact.id or None), email=email)
+        for key, contact in stored.items():
+            world.store_contact(workspace, key, contact)
+        return [contact.id for contact in stored.values()]
 
     # Changing.
 
@@ -451,8 +403,13 @@ class WorldBuilder(ABC):
             print((await client.campaigns.list()).data[0].status)  # -> paused
             ```
         """
-        with self._transaction() as seeder:
-            seeder.set_campaign(campaign, status, mailboxes, rates or {})
+        with self._transaction() as world:
+            old = world.campaigns.get(campaign)
+            if old is None:
+                raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
+            boxes = old.mailboxes if mailboxes is None else self._check_mailboxes(old.workspace, mailboxes)
+            status, changes = old.status if status is None else status, old.rates.with_changes(rates or {})
+            world.set_campaign(attrs.evolve(old, status=status, mailboxes=boxes, rates=changes), self.now)
 
     def set_mailbox(self, mailbox: str, /, **fields: Any) -> None:
         """Change a mailbox: any field except its id, its creation time, its last activity and its counts.
@@ -471,5 +428,7 @@ class WorldBuilder(ABC):
             print((await client.mailboxes.list()).data[0].blacklists)  # -> 2
             ```
         """
-        with self._transaction() as seeder:
-            seeder.set_mailbox(mailbox, fields)
+        with self._transaction() as world:
+            if mailbox not in world.mailboxes:
+                raise ValueError(f"there is no mailbox {mailbox!r}; add the mailbox first")
+            world.set_mailbox(update_mailbox(world.mailboxes[mailbox], fields), self.now)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from outreach_async.fake._builder import Seeder, WorldBuilder
+from outreach_async.fake._builder import WorldBuilder
 from outreach_async.fake._clock import Clock, format_http_date
 from outreach_async.fake._create_contact import email_key
 from outreach_async.fake._error_responses import RENDERERS, RequestRefused
@@ -120,7 +120,7 @@ class FakeService(WorldBuilder):
         # Storing a contact is a look-up followed by a write; no other thread may run between the two. The lock is re-entrant,
         # because functions that callers pass in, such as listeners or `match`, run with the lock held and may call the fake.
         self._lock = threading.RLock()
-        self.sim = SimulationControl(self._transaction)
+        self.sim = SimulationControl(self._store_script)
 
     def __repr__(self) -> str:
         world = self._world
@@ -191,14 +191,6 @@ class FakeService(WorldBuilder):
             append_to(self.requests, entry)
             return exchange
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Seeder]:
-        with self._locked_and_current(), self._new_seeder(self._world).transaction() as seeder:
-            yield seeder
-
-    def _new_seeder(self, world: World) -> Seeder:
-        return Seeder(world, self.seed, self.now, email_key(self.behaviour))
-
     # Stored contacts.
 
     def contacts(self, workspace: str) -> list[dict[str, Any]]:
@@ -217,7 +209,7 @@ class FakeService(WorldBuilder):
             ```
         """
         with self._lock:
-            self._new_seeder(self._world).check_workspace(workspace)
+            self._find_workspace(workspace)
             return [_contact_document(contact) for contact in self._world.contacts[workspace].values()]
 
     def contact(self, workspace: str, email: str) -> dict[str, Any] | None:
@@ -234,9 +226,8 @@ class FakeService(WorldBuilder):
             ```
         """
         with self._lock:
-            seeder = self._new_seeder(self._world)
-            seeder.check_workspace(workspace)
-            contact = self._world.contacts[workspace].get(seeder.email_key(email.strip()))
+            self._find_workspace(workspace)
+            contact = self._world.contacts[workspace].get(email_key(self.behaviour)(email.strip()))
             return None if contact is None else _contact_document(contact)
 
     # Time.
@@ -348,16 +339,11 @@ class FakeService(WorldBuilder):
         """
         document = read_document(source)
         with self._lock:
-            world, offset = World(), self._clock.offset
-            try:
-                # Set the time first: the defaults of the loaded records depend on it.
-                if isinstance(document.now, str):
-                    self._clock.set_time(document.now)
-                load_world(document, self._new_seeder(world))
-            except ValueError:
-                self._clock.offset = offset
-                raise
-            self._world = world
+            loaded = FakeService(self.seed, self.behaviour, document.now or self._clock.iso)
+            load_world(document, loaded)
+            self._world = loaded._world
+            if document.now is not None:
+                self._clock.set_time(document.now)
 
     def dump(self) -> str:
         """Return the stored data, pending events and the time as a world file; equal states give equal strings.

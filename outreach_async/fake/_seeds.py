@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from random import Random
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 import attrs
 
-from outreach_async.fake._arguments import check_known, read_table, require_count, require_mapping, require_string, require_time
+from outreach_async.fake._arguments import check_known, read_table, require_count, require_mapping, require_time
 from outreach_async.fake._clock import DAY
 from outreach_async.fake._request import encode
 from outreach_async.fake._simulation_state import COUNT_NAMES
@@ -22,7 +22,6 @@ from outreach_async.fake._stored_records import (
     MAILBOX_FIELDS,
     PERSONALIZED,
     Campaign,
-    Enrolment,
     Mailbox,
     Rates,
     Share,
@@ -50,31 +49,6 @@ def generate_name(first: int, last: int) -> tuple[str, str]:
     """Return a first name and a last name by their indexes in the table of names. Indexes past the end wrap around."""
     names = read_table("names")
     return names[first % len(names)][0], names[last % len(names)][1]
-
-
-@attrs.frozen
-class ContactSeed:
-    email: object
-    fields: Mapping[str, str | None]
-    enrolments: tuple[Enrolment, ...] = ()
-    owner: str = attrs.field(default="", repr=False)
-    id: str | None = None
-    created: object = None
-
-    @classmethod
-    def from_row(
-        cls, row: Mapping[str, str | None], codes: Mapping[str, str], enrolments: tuple[Enrolment, ...], owner: str
-    ) -> ContactSeed:
-        # The row can have the keys `email` and `id`. All other keys are codes of fields.
-        fields = {}
-        for code, value in row.items():
-            if code in {"id", "email"} or value is None:
-                continue
-            check_known(code, codes, "a contact")
-            if not isinstance(value, str):
-                raise TypeError(f"{code}: expected a string, got {type(value).__name__}; pass a string, or None for no value")
-            fields[codes[code]] = value
-        return cls(row.get("email"), fields, enrolments, owner, row.get("id"))
 
 
 def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]]:
@@ -203,7 +177,7 @@ def _count_or_zero(value: object) -> int:
 # Campaigns.
 
 _STEP_FIELDS: Final = ("id", "status", "wait_time", "left_to_send", "sent", "templates")
-_TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text", "rates", *COUNT_NAMES)
+_TEMPLATE_FIELDS: Final = tuple(field.name for field in attrs.fields(Template))
 _DEFAULT_WAIT: Final = 3 * DAY * 1000
 _MAX_WAIT: Final = 3650 * DAY * 1000
 
@@ -211,54 +185,135 @@ StepSeed = str | Mapping[str, Any]
 ReserveId = Callable[[str, str | None], str]
 
 
-def _parse_template_seeds(value: object, order: int) -> Sequence[str | Mapping[str, Any]]:
-    seeds = value.split("|") if isinstance(value, str) and value.strip() else value
-    if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
-        raise ValueError(
-            f"steps[{order - 1}].templates: expected one or more templates, got {value!r}; "
-            "pass letters such as A|B or a list of templates, or omit the key for a step with one template"
+class CampaignFields(TypedDict, total=False):
+    id: str | None
+    name: str
+    status: str
+    mailboxes: Iterable[str]
+    steps: Iterable[StepSeed]
+    contacts: int | None
+    bounces_num: int | None
+    interested_num: int | None
+    created: int | None
+    last_activity: float | Literal["auto"] | None
+    rates: Mapping[str, float] | None
+
+
+@attrs.frozen
+class CampaignBuilder:
+    random: Random
+    reserve_id: ReserveId
+    now: float
+    rates: Rates
+
+    def build(self, id_: str, workspace: str, mailboxes: tuple[str, ...], created: int, fields: CampaignFields) -> Campaign:
+        # If the specification of a step has `sent`, the counts of its templates are generated. Otherwise, omitted counts are 0.
+        rows: list[Mapping[str, Any]] = [
+            {"templates": seed} if isinstance(seed, str) else require_mapping("a step", seed) for seed in fields.get("steps", ())
+        ]
+        totals = [row["sent"] for row in rows if "sent" in row]
+        contacts, bounces, interested = fields.get("contacts"), fields.get("bounces_num"), fields.get("interested_num")
+        bounces = (totals[0] // 100 if totals else 0) if bounces is None else require_count("bounces_num", bounces)
+        steps = self._build_steps(rows, contacts, bounces)
+        if contacts is None:
+            contacts = steps[0].left_to_send + steps[0].already_sent if steps else 0
+        if interested is None:
+            interested = sum(_sum_counts(step.templates, "replied_num") for step in steps) // 3 if totals else 0
+        campaign = Campaign(
+            id=id_,
+            workspace=workspace,
+            name=fields.get("name", "Campaign"),
+            status=fields.get("status", "draft"),
+            mailboxes=mailboxes,
+            steps=steps,
+            contacts=contacts,
+            bounces_num=bounces,
+            interested_num=interested,
+            created=created,
+            last_activity=None,
+            rates=self.rates,
         )
-    return seeds
+        _check_counts(campaign)
+        activity = fields.get("last_activity", "auto")
+        if activity == "auto":
+            activity = max(created, self.now - self.random.uniform(0, DAY)) if campaign.total("sent") else None
+        return attrs.evolve(campaign, last_activity=None if activity is None else require_time("last_activity", activity))
 
+    def _build_steps(self, rows: Sequence[Mapping[str, Any]], contacts: int | None, bounces: int) -> tuple[Step, ...]:
+        templates = [self._build_templates(row, order) for order, row in enumerate(rows, 1)]
+        lefts = _count_left_to_send(rows, templates, contacts, bounces)
+        steps = []
+        for number, (row, parts, left) in enumerate(zip(rows, templates, lefts, strict=True)):
+            for name in row:
+                check_known(name, _STEP_FIELDS, "a step")
+            wait = row.get("wait_time", _DEFAULT_WAIT if number else 0)
+            steps.append(Step(self.reserve_id("step_", row.get("id")), row.get("status", "live"), wait, left, parts))
+            if wait > _MAX_WAIT:
+                raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}; use a smaller number")
+        return tuple(steps)
 
-def _choose_thread(seed: Mapping[str, Any], order: int, letter: str) -> tuple[bool | None, str | None]:
-    """Return the values of `new_thread` and `subject` for a template (rule T6)."""
-    if letter == PERSONALIZED:
-        new_thread, subject = seed.get("new_thread"), seed.get("subject")
-        if new_thread is not None or subject is not None:
+    def _build_templates(self, step: Mapping[str, Any], order: int) -> tuple[Template, ...]:
+        value = step.get("templates", "A")
+        given = value.split("|") if isinstance(value, str) and value.strip() else value
+        if isinstance(given, str) or not isinstance(given, Sequence) or not given:
             raise ValueError(
-                f"new_thread, subject: expected neither for a {PERSONALIZED} template, got {new_thread!r}, {subject!r}; omit both"
+                f"steps[{order - 1}].templates: expected one or more templates, got {value!r}; "
+                "pass letters such as A|B or a list of templates, or omit the key for a step with one template"
             )
-        return None, None
-    new_thread = seed.get("new_thread", order == 1)
-    follows = order > 1 and not new_thread
-    subject = seed.get("subject", None if follows else "A question, {{first_name}}")
-    if follows and subject is not None:
-        raise ValueError(
-            f"subject: expected none for a follow-up in the same thread, got {subject!r}; omit subject, or set new_thread to true"
-        )
-    return new_thread, subject
+        seeds = [{"test_letter": seed} if isinstance(seed, str) else require_mapping("a template", seed) for seed in given]
+        if "sent" in step and any(count in seed for seed in seeds for count in COUNT_NAMES):
+            raise ValueError("sent: conflicts with the counts of the step's templates; omit sent for the step or these counts")
+        # The e-mails are distributed evenly, because templates take turns (rule T7).
+        each, rest = divmod(require_count("sent", step.get("sent", 0)), len(seeds))
+        return tuple(self._build_template(seed, order, place, each + (place < rest)) for place, seed in enumerate(seeds))
+
+    def _build_template(self, seed: Mapping[str, Any], order: int, place: int, sent: int) -> Template:
+        for name in seed:
+            check_known(name, _TEMPLATE_FIELDS, "a template")
+        values = {"test_letter": chr(ord("A") + place), "new_thread": order == 1, **seed}
+        personalized = values["test_letter"] == PERSONALIZED
+        follows = order > 1 and not values["new_thread"]
+        if personalized:  # rule T6: neither thread nor subject
+            values |= {"new_thread": seed.get("new_thread"), "subject": seed.get("subject")}
+        defaults = {
+            "name": f"Step {order} {values['test_letter']}",
+            "status": "live",
+            "subject": None if follows else "A question, {{first_name}}",
+            "body_text": "Hi {{first_name}}, a word about {{company_name}}?",
+            **(self._generate_counts(sent) if sent else dict.fromkeys(COUNT_NAMES, 0)),
+        }
+        values = defaults | values
+        if (values["subject"] is not None and (personalized or follows)) or (personalized and values["new_thread"] is not None):
+            raise ValueError(
+                f"subject: expected none for a follow-up in the same thread, and neither new_thread nor subject for a "
+                f"{PERSONALIZED} template, got {values['subject']!r}; omit it, or set new_thread to true"
+            )
+        id_ = self.reserve_id("personalized_step_" if personalized else "temp_", seed.get("id"))
+        rates = None if seed.get("rates") is None else self.rates.with_changes(seed["rates"])
+        return Template(**{**values, "id": id_, "rates": rates})
+
+    def _generate_counts(self, sent: int) -> dict[str, int]:
+        opened = int(sent * self.random.uniform(0.4, 0.6))
+        shares = {"clicked_num": (0.03, 0.12), "replied_num": (0.04, 0.14), "unsubscribed_num": (0.0, 0.03)}
+        responses = {name: int(opened * self.random.uniform(*share)) for name, share in shares.items()}
+        return {"sent": sent, "opened_num": opened} | responses
 
 
 def _count_left_to_send(
-    seeds: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
+    rows: Sequence[Mapping[str, Any]], steps: Sequence[Sequence[Template]], contacts: int | None, bounces: int
 ) -> list[int]:
     # If the specification of a step has `left_to_send`, this value is used. Otherwise, the number is calculated from the other
     # counts. Contacts who replied, unsubscribed or bounced are not counted, because they receive no further steps.
     lefts: list[int] = []
-    for place, (seed, templates) in enumerate(zip(seeds, steps, strict=True)):
+    for place, (row, templates) in enumerate(zip(rows, steps, strict=True)):
         sent = _sum_counts(templates, "sent")
         if place:
             before = steps[place - 1]
             exits = _sum_counts(before, "replied_num") + _sum_counts(before, "unsubscribed_num") + (bounces if place == 1 else 0)
             coming = lefts[-1] + max(0, _sum_counts(before, "sent") - sent - exits)
         else:
-            coming = 0 if contacts is None else contacts - sent
-        if coming < 0:
-            raise ValueError(
-                f"contacts: expected at least {sent} (the number of e-mails sent for step 1), got {contacts}; use a larger number"
-            )
-        lefts.append(require_count("left_to_send", seed.get("left_to_send", coming)))
+            coming = 0 if contacts is None else max(0, require_count("contacts", contacts) - sent)
+        lefts.append(require_count("left_to_send", row.get("left_to_send", coming)))
     return lefts
 
 
@@ -266,155 +321,19 @@ def _sum_counts(templates: Iterable[Template], count: str) -> int:
     return sum(getattr(template, count) for template in templates)
 
 
-def _check_step_counts(steps: Sequence[Step], contacts: int | None) -> None:
-    """Check that no step has more contacts or sent e-mails than the previous step (rules T3 and T4)."""
-    whole = [step.left_to_send + step.already_sent for step in steps]
-    if contacts is not None:
-        whole.insert(0, contacts)
-    sent = [step.already_sent for step in steps]
+def _check_counts(campaign: Campaign) -> None:
+    """Check the counts of a campaign (rules T3, T4 and T10)."""
+    whole = [campaign.contacts, *(step.left_to_send + step.already_sent for step in campaign.steps)]
+    sent = [step.already_sent for step in campaign.steps]
     if any(later > earlier for figures in (whole, sent) for earlier, later in pairwise(figures)):
         raise ValueError(
             "steps: no step may have more contacts or sent e-mails than the previous step, or more contacts than the campaign; "
             f"got contacts {whole} and sent e-mails {sent}; correct the counts"
         )
-
-
-@attrs.frozen(kw_only=True)
-class CampaignSeed:
-    workspace: str
-    id: str | None = None
-    name: str = "Campaign"
-    status: str = "draft"
-    mailboxes: Iterable[str] = ()
-    steps: Iterable[StepSeed] = ()
-    contacts: int | None = None
-    bounces_num: int | None = None
-    interested_num: int | None = None
-    created: int | None = None
-    last_activity: float | Literal["auto"] | None = "auto"
-    rates: Mapping[str, float] = attrs.Factory(dict)
-
-
-@attrs.frozen
-class CampaignBuilder:
-    random: Random
-    reserve_id: ReserveId
-    created: int
-    now: float
-
-    def build(self, seed: CampaignSeed, id_: str) -> Campaign:
-        # If the specification of a step has `sent`, the counts of its templates are generated. Otherwise, omitted counts are 0.
-        step_seeds = list(seed.steps)
-        contacts = seed.contacts if seed.contacts is None else require_count("contacts", seed.contacts)
-        totals = [step["sent"] for step in step_seeds if not isinstance(step, str) and "sent" in step]
-        bounces = totals[0] // 100 if totals and seed.bounces_num is None else require_count("bounces_num", seed.bounces_num or 0)
-        rates = Rates().with_changes(seed.rates)
-        steps = self._build_steps(step_seeds, contacts, bounces, rates)
-        replies = sum(_sum_counts(step.templates, "replied_num") for step in steps)
-        if contacts is None:
-            contacts = steps[0].left_to_send + steps[0].already_sent if steps else 0
-        campaign = Campaign(
-            id=id_,
-            workspace=seed.workspace,
-            name=require_string("name", seed.name),
-            status=require_string("status", seed.status),
-            mailboxes=tuple(seed.mailboxes),
-            steps=steps,
-            contacts=contacts,
-            bounces_num=bounces,
-            interested_num=replies // 3 if totals and seed.interested_num is None else seed.interested_num or 0,
-            created=self.created if seed.created is None else require_count("created", seed.created),
-            last_activity=None,
-            rates=rates,
-        )
-        _check_campaign_counts(campaign)
-        return attrs.evolve(campaign, last_activity=self._choose_last_activity(seed, campaign))
-
-    def _choose_last_activity(self, seed: CampaignSeed, campaign: Campaign) -> float | None:
-        if seed.last_activity is None:
-            return None
-        if seed.last_activity != "auto":
-            return require_time("last_activity", seed.last_activity)
-        return max(campaign.created, self.now - self.random.uniform(0, DAY)) if campaign.total("sent") else None
-
-    def _build_steps(self, seeds: Iterable[StepSeed], contacts: int | None, bounces: int, rates: Rates) -> tuple[Step, ...]:
-        rows = [{"templates": seed} if isinstance(seed, str) else require_mapping("a step", seed) for seed in seeds]
-        templates = [self._build_templates(row, order, rates) for order, row in enumerate(rows, 1)]
-        lefts = _count_left_to_send(rows, templates, contacts, bounces)
-        steps = tuple(
-            self._build_step(row, number, parts, left)
-            for number, (row, parts, left) in enumerate(zip(rows, templates, lefts, strict=True))
-        )
-        _check_step_counts(steps, contacts)
-        return steps
-
-    def _build_step(self, seed: Mapping[str, Any], number: int, templates: tuple[Template, ...], left: int) -> Step:
-        for name in seed:
-            check_known(name, _STEP_FIELDS, "a step")
-        wait = require_count("wait_time", seed.get("wait_time", _DEFAULT_WAIT if number else 0))
-        if wait > _MAX_WAIT:
-            raise ValueError(f"wait_time: expected at most {_MAX_WAIT} ms (ten years), got {wait}; use a smaller number")
-        status = require_string("status", seed.get("status", "live"))
-        return Step(self.reserve_id("step_", seed.get("id")), status, wait, left, templates)
-
-    def _build_templates(self, step: Mapping[str, Any], order: int, rates: Rates) -> tuple[Template, ...]:
-        seeds = [
-            {"test_letter": seed} if isinstance(seed, str) else require_mapping("a template", seed)
-            for seed in _parse_template_seeds(step.get("templates", "A"), order)
-        ]
-        if "sent" in step and any(count in seed for seed in seeds for count in COUNT_NAMES):
-            raise ValueError("sent: conflicts with the counts of the step's templates; omit sent for the step or these counts")
-        letters = [require_string("test_letter", seed.get("test_letter", chr(ord("A") + i))) for i, seed in enumerate(seeds)]
-        each, rest = divmod(require_count("sent", step.get("sent", 0)), len(seeds))
-        return tuple(
-            # The e-mails are distributed evenly, because templates take turns (rule T7).
-            self._build_template(seed, order, letter, self._build_counts(seed, each + (place < rest)), rates)
-            for place, (seed, letter) in enumerate(zip(seeds, letters, strict=True))
-        )
-
-    def _build_template(
-        self, seed: Mapping[str, Any], order: int, letter: str, counts: Mapping[str, int], rates: Rates
-    ) -> Template:
-        for name in seed:
-            check_known(name, _TEMPLATE_FIELDS, "a template")
-        new_thread, subject = _choose_thread(seed, order, letter)
-        return Template(
-            self.reserve_id("personalized_step_" if letter == PERSONALIZED else "temp_", seed.get("id")),
-            letter,
-            require_string("name", seed.get("name", f"Step {order} {letter}")),
-            require_string("status", seed.get("status", "live")),
-            new_thread,
-            subject,
-            seed.get("body_text", "Hi {{first_name}}, a word about {{company_name}}?"),
-            **counts,
-            rates=None if seed.get("rates") is None else rates.with_changes(seed["rates"]),
-        )
-
-    def _build_counts(self, seed: Mapping[str, Any], sent: int) -> dict[str, int]:
-        if sent:
-            opened = int(sent * self.random.uniform(0.4, 0.6))
-            shares = {"clicked_num": (0.03, 0.12), "replied_num": (0.04, 0.14), "unsubscribed_num": (0.0, 0.03)}
-            responses = {name: int(opened * self.random.uniform(*share)) for name, share in shares.items()}
-            return {"sent": sent, "opened_num": opened} | responses
-        counts = {name: require_count(name, seed.get(name, 0)) for name in COUNT_NAMES}
-        sent, opened, clicked, replied, unsubscribed = counts.values()
-        if not max(clicked, replied, unsubscribed) <= opened <= sent:
-            raise ValueError(
-                f"templates: expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got {counts}"
-            )
-        return counts
-
-
-def _check_campaign_counts(campaign: Campaign) -> None:
-    """Check the number of interested replies and bounces of a campaign (rule T10)."""
-    # Interested replies must not exceed replies, and bounces must not exceed unopened e-mails.
-    replies, sent, opens = (campaign.total(count) for count in ("replied_num", "sent", "opened_num"))
-    if require_count("interested_num", campaign.interested_num) > replies:
-        raise ValueError(
-            f"interested_num: expected at most {replies} (number of replies), got {campaign.interested_num}; use a smaller number"
-        )
-    if campaign.bounces_num > sent - opens:
-        unopened = sent - opens
-        raise ValueError(
-            f"bounces_num: expected at most {unopened} (unopened e-mails), got {campaign.bounces_num}; use a smaller number"
-        )
+    limits = {
+        "interested_num": (campaign.total("replied_num"), "replies"),
+        "bounces_num": (campaign.total("sent") - campaign.total("opened_num"), "unopened e-mails"),
+    }
+    for name, (most, what) in limits.items():
+        if (count := getattr(campaign, name)) > most:
+            raise ValueError(f"{name}: expected at most {most} (number of {what}), got {count}; use a smaller number")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async.fake._arguments import check_known
+from outreach_async.fake._arguments import check_known, require_count, require_mapping, require_string
 from outreach_async.fake._clock import DAY
 
 CAMPAIGN_HEADERS: Final = (
@@ -89,9 +89,7 @@ class Rates:
     interested: float = attrs.field(default=0.3, validator=_validate_share)
 
     def with_changes(self, changes: Mapping[str, float]) -> Rates:
-        if not isinstance(changes, Mapping):
-            raise TypeError(f"rates: expected a mapping of rate names to numbers, got {type(changes).__name__}; pass a dict")
-        for name in changes:
+        for name in require_mapping("rates", changes):
             check_known(name, attrs.fields_dict(Rates), "rates")
         return attrs.evolve(self, **changes)
 
@@ -102,6 +100,14 @@ class Rates:
         return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
 
 
+def _validate_text(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    require_string(attribute.name, value)
+
+
+def _validate_count(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    require_count(attribute.name, value)
+
+
 @attrs.frozen
 class Template:
     """A template of a step, with its seeded counts. An e-mail adds at most 1 to each count (rule T9)."""
@@ -109,25 +115,32 @@ class Template:
     # `rates` are the probabilities of reactions to the template; `None` means the campaign's rates.
 
     id: str
-    test_letter: str
-    name: str
-    status: str
+    test_letter: str = attrs.field(validator=_validate_text)
+    name: str = attrs.field(validator=_validate_text)
+    status: str = attrs.field(validator=_validate_text)
     new_thread: bool | None
     subject: str | None
     body_text: str | None
-    sent: int
-    opened_num: int
-    clicked_num: int
-    replied_num: int
-    unsubscribed_num: int
-    rates: Rates | None = None
+    sent: int = attrs.field(validator=_validate_count)
+    opened_num: int = attrs.field(validator=_validate_count)
+    clicked_num: int = attrs.field(validator=_validate_count)
+    replied_num: int = attrs.field(validator=_validate_count)
+    unsubscribed_num: int = attrs.field(validator=_validate_count)
+    rates: Rates | None
+
+    def __attrs_post_init__(self) -> None:
+        if not max(self.clicked_num, self.replied_num, self.unsubscribed_num) <= self.opened_num <= self.sent:
+            raise ValueError(
+                "templates: expected clicked_num, replied_num and unsubscribed_num <= opened_num <= sent, got "
+                f"{self.clicked_num}, {self.replied_num} and {self.unsubscribed_num}, {self.opened_num}, {self.sent}"
+            )
 
 
 @attrs.frozen
 class Step:
     id: str
-    status: str
-    wait_time: int
+    status: str = attrs.field(validator=_validate_text)
+    wait_time: int = attrs.field(validator=_validate_count)
     left_to_send: int
     templates: tuple[Template, ...]
 
@@ -143,14 +156,14 @@ class Campaign:
 
     id: str
     workspace: str
-    name: str
-    status: str
+    name: str = attrs.field(validator=_validate_text)
+    status: str = attrs.field(validator=_validate_text)
     mailboxes: tuple[str, ...]
     steps: tuple[Step, ...]
-    contacts: int
-    bounces_num: int
-    interested_num: int
-    created: int
+    contacts: int = attrs.field(validator=_validate_count)
+    bounces_num: int = attrs.field(validator=_validate_count)
+    interested_num: int = attrs.field(validator=_validate_count)
+    created: int = attrs.field(validator=_validate_count)
     last_activity: float | None
     rates: Rates
 

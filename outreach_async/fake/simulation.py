@@ -11,15 +11,13 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
 from typing import Final
 
 import attrs
 
-from outreach_async.fake._arguments import draw, require_count, require_string
-from outreach_async.fake._builder import Seeder
+from outreach_async.fake._arguments import draw, require_count
 from outreach_async.fake._simulation_state import (
     COUNT_INDEXES,
     DAY_US,
@@ -272,14 +270,10 @@ _SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
 
 class SimulationControl:
-    """Scripts the reactions of contacts, and calls listeners with events. Each fake has an instance, `fake.sim`.
+    """Scripts the reactions of contacts, and calls listeners with events. Each fake has an instance, `fake.sim`."""
 
-    Args:
-        seeding: Function that returns a context manager. The context manager yields a `Seeder`, which changes the stored data.
-    """
-
-    def __init__(self, seeding: Callable[[], AbstractContextManager[Seeder]]) -> None:
-        self._transaction = seeding
+    def __init__(self, store: Callable[[str, str | None, int, ResponsePlan], None]) -> None:
+        self._store = store
         self.listeners: list[Listener] = []
         """Functions to call with each event when it happens."""
 
@@ -353,21 +347,7 @@ class SimulationControl:
         plan = _build_plan(delays, interested=interested)
         if not require_count("step", step):
             raise ValueError("step: expected an integer of at least 1, got 0; the first step is 1")
-        with self._transaction() as seeder:
-            if campaign is not None and campaign not in seeder.world.campaigns:
-                raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
-            seeder.world.simulation.scripts[_find_token(seeder, contact), campaign or "", step - 1] = plan
-
-
-def _find_token(seeder: Seeder, contact: str) -> str:
-    """Return the token that identifies a contact in random draws."""
-    if "@" in require_string("contact", contact) or not contact.startswith("contact_"):
-        return seeder.email_key(contact.strip())
-    for contacts in seeder.world.contacts.values():
-        for key, stored in contacts.items():
-            if stored.id == contact:
-                return key
-    raise ValueError(f"there is no contact {contact!r}; add the contact first, or pass its e-mail address")
+        self._store(contact, campaign, step - 1, plan)
 
 
 def _build_plan(spans: Mapping[EventKind, int], *, interested: bool) -> ResponsePlan:

@@ -20,20 +20,20 @@ gets its first e-mail as if it had joined when the file is loaded.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_origin
+from typing import Any, Final, get_origin
 
 import attrs
 import msgspec
 
-from outreach_async.fake._arguments import check_known, convert, require_count
-from outreach_async.fake._builder import Seeder
+from outreach_async.fake._arguments import check_known, convert, require_field, suggest_similar
+from outreach_async.fake._builder import WorldBuilder
 from outreach_async.fake._clock import parse_time
-from outreach_async.fake._seeds import CampaignSeed, ContactSeed
 from outreach_async.fake._simulation_state import (
     KIND_NAMES,
     SECOND_US,
@@ -49,7 +49,7 @@ from outreach_async.fake._simulation_state import (
 )
 from outreach_async.fake._stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
 from outreach_async.fake._world import World
-from outreach_async.fake.simulation import SPAN_NAMES, SimulationControl
+from outreach_async.fake.simulation import SPAN_NAMES
 
 # The state of the simulation.
 
@@ -73,8 +73,8 @@ def dump_simulation(state: Simulation) -> str:
 def _read_collection(kind: Any, value: Any) -> Any:
     """Convert a value to a type of a collection that msgspec does not know."""
     if get_origin(kind) is deque:
-        return deque(msgspec.convert(value, list[FutureEvent]))
-    return Counter(msgspec.convert(value, dict[Count, Count], str_keys=True))
+        return deque(convert("item", value, list[FutureEvent]))
+    return Counter(convert("item", value, dict[Count, Count]))
 
 
 def load_simulation(document: SimulationDocument, world: World, now: int) -> None:
@@ -136,53 +136,52 @@ VERSION: Final = 1
 """Version of the file format."""
 
 _SCRIPT_MEMBERS: Final = ("contact", "step", "campaign", *SPAN_NAMES.values(), "interested")
-_CAMPAIGN_MEMBERS: Final = tuple(field.name for field in attrs.fields(CampaignSeed) if field.name != "workspace")
 
 
-_Document = TypeVar("_Document", bound=msgspec.Struct)
-
-
-class WorkspaceDocument(msgspec.Struct):
-    """A workspace in a world file, with its mailboxes, campaigns and contacts."""
-
-    id: str | None = None
-    custom_fields: Any = ()
-    extra_fields: dict[str, Any] = {}
-    campaign_headers: list[Any] | None = None
-    mailbox_headers: list[Any] | None = None
-    mailboxes: list[dict[str, Any]] = []
-    campaigns: list[dict[str, Any]] = []
-    contacts: list[dict[str, Any]] = []
-
-
-class WorldDocument(msgspec.Struct):
-    """The JSON object at the top level of a world file."""
-
-    version: Any = VERSION
-    now: Any = msgspec.UNSET
-    workspaces: list[dict[str, Any]] = []
-    owner_keys: dict[str, list[str]] = {}
-    scripts: list[dict[str, Any]] = []
-    made_up: dict[str, Any] = {}
-    simulation: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-
-
-class EnrolmentDocument(msgspec.Struct):
+class EnrolmentDocument(msgspec.Struct, forbid_unknown_fields=True):
     """A contact's enrolment in a campaign, in a world file."""
 
     id: str
     at: float | None = None
 
 
-class ContactDocument(msgspec.Struct):
+class ContactDocument(msgspec.Struct, forbid_unknown_fields=True):
     """A contact in a world file."""
 
+    email: str
     id: str | None = None
-    email: Any = None
     owner: str = ""
-    created: int | None = None
+    created: Count | None = None
     fields: dict[str, Any] = {}
     campaigns: list[str | EnrolmentDocument] = []
+
+
+class WorkspaceDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """A workspace in a world file. Mailboxes and campaigns have the arguments of `add_mailbox` and `add_campaign`."""
+
+    id: str | None = None
+    custom_fields: dict[str, str] | list[str] = []
+    extra_fields: dict[str, str] = {}
+    campaign_headers: list[str] | None = None
+    mailbox_headers: list[str] | None = None
+    mailboxes: list[dict[str, Any]] = []
+    campaigns: list[dict[str, Any]] = []
+    contacts: list[ContactDocument] = []
+
+
+class WorldDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """The JSON object at the top level of a world file."""
+
+    version: int = VERSION
+    now: str | None = None
+    workspaces: list[WorkspaceDocument] = []
+    owner_keys: dict[str, list[str]] = {}
+    scripts: list[dict[str, Any]] = []
+    made_up: dict[str, Count] = {}
+    simulation: SimulationDocument | None = None
+
+
+_MEMBERS: Final = [name for kind in (WorldDocument, WorkspaceDocument, ContactDocument) for name in kind.__struct_fields__]
 
 
 class WorldError(ValueError):
@@ -258,77 +257,70 @@ def _script_document(key: ScriptKey, plan: ResponsePlan) -> dict[str, Any]:
 
 
 def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
-    """Read a world file and check its top level."""
+    """Read a world file, and check the types of its values."""
     if isinstance(source, str) and not source.lstrip().startswith("{"):
         source = Path(source)
-    if isinstance(source, Path):
-        try:
-            source = source.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise WorldError(f"$: byte {error.start + 1} is not valid UTF-8; save the file as UTF-8") from error
     with _name_place("$"):
+        if isinstance(source, Path):
+            try:
+                source = source.read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"byte {error.start + 1} is not valid UTF-8; save the file as UTF-8") from error
         parsed = json.loads(source, parse_constant=_refuse_constant) if isinstance(source, str) else source
-    document = _read("$", parsed, WorldDocument, "a world")
-    if document.version != VERSION:
-        raise WorldError(f"$: version: expected {VERSION}, got {document.version!r}; use a release that reads the file's version")
-    if document.now is not msgspec.UNSET:
-        try:
+        if (version := parsed.get("version", VERSION)) != VERSION:
+            raise ValueError(f"version: expected {VERSION}, got {version!r}; use a release that reads the file's version")
+    try:
+        document = convert("$", parsed, WorldDocument, _read_collection)
+        if document.now is not None:
             parse_time("$.now", document.now)
-        except ValueError as error:
-            raise WorldError(str(error)) from error
+    except ValueError as error:
+        unknown = re.search("unknown field `(.*)`", str(error))
+        remedy = suggest_similar(unknown[1], _MEMBERS) if unknown else ""
+        raise WorldError(f"{error}; {remedy}" if remedy else str(error)) from error
     return document
 
 
-def load_world(document: WorldDocument, seeder: Seeder) -> None:
-    """Load a document into the seeder's world, which must be empty."""
-    with _name_place("$.made_up"):
-        seeder.world.counters |= {prefix: require_count(prefix, count) for prefix, count in document.made_up.items()}
+def load_world(document: WorldDocument, fake: WorldBuilder) -> None:
+    """Load a document into a fake, which must be empty."""
+    world = fake._world  # noqa: SLF001 - loading is part of the builder
+    world.counters |= document.made_up
     for number, item in enumerate(document.workspaces):
-        _load_workspace(f"$.workspaces[{number}]", item, seeder)
+        _load_workspace(f"$.workspaces[{number}]", item, fake)
     with _name_place("$.owner_keys"):
         for key, workspaces in document.owner_keys.items():
-            seeder.add_owner_key(workspaces, key)
-    control = SimulationControl(lambda: nullcontext(seeder))
-    for number, item in enumerate(document.scripts):
+            fake.add_owner_key(*workspaces, key=key)
+    for number, script in enumerate(document.scripts):
         with _name_place(f"$.scripts[{number}]"):
-            for name in item:
+            for name in script:
                 check_known(name, _SCRIPT_MEMBERS, "a script")
-            control.script(**{"contact": None, **item})
-    if document.simulation is not msgspec.UNSET:
-        simulation = _read("$.simulation", document.simulation, SimulationDocument, "a simulation")
+            fake.sim.script(**{"contact": None, **script})
+    if document.simulation is not None:
         with _name_place("$.simulation"):
-            load_simulation(simulation, seeder.world, to_microseconds(seeder.now))
+            load_simulation(document.simulation, world, to_microseconds(fake.now))
 
 
-def _load_workspace(path: str, item: Mapping[str, Any], seeder: Seeder) -> None:
-    document = _read(path, item, WorkspaceDocument, "a workspace")
+def _load_workspace(path: str, item: WorkspaceDocument, fake: WorldBuilder) -> None:
     with _name_place(path):
-        id_ = seeder.add_workspace(
-            document.id, document.custom_fields, document.extra_fields, document.campaign_headers, document.mailbox_headers
-        )
+        headers = {"campaign_headers": item.campaign_headers, "mailbox_headers": item.mailbox_headers}
+        id_ = fake.add_workspace(item.id, custom_fields=item.custom_fields, extra_fields=item.extra_fields, **headers)
     # Load in this order: campaigns refer to mailboxes, and contacts refer to campaigns.
-    for number, mailbox in enumerate(document.mailboxes):
+    for number, mailbox in enumerate(item.mailboxes):
         with _name_place(f"{path}.mailboxes[{number}]"):
-            seeder.add_mailboxes(id_, [mailbox], trouble=0.0)
-    for number, campaign in enumerate(document.campaigns):
+            fake.add_mailbox(id_, **mailbox)
+    for number, campaign in enumerate(item.campaigns):
         with _name_place(f"{path}.campaigns[{number}]"):
-            for name in campaign:
-                check_known(name, _CAMPAIGN_MEMBERS, "a campaign")
-            seeder.add_campaign(CampaignSeed(workspace=id_, **campaign))
-    for number, contact in enumerate(document.contacts):
-        place = f"{path}.contacts[{number}]"
-        contact_document = _read(place, contact, ContactDocument, "a contact")
-        with _name_place(place):
-            seeder.store_contacts(id_, [_contact_seed(contact_document, seeder.now)])
+            fake.add_campaign(id_, **campaign)
+    for number, contact in enumerate(item.contacts):
+        with _name_place(f"{path}.contacts[{number}]"):
+            fake._store_contacts(id_, [_read_contact(contact, fake.now)])  # noqa: SLF001 - as above
 
 
-def _contact_seed(document: ContactDocument, now: float) -> ContactSeed:
-    for code, value in document.fields.items():
-        if not isinstance(value, str | None):
-            raise TypeError(f"{code}: expected a string or null, got {type(value).__name__}; put the value in quotes")
+def _read_contact(document: ContactDocument, now: float) -> Contact:
+    fields = {code: require_field(code, value) for code, value in document.fields.items()}
     places = [EnrolmentDocument(place) if isinstance(place, str) else place for place in document.campaigns]
     enrolments = tuple(Enrolment(place.id, now if place.at is None else place.at) for place in places)
-    return ContactSeed(document.email, document.fields, enrolments, document.owner, document.id, document.created)
+    created = int(now) if document.created is None else document.created
+    return Contact(document.id or "", document.email, document.owner, created, fields, enrolments)
 
 
 @contextmanager
@@ -336,19 +328,8 @@ def _name_place(path: str) -> Iterator[None]:
     """Re-raise errors of the `with` block as `WorldError`, with the path of the value in the file."""
     try:
         yield
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise WorldError(f"{path}: {error}") from error
-
-
-def _read(path: str, value: Any, kind: type[_Document], what: str) -> _Document:
-    """Convert an object of the file to a document class. Unknown keys are refused."""
-    with _name_place(path):
-        for name in value if isinstance(value, Mapping) else ():
-            check_known(name, kind.__struct_fields__, what)
-    try:
-        return convert(path, value, kind, _read_collection)
-    except ValueError as error:
-        raise WorldError(str(error)) from error
 
 
 def _refuse_constant(name: str) -> None:
