@@ -1,8 +1,7 @@
 """A synchronous client for scripts: the methods of `OutreachClient`, without `async` and `await`.
 
 `SyncClient` runs an `OutreachClient` in an event loop in a second thread. It has the same arguments, methods, errors and
-guarantees. Iterate over lists with a `for` loop. The client reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
-`OUTREACH_WORKSPACE` from the environment, unless you pass their values as arguments:
+guarantees:
 
 ```python
 from outreach_async.sync import SyncClient
@@ -29,56 +28,66 @@ In a program with an event loop, use `OutreachClient`, because a synchronous cal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
-from datetime import timedelta
+from inspect import signature
+from itertools import islice
 from os import PathLike
+from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
+import anyio
 import attrs
 from anyio.from_thread import start_blocking_portal
 
-from outreach_async._engine.shared_rate import Rate
-from outreach_async._service.contacts import CreatedContact, NewContact
-from outreach_async._service.retry import RetryPolicy
-from outreach_async._sync_run import CallerRows, ClientLoop, SyncOutcomes, SyncRun
-from outreach_async._vocabulary import UNSET, DuplicatePolicy, Unset
-from outreach_async.bulk import ArrowStream, Numbers, Order, Repeats
+from outreach_async._client_loop import ClientLoop
+from outreach_async._service.contacts import CreatedContact
+from outreach_async.bulk import BulkProgress, BulkReport, BulkRun, ContactOutcome, Outcomes
+from outreach_async.bulk._rows import Source
 from outreach_async.client import OutreachClient
+from outreach_async.errors import InvalidRequest
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox, Page
 from outreach_async.pagination import Collected, HasId, PageCursor, Pager, next_items
-from outreach_async.resources import RowValue, Seconds, UndecodableAction
+from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 from outreach_async.transport._secret import hide
-from outreach_async.transport._wire import Response, Transport
-
-if TYPE_CHECKING:
-    from outreach_async._service.rows import ContactFields
-    from outreach_async.bulk.journal import JournalStore
-    from outreach_async.bulk.ledger import Changed, Ledger
-    from outreach_async.hooks import Hook
+from outreach_async.transport._wire import Response
 
 __all__ = ["SyncClient", "SyncOutcomes", "SyncPage", "SyncPager", "SyncRun"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Item = TypeVar("Item", bound=HasId)
 
+_BATCH_SIZE: Final = 500
+"""Maximum number of rows passed between the threads at once."""
+_LINGER: Final = 0.02
+"""Maximum number of seconds to wait for a batch to fill, which limits the delay of outcomes."""
 
-def _hide_key(owner_key: str | None) -> Any:
-    """Wrap an owner key in a `Secret`, so that no tool prints it."""
-    # The traceback of a KeyboardInterrupt contains frames of this module, and some tools print the local variables of frames.
-    return hide(owner_key)
+
+def _mirrors(original: Callable[Concatenate[Any, P], Any]) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
+    """Decorate a method that takes the parameters of the original and returns something else."""
+
+    def decorate(method: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
+        returned = signature(method).return_annotation
+        method.__signature__ = signature(original).replace(return_annotation=returned)  # type: ignore[attr-defined]
+        return method
+
+    return decorate
+
+
+def _hide_key(options: dict[str, Any]) -> dict[str, Any]:
+    """Wrap the owner key in a `Secret`, also for the caller, whose frame the traceback of a KeyboardInterrupt contains."""
+    if "owner_key" in options:
+        options["owner_key"] = hide(options["owner_key"])
+    return options
 
 
 class SyncClient:
     """A synchronous client of the outreach service, for scripts. Use it as a context manager.
 
-    It has the same arguments as `OutreachClient`, and its attributes have the same methods.
-
-    Attributes:
-        campaigns: Methods for campaigns: `list()` and `steps(campaign)`.
-        mailboxes: Methods for mailboxes: `list()`.
-        contacts: Methods for contacts: `create(contact)` and `create_many(rows)`.
-        workspaces: Methods for workspaces: `fields()`.
+    It has the arguments of `OutreachClient`, and `campaigns`, `mailboxes`, `contacts` and `workspaces` with the same methods.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -91,49 +100,13 @@ class SyncClient:
         ```
     """
 
-    def __init__(
-        self,
-        base_url: str | None = None,
-        *,
-        owner_key: str | None = None,
-        workspace: str | None = None,
-        transport: Transport | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | None = 30.0,
-        deadline: float | None = 120.0,
-        max_in_flight: int = 64,
-        rate: float | Rate | None = None,
-        max_retries: int | None = None,
-        retry: RetryPolicy | None = None,
-        hooks: Iterable[Hook] = (),
-    ) -> None:
-        client = OutreachClient(
-            base_url,
-            owner_key=_hide_key(owner_key),
-            workspace=workspace,
-            transport=transport,
-            headers=headers,
-            timeout=timeout,
-            deadline=deadline,
-            max_in_flight=max_in_flight,
-            rate=rate,
-            max_retries=max_retries,
-            retry=retry,
-            hooks=hooks,
-        )
-        self._bind(client, ClientLoop())
+    @_mirrors(OutreachClient.__init__)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._bind(OutreachClient(*arguments, **_hide_key(options)), ClientLoop())
 
     @classmethod
-    def from_config(
-        cls,
-        path: str | PathLike[str] | None = None,
-        *,
-        profile: str | None = None,
-        workspace: str | None = None,
-        read_only: bool = False,
-        **options: Any,
-    ) -> Self:
-        r"""Create a client from a configuration file, as `OutreachClient.from_config` does.
+    def from_config(cls, path: str | PathLike[str] | None = None, **options: Any) -> Self:
+        r"""Create a client from a configuration file, with the arguments of `OutreachClient.from_config`.
 
         Raises:
             InvalidRequest: There is no file, a value in it is missing or invalid, or the owner key cannot be read.
@@ -146,8 +119,7 @@ class SyncClient:
             ```
         """
         client = object.__new__(cls)
-        original = OutreachClient.from_config(path, profile=profile, workspace=workspace, read_only=read_only, **options)
-        client._bind(original, ClientLoop())
+        client._bind(OutreachClient.from_config(path, **_hide_key(options)), ClientLoop())
         return client
 
     def _bind(self, client: OutreachClient, loop: ClientLoop) -> None:
@@ -162,7 +134,7 @@ class SyncClient:
         """Start the event loop, and open the client."""
         if self._loop.portal is None:
             with ExitStack() as exits:
-                exits.callback(self._loop.forget_portal)
+                exits.callback(setattr, self._loop, "portal", None)  # calls after the end of the loop raise an error
                 self._loop.portal = exits.enter_context(start_blocking_portal())
                 exits.enter_context(self._loop.hold(self._client))
                 self._exits = exits.pop_all()
@@ -173,18 +145,8 @@ class SyncClient:
         exits, self._exits = self._exits, ExitStack()  # a copy has an empty stack, and closes nothing
         exits.__exit__(kind, error, trace)
 
-    def with_options(
-        self,
-        *,
-        owner_key: str | None = None,
-        workspace: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: Seconds = UNSET,
-        deadline: Seconds = UNSET,
-        max_retries: int | None = None,
-        retry: RetryPolicy | None = None,
-        hooks: Iterable[Hook] | None = None,
-    ) -> Self:
+    @_mirrors(OutreachClient.with_options)
+    def with_options(self, **options: Any) -> SyncClient:
         """Return a copy of the client with some options replaced, as `OutreachClient.with_options` does.
 
         The copy works while the original is open, and does not need to be closed.
@@ -196,29 +158,11 @@ class SyncClient:
             ```
         """
         copy = object.__new__(type(self))
-        client = self._client.with_options(
-            owner_key=_hide_key(owner_key),
-            workspace=workspace,
-            headers=headers,
-            timeout=timeout,
-            deadline=deadline,
-            max_retries=max_retries,
-            retry=retry,
-            hooks=hooks,
-        )
-        copy._bind(client, self._loop)
+        copy._bind(self._client.with_options(**_hide_key(options)), self._loop)
         return copy
 
-    def request(
-        self,
-        method: str,
-        target: str,
-        *,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        timeout: Seconds = UNSET,
-        deadline: Seconds = UNSET,
-    ) -> Response:
+    @_mirrors(OutreachClient.request)
+    def request(self, *arguments: Any, **options: Any) -> Response:
         """Send any request and return its response, whatever the status, as `OutreachClient.request` does.
 
         Example:
@@ -227,8 +171,7 @@ class SyncClient:
                 print(client.request("GET", "/workspaces/space_1/all-fields").status)  # -> 200
             ```
         """
-        request = self._client.request
-        return self._loop.run(request, method, target, body=body, headers=headers, timeout=timeout, deadline=deadline)
+        return self._loop.run(self._client.request, *arguments, **options)
 
     def __repr__(self) -> str:
         """Show the transport and the workspace, never the key."""
@@ -237,20 +180,19 @@ class SyncClient:
 
 @attrs.frozen(kw_only=True)
 class SyncPage(Page[Item]):
-    """A page of the synchronous client: `next_page()` returns the page after it.
+    """A page of the synchronous client.
 
     Example:
         ```python
         with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
-            page = client.mailboxes.list(display=1).page()
-            print(len(page), page.has_next, page.next_page().current_page)  # -> 1 True 2
+            print(len(client.mailboxes.list().page()))  # -> 2
         ```
     """
 
     _loop: ClientLoop = attrs.field(eq=False, repr=False)
 
     def next_page(self) -> SyncPage[Item] | None:  # type: ignore[override]  # synchronous, as every method of this client
-        """Fetch the page after this one, as `Page.next_page` does.
+        """Fetch the page after this one.
 
         Example:
             ```python
@@ -308,11 +250,7 @@ class SyncPager(Generic[Item]):
                 print(client.mailboxes.list(page=2, display=1).page().current_page)  # -> 2
             ```
         """
-
-        async def fetch() -> Page[Item]:
-            return await self._pager
-
-        return _sync_page(self._loop.run(fetch), self._loop)
+        return _sync_page(self._loop.run(lambda: self._pager), self._loop)
 
     def pages(self) -> Iterator[SyncPage[Item]]:
         """Iterate over the pages, as `Pager.pages` does.
@@ -324,11 +262,7 @@ class SyncPager(Generic[Item]):
             ```
         """
         pages = self._pager.pages()
-
-        async def next_page() -> Page[Item] | None:
-            return await anext(pages, None)
-
-        while (page := self._loop.run(next_page)) is not None:
+        while (page := self._loop.run(lambda: anext(pages, None))) is not None:
             yield _sync_page(page, self._loop)
 
     def collect(self, *, prefetch: int = 4) -> Collected[Item]:
@@ -343,160 +277,234 @@ class SyncPager(Generic[Item]):
         return self._loop.run(self._pager.collect, prefetch=prefetch)
 
 
+@attrs.frozen
 class _SyncResource:
-    def __init__(self, client: OutreachClient, loop: ClientLoop) -> None:
-        self._client, self._loop = client, loop
+    _client: OutreachClient
+    _loop: ClientLoop
 
 
 class SyncCampaigns(_SyncResource):
     """Methods for the campaigns of a workspace; see `outreach_async.resources.Campaigns`."""
 
-    def list(
-        self,
-        *,
-        workspace: str | None = None,
-        page: int = 1,
-        display: int = 100,
-        max_items: int | None = None,
-        undecodable: UndecodableAction = "raise",
-        timeout: Seconds = UNSET,
-        deadline: Seconds = UNSET,
-    ) -> SyncPager[Campaign]:
+    @_mirrors(Campaigns.list)
+    def list(self, **options: Any) -> SyncPager[Campaign]:
         """List campaigns, as `Campaigns.list` does."""
-        pager = self._client.campaigns.list(
-            workspace=workspace,
-            page=page,
-            display=display,
-            max_items=max_items,
-            undecodable=undecodable,
-            timeout=timeout,
-            deadline=deadline,
-        )
-        return SyncPager(pager, self._loop)
+        return SyncPager(self._client.campaigns.list(**options), self._loop)
 
-    def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
+    @_mirrors(Campaigns.steps)
+    def steps(self, *arguments: Any, **options: Any) -> CampaignSteps:
         """Return the steps of a campaign, as `Campaigns.steps` does."""
-        return self._loop.run(self._client.campaigns.steps, campaign, timeout=timeout, deadline=deadline)
+        return self._loop.run(self._client.campaigns.steps, *arguments, **options)
 
 
 class SyncMailboxes(_SyncResource):
     """Methods for the mailboxes of a workspace; see `outreach_async.resources.Mailboxes`."""
 
-    def list(
-        self,
-        *,
-        workspace: str | None = None,
-        page: int = 1,
-        display: int = 500,
-        max_items: int | None = None,
-        undecodable: UndecodableAction = "raise",
-        timeout: Seconds = UNSET,
-        deadline: Seconds = UNSET,
-    ) -> SyncPager[Mailbox]:
+    @_mirrors(Mailboxes.list)
+    def list(self, **options: Any) -> SyncPager[Mailbox]:
         """List mailboxes, as `Mailboxes.list` does."""
-        pager = self._client.mailboxes.list(
-            workspace=workspace,
-            page=page,
-            display=display,
-            max_items=max_items,
-            undecodable=undecodable,
-            timeout=timeout,
-            deadline=deadline,
-        )
-        return SyncPager(pager, self._loop)
+        return SyncPager(self._client.mailboxes.list(**options), self._loop)
 
 
 class SyncWorkspaces(_SyncResource):
     """Methods for workspaces; see `outreach_async.resources.Workspaces`."""
 
-    def fields(self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> FieldList:
+    @_mirrors(Workspaces.fields)
+    def fields(self, **options: Any) -> FieldList:
         """Return all fields that contacts of the workspace can have, as `Workspaces.fields` does."""
-        return self._loop.run(self._client.workspaces.fields, workspace=workspace, timeout=timeout, deadline=deadline)
+        return self._loop.run(self._client.workspaces.fields, **options)
 
 
 class SyncContacts(_SyncResource):
     """Methods for contacts; see `outreach_async.resources.Contacts`."""
 
-    def create(
-        self,
-        contact: NewContact | Mapping[str, Any] | None = None,
-        *,
-        email: str | Unset = UNSET,
-        duplicates: DuplicatePolicy = "skip",
-        strict_validation: bool = True,
-        campaign: str | None = None,
-        owner_key: str | None = None,
-        workspace: str | None = None,
-        timeout: Seconds = UNSET,
-        deadline: Seconds = UNSET,
-        **fields: Unpack[ContactFields],
-    ) -> CreatedContact:
+    @_mirrors(Contacts.create)
+    def create(self, *arguments: Any, **options: Any) -> CreatedContact:
         """Create one contact, as `Contacts.create` does."""
-        owner_key = _hide_key(owner_key)
-        return self._loop.run(
-            self._client.contacts.create,
-            contact,
-            email=email,
-            duplicates=duplicates,
-            strict_validation=strict_validation,
-            campaign=campaign,
-            owner_key=owner_key,
-            workspace=workspace,
-            timeout=timeout,
-            deadline=deadline,
-            **fields,
-        )
+        return self._loop.run(self._client.contacts.create, *arguments, **_hide_key(options))
 
-    def create_many(
-        self,
-        rows: Iterable[RowValue] | ArrowStream,
-        *,
-        duplicates: DuplicatePolicy = "skip",
-        strict_validation: bool = True,
-        campaign: str | None = None,
-        concurrency: int = 64,
-        order: Order = "completion",
-        repeats: Repeats = "serial",
-        numbers: Numbers = "format",
-        journal: str | PathLike[str] | JournalStore | None = None,
-        ledger: str | PathLike[str] | Ledger | None = None,
-        max_age: float | timedelta | None = None,
-        changed: Changed = "send",
-        resume: bool = False,
-        earlier: Literal["known", "unknown"] = "known",
-        spool: bool = False,
-        total: int | None = None,
-        stop_after_rejects: int | None = 50,
-        max_outage: float | None = None,
-        owner_key: str | None = None,
-        workspace: str | None = None,
-        timeout: Seconds = UNSET,
-        deadline: Seconds = UNSET,
-    ) -> SyncRun:
+    @_mirrors(Contacts.create_many)
+    def create_many(self, rows: Any, **options: Any) -> SyncRun:
         """Create any number of contacts, as `Contacts.create_many` does. The result is a `SyncRun`."""
-        source = CallerRows(rows, numbers)
-        run = self._client.contacts.create_many(
-            source,
-            duplicates=duplicates,
-            strict_validation=strict_validation,
-            campaign=campaign,
-            concurrency=concurrency,
-            order=order,
-            repeats=repeats,
-            numbers=numbers,
-            journal=journal,
-            ledger=ledger,
-            max_age=max_age,
-            changed=changed,
-            resume=resume,
-            earlier=earlier,
-            spool=spool,
-            total=source.total if total is None else total,
-            stop_after_rejects=stop_after_rejects,
-            max_outage=max_outage,
-            owner_key=_hide_key(owner_key),
-            workspace=workspace,
-            timeout=timeout,
-            deadline=deadline,
-        )
-        return SyncRun(run, source, self._loop)
+        source = CallerRows(rows, options.get("numbers", "format"))
+        if options.get("total") is None:
+            options["total"] = source.total
+        return SyncRun(self._client.contacts.create_many(source, **_hide_key(options)), source, self._loop)
+
+
+class SyncRun:
+    """A bulk run that has not started. Use it in a `with` block to iterate over the outcomes, or call `wait()` for the report.
+
+    Attributes:
+        findings: The columns of a data frame whose values are sent as text, although they are not strings; empty for other rows.
+
+    Example:
+        ```python
+        with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+            with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+                print(next(outcomes).status)  # -> added
+        ```
+    """
+
+    def __init__(self, run: BulkRun, rows: CallerRows, loop: ClientLoop) -> None:
+        self._run, self._rows, self._loop = run, rows, loop
+        self.findings = rows.findings
+
+    def __enter__(self) -> SyncOutcomes:
+        """Start the run, and return its outcomes."""
+        self._manager = self._loop.hold(self._run)
+        return SyncOutcomes(self._manager.__enter__(), self._rows, self._loop)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Cancel the requests in flight, and record how the run ended."""
+        self._manager.__exit__(kind, error, trace)
+
+    def wait(self) -> BulkReport:
+        """Run to the end and return the report, as awaiting a `BulkRun` does.
+
+        Raises:
+            OutreachError: The run ended early.
+
+        Example:
+            ```python
+            with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+                print(client.contacts.create_many([{"email": "ann@company.example"}]).wait().rows)  # -> 1
+            ```
+        """
+        with self as outcomes:
+            deque(outcomes, maxlen=0)
+        return outcomes.report
+
+
+class SyncOutcomes(Iterator[ContactOutcome]):
+    """Iterator over the outcomes of a started bulk run.
+
+    Example:
+        ```python
+        with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+            with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+                print(next(outcomes).index, outcomes.progress.total)  # -> 0 1
+        ```
+    """
+
+    def __init__(self, outcomes: Outcomes, rows: CallerRows, loop: ClientLoop) -> None:
+        self._outcomes, self._rows, self._loop = outcomes, rows, loop
+        self._batch: deque[ContactOutcome] = deque()
+        self._end: Exception | None = None
+
+    def __next__(self) -> ContactOutcome:
+        while not self._batch:
+            if self._end is not None:
+                end, self._end = self._end, StopIteration()
+                raise end
+            self._batch.extend(self._loop.run(self._exchange, self._rows.read()))
+        return self._batch.popleft()
+
+    async def _exchange(self, rows: list[Any]) -> list[ContactOutcome]:
+        """Pass rows to the run. Return outcomes as soon as there are any, or an empty list if the run needs more rows first."""
+        batch: list[ContactOutcome] = []
+        with anyio.CancelScope() as scope:
+            self._rows.give(rows, on_low=scope.cancel)
+            try:
+                async for outcome in self._outcomes:
+                    batch.append(outcome)
+                    if len(batch) == 1:
+                        scope.deadline = anyio.current_time() + _LINGER
+                self._end = StopIteration()
+            except Exception as error:
+                if not batch:
+                    raise
+                self._end = error  # raised after the outcomes before it
+        return batch
+
+    @property
+    def report(self) -> BulkReport:
+        """The counts of the outcomes so far, including outcomes that the iterator has received but not yet returned."""
+        return self._outcomes.report
+
+    @property
+    def progress(self) -> BulkProgress:
+        """The current progress: rows done, rate, state and estimated time left."""
+        return self._loop.require_portal().call(lambda: self._outcomes.progress)
+
+    def drain(self) -> None:
+        """Stop reading rows and let the requests in flight finish, as `Outcomes.drain` does.
+
+        Example:
+            ```python
+            rows = ({"email": f"user{number}@company.example"} for number in range(10_000))
+            with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+                with client.contacts.create_many(rows) as outcomes:
+                    outcomes.drain()
+                    print(len(list(outcomes)) < 10_000)  # -> True
+            ```
+        """
+        self._loop.require_portal().call(self._outcomes.drain)
+
+
+@attrs.frozen
+class _EndOfRows:
+    """Follows the last row. It has the exception that ended the rows, if there was one."""
+
+    failure: Exception | None = None
+
+
+class CallerRows(AsyncIterator[Any]):
+    """Rows that are read in the caller's thread, in batches, and iterated over in the event loop."""
+
+    def __init__(self, rows: Any, numbers: Any = "format", clock: Callable[[], float] = monotonic) -> None:
+        source = Source(rows, numbers)
+        if not source.ready:
+            raise InvalidRequest("rows: expected an iterable, got an async iterable; use OutreachClient, or pass a list")
+        self.total = source.total
+        self.findings = source.findings
+        self._clock = clock
+        self._iterator = source.iterator
+        self._ended = False
+        self._rows: deque[Any] = deque()
+        self._given = anyio.Event()
+
+    def read(self) -> list[Any]:
+        """Read a batch of rows in the caller's thread. The batch is empty if the run does not need more rows yet."""
+        batch: list[Any] = []
+        if not self._is_low:
+            return batch
+        until = self._clock() + _LINGER
+        end = _EndOfRows()
+        try:
+            for row in islice(self._iterator, _BATCH_SIZE):
+                batch.append(row)
+                if self._clock() > until:
+                    return batch
+        except Exception as error:  # noqa: BLE001 - raised by the run, after the outcomes of the rows before it
+            end = _EndOfRows(error)
+        if len(batch) < _BATCH_SIZE:
+            batch.append(end)
+            self._ended = True
+        return batch
+
+    @property
+    def _is_low(self) -> bool:
+        return not self._ended and len(self._rows) <= _BATCH_SIZE // 2
+
+    def give(self, batch: list[Any], on_low: Callable[[], None]) -> None:
+        """Add a batch of rows. From now on, call `on_low` when few rows are left. Call this method in the event loop."""
+        self._rows.extend(batch)
+        self._given.set()
+        self._given = anyio.Event()
+        self._on_low = on_low
+        self._call_if_low()
+
+    def _call_if_low(self) -> None:
+        if self._is_low:
+            self._on_low()
+
+    async def __anext__(self) -> Any:
+        while not self._rows:
+            await self._given.wait()
+        row = self._rows.popleft()
+        if isinstance(row, _EndOfRows):
+            self._rows.append(_EndOfRows())
+            raise row.failure or StopAsyncIteration
+        self._call_if_low()
+        return row

@@ -29,10 +29,19 @@ from outreach_async import (
     RetryPolicy,
     SharedRate,
 )
-from outreach_async._sync_run import CallerRows, ClientLoop
+from outreach_async._client_loop import ClientLoop
 from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
-from outreach_async.sync import SyncCampaigns, SyncClient, SyncContacts, SyncMailboxes, SyncPage, SyncRun, SyncWorkspaces
+from outreach_async.sync import (
+    CallerRows,
+    SyncCampaigns,
+    SyncClient,
+    SyncContacts,
+    SyncMailboxes,
+    SyncPage,
+    SyncRun,
+    SyncWorkspaces,
+)
 
 MIRRORED = [
     (OutreachClient, SyncClient, "__init__"),
@@ -437,7 +446,7 @@ def test_a_slow_input_does_not_hold_back_rows(fake: FakeService) -> None:
 def test_a_fast_input_is_passed_on_in_full_batches() -> None:
     source = CallerRows(emails(501), clock=lambda: 0.0)
     batches = [source.read() for _ in range(2)]
-    assert [(len(batch.rows), batch.is_last) for batch in batches] == [(500, False), (1, True)]
+    assert list(map(len, batches)) == [500, 2]  # the last row, and the end of the rows
 
 
 def test_a_drained_run_ends_early(client: SyncClient) -> None:
@@ -453,7 +462,7 @@ def test_an_async_iterable_is_refused(client: SyncClient) -> None:
         yield {"email": "ann@company.example"}
 
     with pytest.raises(InvalidRequest, match=r"^rows: expected an iterable, got an async iterable; use OutreachClient, or pass"):
-        client.contacts.create_many(rows())  # type: ignore[arg-type]
+        client.contacts.create_many(rows())
 
 
 def test_a_retried_call_takes_the_retry_policy(fake: FakeService) -> None:

@@ -106,7 +106,17 @@ async def misspelled_writes(client: OutreachClient) -> None:
     await client.contacts.create_many([misspelled])
 
 
-def synchronous_writes(client: SyncClient) -> None:
+def synchronous(client: SyncClient) -> None:
+    for campaign in client.campaigns.list(display=5):
+        assert_type(campaign, Campaign)
+    assert_type(client.mailboxes.list().first(), Mailbox | None)
+    assert_type(client.campaigns.steps("camp_1"), CampaignSteps)
+    assert_type(client.request("GET", "/campaigns", body=b"x"), Response)
+    client.campaigns.list(pages=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    client.contacts.create_many(rows(), order="inputs")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    SyncClient("https://api.example", timeouts=5.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    assert_type(client.with_options(timeout=5.0), SyncClient)
+    assert_type(client.contacts.create_many(rows(), order="input").wait(), BulkReport)
     assert_type(client.contacts.create(email="a@b.example", city=None), CreatedContact)
     client.contacts.create(emial="a@b.example")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 

@@ -1,0 +1,115 @@
+"""The event loop of a synchronous client, in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from threading import Lock
+from typing import Any, Final, ParamSpec, TypeVar
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_INTERRUPT_DELAY: Final = 0.1
+"""Seconds after which a waiting thread looks for a Ctrl-C. A lock without a timeout can miss one, and always does on Windows."""
+
+
+def _wait(future: Future[T]) -> T:
+    """Return the result of a future. A Ctrl-C ends the wait."""
+    # `concurrent.futures.wait` would take twice as long as the rest of a call.
+    ended = Lock()
+    ended.acquire()
+    future.add_done_callback(lambda _: ended.release())
+    while not ended.acquire(timeout=_INTERRUPT_DELAY):
+        pass
+    return future.result()
+
+
+class _Interruptible:
+    """Work in an event loop, which an exception in the calling thread cancels."""
+
+    _scope: anyio.CancelScope | None = None  # None if the work was interrupted before it reached the event loop
+
+    def __init__(self, portal: BlockingPortal, work: Callable[[], Awaitable[Any]]) -> None:
+        self._portal, self._work = portal, work
+
+    async def run(self) -> Any:
+        with anyio.CancelScope() as self._scope:
+            return await self._work()
+
+    def _cancel(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def await_step(self, step: Callable[[], Any], result: Future[Any] | None = None) -> Any:
+        """Call a function in the event loop. Wait for the result, by default for what the function returns."""
+        try:
+            self.started = self._portal.start_task_soon(step)
+            return _wait(result or self.started)
+        except BaseException as error:
+            if isinstance(error, OutreachError):
+                drop_tracebacks(error)  # the frames may contain secrets
+            # A KeyboardInterrupt can come before the future of the work is known, so cancelling the future is not enough.
+            with suppress(RuntimeError):  # the event loop has ended, and the work with it
+                self._portal.start_task_soon(self._cancel)  # runs after the step has started, as the event loop keeps their order
+            raise
+
+
+class _BlockFailed(Exception):
+    """Stands for the exception that left a `with` block of the caller."""
+
+
+class ClientLoop:
+    """The event loop of a client, in a separate thread."""
+
+    def __init__(self) -> None:
+        self.portal: BlockingPortal | None = None
+
+    def run(self, function: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs) -> T:
+        work = _Interruptible(self.require_portal(), lambda: function(*arguments, **options))
+        result: T = work.await_step(work.run)
+        return result
+
+    @contextmanager
+    def hold(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Enter and leave an async context manager in the event loop. A Ctrl-C ends the waits for both."""
+        # `BlockingPortal.wrap_async_context_manager` waits without a timeout, and can miss a Ctrl-C; see `_INTERRUPT_DELAY`.
+        entered: Future[tuple[T, anyio.Event]] = Future()
+        failed = False
+
+        async def enter_and_leave() -> None:
+            try:
+                with suppress(_BlockFailed):
+                    async with manager as value:
+                        leaving = anyio.Event()
+                        entered.set_result((value, leaving))
+                        await leaving.wait()
+                        if failed:
+                            raise _BlockFailed  # noqa: TRY301 - for the manager; the block's own exception stays in its thread
+            except BaseException as error:
+                if not entered.done():
+                    entered.set_exception(error)
+                raise
+
+        work = _Interruptible(self.require_portal(), enter_and_leave)
+        value, leaving = work.await_step(work.run, entered)
+        held = work.started
+        try:
+            yield value
+        except BaseException:
+            failed = True
+            raise
+        finally:
+            work.await_step(leaving.set, held)
+
+    def require_portal(self) -> BlockingPortal:
+        if self.portal is None:
+            remedy = "use it inside `with SyncClient() as client:`"
+            raise InvalidRequest(f"client: expected an open client, got a closed one; {remedy}")
+        return self.portal
