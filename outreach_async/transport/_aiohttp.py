@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport import _urls as urls
 from outreach_async.transport._base import BaseTransport, Failure
+from outreach_async.transport._lifecycle import get_running_loop
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
 from outreach_async.transport._wire import Progress
@@ -102,12 +103,12 @@ class AiohttpTransport(BaseTransport):
             proxy=proxy,
             trust_env=trust_env,
             max_answer=max_answer,
-            get_loop=_running_loop,
         )
         self._middlewares = middlewares
         if not isinstance(service, str):
             self._client, self._close_client = service, service.close
-            self._home = _running_loop()
+            with suppress(RuntimeError):  # no event loop is running
+                self._home = get_running_loop()
             self.base_url, self.secrets = None, ()
             with suppress(InvalidRequest):  # aiohttp has no public name for a session's base URL
                 base = urls.parse_base_url(str(getattr(service, "_base_url", None)))
@@ -118,7 +119,7 @@ class AiohttpTransport(BaseTransport):
         return self.base_url or "a session"
 
     def _open(self) -> Any:
-        if self._get_loop() is None:
+        if not hasattr(get_running_loop(), "call_soon_threadsafe"):
             raise InvalidRequest("transport: aiohttp supports only asyncio, got another event loop; on trio, use HttpxTransport")
         if self._client is not None:
             self._require_home("the session belongs to another event loop; make a new session")
@@ -128,21 +129,12 @@ class AiohttpTransport(BaseTransport):
         # The result is `Any`, and the module is imported here, so that mypy does not check all of aiohttp.
         from outreach_async.transport import _aiohttp_session as aiohttp_session
 
-        destination = aiohttp_session.resolve_destination(self._base)
+        prefix = aiohttp_session.encode_prefix(self._base)
         session: Any = self._client or aiohttp_session.open_session(self._get_context(), self._proxy)
-        return aiohttp_session.SessionSender(session, destination, self.max_in_flight, self._max_answer, self._middlewares)
+        limits: dict[str, Any] = {"max_in_flight": self.max_in_flight, "max_answer": self._max_answer}
+        return aiohttp_session.SessionSender(session, self._base, prefix, middlewares=self._middlewares, **limits)
 
     def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
         from outreach_async.transport import _aiohttp_session as aiohttp_session
 
         return aiohttp_session.translate_error(error, progress, str(self._base or "the session's base_url"))
-
-
-def _running_loop() -> object:
-    """Return the running event loop of asyncio; `None` if there is none. Ten times as fast as anyio's `current_token`."""
-    import asyncio
-
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -7,7 +7,7 @@ import math
 import os
 import socket
 import ssl
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import cache, lru_cache, partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -41,77 +41,69 @@ _READ_SIZE: Final = 65_536
 256 KiB may require a system call each time, which takes tens of microseconds."""
 
 
-@attrs.frozen
-class Destination:
-    """The destination of a session's requests."""
-
-    prefix: str
-    headers: Mapping[str, str] = attrs.field(repr=False)
-    is_own_session: bool
-    display_name: str
-
-
-def resolve_destination(base: BaseUrl | None) -> Destination:
-    """Return the destination for a base URL; with `None`, the destination is the session's own base URL."""
-    if base is None:
-        return Destination(".", {}, is_own_session=False, display_name="the session's base_url")
+def encode_prefix(base: BaseUrl | None) -> str:
+    """Return what precedes each target. Without a base URL, that is a dot, and aiohttp adds the session's own base URL."""
     try:
-        origin = yarl.URL(str(base)).origin()
+        return "." if base is None else f"{yarl.URL(str(base)).origin()}{base.path}"
     except ValueError:
         raise InvalidRequest(INVALID_HOST_MESSAGE) from None
-    fields = {} if base.authorization is None else {"authorization": base.authorization}
-    return Destination(f"{origin}{base.path}", fields, is_own_session=True, display_name=str(base))
 
 
-@attrs.define(eq=False, repr=False, slots=False)
-class SessionSender:
-    """Sends requests over an aiohttp session, in the session's event loop."""
+class SessionSender(InFlight):
+    """Sends requests over an aiohttp session, in the session's event loop. Without a base URL, the session is the user's."""
 
-    _session: aiohttp.ClientSession
-    _destination: Destination
-    _max_in_flight: int | None
-    _max_answer: int
-    _middlewares: Sequence[aiohttp.ClientMiddlewareType]
-
-    def __attrs_post_init__(self) -> None:
-        self._middlewares = (_send_once, *self._middlewares)
-        self._in_flight = InFlight(self._max_in_flight, TaskScope)
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        base: BaseUrl | None,
+        prefix: str,
+        *,
+        max_in_flight: int | None,
+        max_answer: int,
+        middlewares: Sequence[aiohttp.ClientMiddlewareType],
+    ) -> None:
+        make_scope: Any = TaskScope
+        super().__init__(max_in_flight, make_scope)
+        self._session = session
+        self._base = base
+        self._prefix = prefix
+        self._max_answer = max_answer
+        self._headers = {} if base is None else base.headers
+        self._options: dict[str, Any] = {
+            "skip_auto_headers": ("Content-Type",) if base is None else None,
+            "allow_redirects": False,
+            "auto_decompress": False,
+            "timeout": _NO_TIMEOUT,
+            "middlewares": (_send_once, *middlewares),
+        }
         self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
     def send(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
-        return self._in_flight.run(partial(self._exchange, request, progress), progress)
+        return self.run(partial(self._exchange, request, progress), progress)
 
     async def _exchange(self, request: Request, progress: Progress) -> Response:
+        is_own_session = self._base is not None
         if self._session.closed:
             raise sending.build_closed_error(self._session)
-        headers = sending.merge_headers(request, self._destination.headers)
+        headers = sending.merge_headers(request, self._headers)
         url = self._cached_url(request.target)
-        sending.mark_handed_over(progress, request, proof=self._destination.is_own_session)
-        async with self._session.request(
-            request.method,
-            url,
-            data=_Body(request.body, progress, check_leftovers=not self._destination.is_own_session) if request.body else None,
-            headers=headers,
-            skip_auto_headers=None if self._destination.is_own_session else ("Content-Type",),
-            allow_redirects=False,
-            auto_decompress=False,
-            timeout=_NO_TIMEOUT,
-            middlewares=self._middlewares,
-        ) as answer:
+        body = _Body(request.body, progress, check_leftovers=not is_own_session) if request.body else None
+        sending.mark_handed_over(progress, request, proof=is_own_session)
+        async with self._session.request(request.method, url, data=body, headers=headers, **self._options) as answer:
             progress.sent = True  # a response proves that the request was sent, with or without a body
             if answer.status == _SWITCHING_PROTOCOLS:
                 answer.close()
-                text = f"no response from {self._destination.display_name}: the server switched to another protocol"
+                text = f"no response from {self._base or 'the session'}: the server switched to another protocol"
                 raise sending.build_transport_error(text, progress)
             require_final_status(answer.status)
-            if not self._destination.is_own_session:  # a session made by the transport stores no cookies
+            if not is_own_session:  # a session made by the transport stores no cookies
                 self._remove_cookies(answer)
             response = await self._read_response(answer)
             _check_leftovers(answer)
             return response
 
     def _join_url(self, target: str) -> yarl.URL:
-        return yarl.URL(f"{self._destination.prefix}{sending.require_origin_form(target)}", encoded=True)
+        return yarl.URL(f"{self._prefix}{sending.require_origin_form(target)}", encoded=True)
 
     async def _read_response(self, answer: aiohttp.ClientResponse) -> Response:
         headers = decode_headers(answer.raw_headers)
@@ -131,7 +123,7 @@ class SessionSender:
             usage.is_dropped |= usage.started == usage.ended
 
     async def aclose(self) -> None:
-        await self._in_flight.aclose()
+        await super().aclose()
         await self._session.close()
 
 
@@ -219,7 +211,9 @@ class _ExchangeFailed(Exception):
 
 
 async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    _track_connection(request)
+    # The subclass keeps a reference to the connection, for `_check_leftovers`.
+    kind: Any = request.response_class
+    request.response_class = _make_tracked_class(kind)
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:  # nothing was sent; aiohttp does not retry it
@@ -351,12 +345,6 @@ def _has_partial_head(protocol: Any) -> bool:
     # of input to the parser. The parser cannot be used afterwards, but aiohttp makes a new parser for each request.
     parser = getattr(protocol, "_parser", None)
     return parser is None or bool(getattr(parser, "_tail", b"")) or parser.feed_eof() is not None
-
-
-def _track_connection(request: aiohttp.ClientRequest) -> None:
-    """Replace the response class of a request with a subclass whose responses keep a reference to their connection."""
-    kind: Any = request.response_class
-    request.response_class = _make_tracked_class(kind)
 
 
 @cache

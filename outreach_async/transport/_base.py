@@ -54,7 +54,6 @@ class BaseTransport(ABC):
         proxy: str | None,
         trust_env: bool,
         max_answer: int,
-        get_loop: Callable[[], Any] = get_running_loop,
     ) -> None:
         require_library(library)
         self._library = library
@@ -69,9 +68,8 @@ class BaseTransport(ABC):
             self.max_in_flight = self.max_in_flight or DEFAULT_CONNECTIONS
             self.secrets = (*self._base.secrets, *url_secrets(self._proxy))
             self.base_url = str(self._base)
-        self._get_loop = get_loop
         self._home: Any = None
-        self._senders: LoopLocal[Any] = LoopLocal(self._open, get_loop)
+        self._senders: LoopLocal[Any] = LoopLocal(self._open)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -101,7 +99,7 @@ class BaseTransport(ABC):
 
     def _require_home(self, problem: str) -> None:
         """Check that the user's client or session was not used in another event loop."""
-        loop = self._get_loop()
+        loop = get_running_loop()
         if self._home not in {None, loop}:
             raise InvalidRequest(f"transport: {problem} in this event loop")
         self._home = loop

@@ -93,11 +93,8 @@ class HttptoolsTransport(BaseTransport):
         base = self._origin = parse_base_url(base_url)
         self._host = encode_host(base.host)
         host = f"[{self._host}]" if ":" in self._host else self._host
-        self._default_headers = {"host": host if base.port is None else f"{host}:{base.port}"}
-        if base.authorization is not None:
-            self._default_headers["authorization"] = base.authorization
+        self._default_headers = {"host": host if base.port is None else f"{host}:{base.port}", **base.headers}
         self._last_head: tuple[str, str, Mapping[str, str], bytes] = ("", "", {}, b"")
-        self._last_pool: Any = None
 
     def _choose_proxy(self, base: BaseUrl, proxy: str | None, *, trust_env: bool) -> None:
         """Raise an error if a proxy is set. Requests that bypass the proxy may be forbidden, or may fail."""
@@ -116,13 +113,6 @@ class HttptoolsTransport(BaseTransport):
 
         port = self._origin.port or DEFAULT_PORTS[self._origin.scheme]
         return open_pool(Origin(self._host, port, self._get_context()), self.max_in_flight, self._max_answer)
-
-    def _get_pool(self) -> Any:
-        """Return the pool of the running event loop. The last pool is cached, because `LoopLocal.get` is slow on asyncio."""
-        pool = self._last_pool
-        if pool is None or not pool.is_current() or self._senders.is_inherited:
-            pool = self._last_pool = self._senders.get()
-        return pool
 
     def _build_head(self, request: Request) -> bytes:
         """Return the head of a request, without its content-length and the empty line."""
@@ -146,7 +136,7 @@ class HttptoolsTransport(BaseTransport):
         return head + b"\r\n"
 
     def _start(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
-        exchange: Coroutine[Any, Any, Response] = self._get_pool().send(self._encode(request), request.method, progress)
+        exchange: Coroutine[Any, Any, Response] = self._senders.get().send(self._encode(request), request.method, progress)
         return exchange
 
     def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:

@@ -355,12 +355,6 @@ class ProtocolPool:
             raise
         return connection
 
-    def is_current(self) -> bool:
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:  # another event loop, such as trio's
-            return False
-
     async def aclose(self) -> None:
         self._closed = True  # before anything is cancelled, because each release lets a waiting exchange start
         for scope in self._connecting:
@@ -451,11 +445,7 @@ class StreamPool(ConnectionPool):
 
     def send(self, message: bytes, method: str, progress: Progress) -> Coroutine[Any, Any, Response]:
         """Send a request and return the response; see `ProtocolPool.send`."""
-        return self.run(lambda connection: connection.exchange(message, method, progress), progress)
-
-    def is_current(self) -> bool:
-        """Return `False`: a check of the event loop would save no time, because `LoopLocal.get` has one."""
-        return False
+        return self.run_on_connection(lambda connection: connection.exchange(message, method, progress), progress)
 
 
 def open_pool(origin: Origin, limit: int, max_answer: int) -> ProtocolPool | StreamPool:

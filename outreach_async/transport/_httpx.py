@@ -9,19 +9,21 @@ import ssl
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import anyio
 
 from outreach_async._files.optional import require_module
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, Failure, Sender, build_failure
-from outreach_async.transport._httpx_pool import FAMILIES, Family, HttpxPool
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
 from outreach_async.transport._sending import describe_cause
 from outreach_async.transport._urls import find_library, reject_options
 from outreach_async.transport._wire import Progress
+
+Family = Literal["httpx", "httpx2"]
+FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
 
 _UNSENT_ERRORS: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
 _CONNECTION_ERRORS: Final = (
@@ -130,10 +132,7 @@ class HttpxTransport(BaseTransport):
             max_answer=max_answer,
         )
         if url is None:
-            from outreach_async.transport._httpx_client import (  # imports modules that only a client needs
-                adopt_client,
-                close_client,
-            )
+            from outreach_async.transport._httpx_pool import adopt_client, close_client
 
             self._client, self._close_client = service, partial(close_client, service)
             self.base_url, self.secrets = adopt_client(service, self._family)
@@ -144,12 +143,12 @@ class HttpxTransport(BaseTransport):
         return f"{self.base_url} by {self._family}"
 
     def _open(self) -> Sender:
+        from outreach_async.transport._httpx_pool import ClientSender, HttpxPool  # a slow import
+
         if self._base is not None:
             limit = self.max_in_flight or DEFAULT_CONNECTIONS
             context, proxy = self._get_context(), self._proxy
             return HttpxPool(self._base, self._family, limit, self._max_answer, context=context, proxy=proxy)
-        from outreach_async.transport._httpx_client import ClientSender
-
         self._require_home("the AsyncClient was used in another event loop; make a new client and transport")
         return ClientSender(self._client, self._family, self.max_in_flight, self._max_answer)
 

@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 from weakref import WeakSet
 
 import anyio
@@ -32,7 +31,12 @@ _CLOSING: Final[set[Any]] = set()
 
 def get_running_loop() -> Any:
     """Return the running event loop: a loop of asyncio, or a token of trio."""
-    return current_token().native_token
+    import asyncio  # a slow import
+
+    try:
+        return asyncio.get_running_loop()  # ten times as fast as `current_token`
+    except RuntimeError:
+        return current_token().native_token
 
 
 class LoopLocal(Generic[T]):
@@ -43,9 +47,8 @@ class LoopLocal(Generic[T]):
     # neither uses nor closes this value: `get` raises InvalidRequest. If there was no value before the fork, the child makes one
     # as usual.
 
-    def __init__(self, make: Callable[[], T], get_loop: Callable[[], Any] = get_running_loop) -> None:
+    def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._get_loop = get_loop
         # No lock: each event loop, and so each thread, has its own key, and single operations of a dict are atomic.
         self._values: dict[Any, T] = {}
         self.is_inherited = False
@@ -53,7 +56,7 @@ class LoopLocal(Generic[T]):
 
     def get(self) -> T:
         """Return the value that belongs to the running event loop. Make the value if it does not exist."""
-        loop = self._get_loop()
+        loop = get_running_loop()
         value = self._values.get(loop)
         if value is None:
             for other in filter(_has_ended, list(self._values)):
@@ -62,12 +65,12 @@ class LoopLocal(Generic[T]):
         return value
 
     def peek(self) -> T | None:
-        return self._values.get(self._get_loop())
+        return self._values.get(get_running_loop())
 
     def release(self) -> T | None:
         """Remove all values. Return the value of the running event loop, if any. Other values are closed in their own loops."""
         values, self._values = self._values, {}
-        value = values.pop(self._get_loop(), None)
+        value = values.pop(get_running_loop(), None)
         for loop, other in values.items():
             _close_in(loop, other)
         return value
@@ -123,24 +126,13 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch - Windows cannot fork
     os.register_at_fork(after_in_child=discard_all_after_fork)
 
 
-class CancelScopeLike(Protocol):
-    """Protocol of a cancel scope, such as `anyio.CancelScope`."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool: ...
-
-    def cancel(self) -> None:
-        """Cancel the code in the scope. The scope suppresses the resulting exception."""
-
-
 class InFlight:
     """Runs a bounded number of concurrent exchanges in one event loop, and cancels all of them on closing."""
 
-    def __init__(self, limit: int | None, make_scope: Callable[[], CancelScopeLike] = anyio.CancelScope) -> None:
+    def __init__(self, limit: int | None, make_scope: Callable[[], anyio.CancelScope] = anyio.CancelScope) -> None:
         self._make_scope = make_scope
         self._semaphore = anyio.Semaphore(limit or sys.maxsize, fast_acquire=True)  # otherwise, `acquire` always yields
-        self._scopes: set[CancelScopeLike] = set()
+        self._scopes: set[anyio.CancelScope] = set()
         self._closed = False
         self._all_ended = anyio.Event()
 
@@ -166,7 +158,7 @@ class InFlight:
         # propagates.
         raise build_transport_error("the transport was closed while the request was in flight", progress)
 
-    def _remove_scope(self, scope: CancelScopeLike) -> None:
+    def _remove_scope(self, scope: anyio.CancelScope) -> None:
         self._scopes.discard(scope)
         if not self._scopes and self._closed:
             self._all_ended.set()
@@ -180,7 +172,7 @@ class InFlight:
             await self._all_ended.wait()
 
 
-class ConnectionPool:
+class ConnectionPool(InFlight):
     """A bounded pool of connections for one event loop. The most recently used connection is reused first."""
 
     # The pools of httpx and httpx2 scan all connections for every request. If a request is cancelled at the wrong moment, such a
@@ -189,15 +181,17 @@ class ConnectionPool:
     # the connection was idle for too long.
 
     def __init__(self, limit: int, build: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
-        self._in_flight = InFlight(limit)
+        super().__init__(limit)
         self._build = build
         self._clock = clock
         self._idle: deque[tuple[float, Any]] = deque()
         self._worn: list[Any] = []
 
-    async def run(self, exchange: Callable[[Any], Awaitable[Response]], progress: Progress) -> Response:
+    def run_on_connection(
+        self, exchange: Callable[[Any], Awaitable[Response]], progress: Progress
+    ) -> Coroutine[Any, Any, Response]:
         """Run an exchange on a connection that no other exchange uses at the same time."""
-        return await self._in_flight.run(partial(self._exchange_on, exchange), progress)
+        return self.run(partial(self._exchange_on, exchange), progress)
 
     async def _exchange_on(self, exchange: Callable[[Any], Awaitable[Response]]) -> Response:
         idle, worn = self._take_idle()
@@ -235,7 +229,7 @@ class ConnectionPool:
         self._idle.clear()
 
     async def aclose(self) -> None:
-        await self._in_flight.aclose()  # first: a running exchange would return its connection to the pool
+        await super().aclose()  # first: a running exchange would return its connection to the pool
         self.drop_idle()
         worn, self._worn = self._worn, []
         await _close_all(worn)

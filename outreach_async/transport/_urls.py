@@ -36,6 +36,11 @@ class BaseUrl:
     authorization: str | None = attrs.field(repr=False)
     secrets: tuple[str, ...] = attrs.field(repr=False)
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Header fields of every request: the basic authorization, if the URL has a user."""
+        return {} if self.authorization is None else {"authorization": self.authorization}
+
     def __str__(self) -> str:
         """Return the URL without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -19,9 +19,8 @@ from support.transports import GET, LOOPS, MAKERS, OWN, Make
 from support.wire import unhurried
 
 from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError
-from outreach_async.transport._aiohttp_session import resolve_destination as place_of
-from outreach_async.transport._httpx import HttpxTransport
-from outreach_async.transport._httpx_pool import FAMILIES
+from outreach_async.transport._aiohttp_session import encode_prefix as place_of
+from outreach_async.transport._httpx import FAMILIES, HttpxTransport
 from outreach_async.transport._urls import parse_base_url
 from outreach_async.transport._wire import Progress, Request, Response
 

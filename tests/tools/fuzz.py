@@ -105,14 +105,14 @@ def request(data: bytes) -> None:
 def base_url(data: bytes) -> None:
     """Parse a base URL, and open the connection pools for it."""
     from outreach_async.errors import InvalidRequest
-    from outreach_async.transport._aiohttp_session import resolve_destination
+    from outreach_async.transport._aiohttp_session import encode_prefix
     from outreach_async.transport._httpx_pool import HttpxPool
     from outreach_async.transport._urls import parse_base_url
 
     with suppress(InvalidRequest):
         base = parse_base_url(data.decode(errors="replace"))
         assert re.fullmatch(r"[^\s\\?#]+", str(base))
-        resolve_destination(base)
+        encode_prefix(base)
         for library in ("httpx", "httpx2"):
             pool = HttpxPool(base, library, 1, 1, context=None, proxy=None)
             assert re.fullmatch(r"[!-~]+", pool.default_headers["host"])

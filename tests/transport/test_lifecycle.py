@@ -126,7 +126,7 @@ class PoolHarness:
             used.append(connection.number)
             return ANSWER if exchange is None else await exchange(connection)
 
-        assert await self.pool.run(noted, Progress()) is ANSWER
+        assert await self.pool.run_on_connection(noted, Progress()) is ANSWER
         return used[0]
 
     async def send_together(self, count: int) -> None:
