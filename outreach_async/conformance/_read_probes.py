@@ -16,6 +16,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.conformance._target import (
+    NO_MATCH,
     Dialogue,
     InconclusiveError,
     KnobFinding,
@@ -267,9 +268,7 @@ def probe_bad_number(access: Requests, first: int) -> Dialogue[KnobFinding]:
     served = [name for name, verdict in verdicts.items() if verdict]
     refused = [name for name in verdicts if name not in served]
     if served and refused:
-        return unobserved(
-            f"served: {', '.join(served)}; refused: {', '.join(refused)}; no value of this knob matches this behaviour"
-        )
+        return unobserved(f"served: {', '.join(served)}; refused: {', '.join(refused)}; {NO_MATCH}")
     return observed("default", f"{', '.join(served)} served") if served else observed("reject", f"{', '.join(refused)} refused")
 
 
@@ -360,7 +359,7 @@ def interpret_refusal(response: Response) -> KnobFinding:
             return observed("nested" if response.status >= 400 else "200_with_error", how)  # noqa: PLR2004 - where refusals begin
         if isinstance(document.get("message"), str):
             return observed("flat", how)
-        return unobserved(f"{how}; no value of this knob matches this behaviour")
+        return unobserved(f"{how}; {NO_MATCH}")
     if "html" in kind or response.body.lstrip()[:1] == b"<":
         return observed("html", f"{body} is HTML")
     if kind == "text/plain":
@@ -456,7 +455,7 @@ def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
     loose = {percentage.value for percentage in found if percentage.exact is None} - {0, 100}
     how = f"{len(found)} percentages have at most {most} decimal places"
     if most > _DIGIT_VALUES[0]:
-        return unobserved(f"{how}; no value of this knob matches this behaviour")
+        return unobserved(f"{how}; {NO_MATCH}")
     if most == _DIGIT_VALUES[0] or len(loose) >= PROOF_COUNT:
         return observed(most, how)
     fitting = [digits for digits in _DIGIT_VALUES if all(percentage.fits(digits) for percentage in found)]

@@ -145,6 +145,8 @@ Dialogue = Generator[Request, Response, T]
 DOMAIN: Final = "conformance.example"
 """Domain of the created contacts' e-mail addresses. RFC 2606 reserves `.example`, so no real address has this domain."""
 
+NO_MATCH: Final = "no value of this knob matches this behaviour"
+
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
 """Values of `status` in the response to a create request, spelled as in the service's API documentation."""
 

@@ -15,6 +15,7 @@ import attrs
 
 from outreach_async.conformance._read_probes import HttpExchange, WorkspaceSurvey, send_once
 from outreach_async.conformance._target import (
+    NO_MATCH,
     OMITTED,
     OUTCOMES,
     Dialogue,
@@ -124,30 +125,21 @@ def probe_email_key(access: Requests) -> Dialogue[KnobFinding]:
     email = access.address("spelling")
     local, _, domain = email.partition("@")
     yield from _require_added(access.creation(email))
-    same_domain = yield from _probe_duplicate(access.creation(f"{local}@{domain.upper()}"))
-    same_local = yield from _probe_duplicate(access.creation(f"{local.upper()}@{domain}"))
-    how = (
-        f"before the @, a different letter case means {_describe_match(same_local)}; "
-        f"after the @, it means {_describe_match(same_domain)}"
-    )
-    if not same_local:
-        return observed("domain_lower" if same_domain else "exact", how)
-    if not same_domain:
-        return unobserved(f"{how}; no value of this knob matches this behaviour")
+    same = {}
+    for part, spelling in (("before", f"{local.upper()}@{domain}"), ("after", f"{local}@{domain.upper()}")):
+        same[part] = require_success((yield access.creation(spelling))).get("status") != "added"
+    found = (f"{part} the @, a different letter case means {'the same' if same[part] else 'another'} contact" for part in same)
+    how = "; ".join(found)
+    if not same["before"]:
+        return observed("domain_lower" if same["after"] else "exact", how)
+    if not same["after"]:
+        return unobserved(f"{how}; {NO_MATCH}")
     return ambiguous(("lower", "gmail"), f"{how}; no contact at gmail.com is created, because its address could be a real one")
-
-
-def _describe_match(same: bool) -> str:  # noqa: FBT001 - the only argument
-    return "the same contact" if same else "another contact"
 
 
 def _require_added(request: Request) -> Dialogue[None]:
     if require_success((yield request)).get("status") != "added":
         raise InconclusiveError("a contact with a new address was not added")
-
-
-def _probe_duplicate(request: Request) -> Dialogue[bool]:
-    return bool(require_success((yield request)).get("status") != "added")
 
 
 def probe_owner_key(access: Requests) -> Dialogue[KnobFinding]:
@@ -167,31 +159,30 @@ def probe_unknown_custom(access: Requests, survey: WorkspaceSurvey) -> Dialogue[
     codes = [row.get("code") for row in survey.fields.rows]
     numbers = [custom_number(code) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
     code = f"custom_{max(numbers, default=0) + _CODE_OFFSET}"
-    if not is_accepted((yield access.creation(access.address("unknown-custom"), fields={code: "x"}))):
-        return observed("reject", f"{code} was refused")
-    return ambiguous(("ignore", "store"), f"{code} was accepted; no operation shows whether it was stored")
+    return (yield from _probe_unknown(access.creation(access.address("unknown-custom"), fields={code: "x"}), code))
 
 
 def probe_unknown_body(access: Requests) -> Dialogue[KnobFinding]:
     """Find out how the service handles a field that is not in the API documentation (rule C21)."""
-    if not is_accepted((yield access.creation(access.address("unknown-field"), fields={"outreach_conformance": "x"}))):
-        return observed("reject", "an unknown field was refused")
-    return ambiguous(("ignore", "store"), "an unknown field was accepted; no operation shows whether it was stored")
+    creation = access.creation(access.address("unknown-field"), fields={"outreach_conformance": "x"})
+    return (yield from _probe_unknown(creation, "an unknown field"))
+
+
+def _probe_unknown(creation: Request, name: str) -> Dialogue[KnobFinding]:
+    if not is_accepted((yield creation)):
+        return observed("reject", f"{name} was refused")
+    return ambiguous(("ignore", "store"), f"{name} was accepted; no operation shows whether it was stored")
 
 
 def probe_missing_campaign(access: Requests) -> Dialogue[KnobFinding]:
     """Find out whether the service accepts an omitted or empty `upload_options.campaign` (rule C7)."""
     left_out = is_accepted((yield access.creation(access.address("no-campaign"), options={"campaign": OMITTED})))
     empty = is_accepted((yield access.creation(access.address("empty-campaign"), options={"campaign": ""})))
+    forms = {"without the key campaign": left_out, "with an empty campaign": empty}
+    how = "; ".join(f"a create request {form} was {'accepted' if fits else 'refused'}" for form, fits in forms.items())
     if left_out != empty:
-        how = (
-            "without the key campaign was accepted, but a request with an empty campaign"
-            if left_out
-            else "with an empty campaign was accepted, but a request without the key campaign"
-        )
-        return unobserved(f"a create request {how} was refused; no value of this knob matches this behaviour")
-    how = "a create request without the key campaign and one with an empty campaign were both"
-    return observed("null", f"{how} accepted") if left_out else observed("reject", f"{how} refused")
+        return unobserved(f"{how}; {NO_MATCH}")
+    return observed("null" if left_out else "reject", how)
 
 
 def probe_strict_fields(access: Requests) -> Dialogue[KnobFinding]:
@@ -214,8 +205,6 @@ def probe_enrolment(
     access: Requests, first: int, display: int
 ) -> Dialogue[tuple[dict[str, KnobFinding], MembershipCounts | None]]:
     """Create contacts with and without `access.campaign`, and count the campaign's contacts (rules C7, C10 and C16)."""
-    if access.campaign is None:
-        return _unobserved_enrolment("no campaign was given for contacts to join"), None
     counts = None
     try:
         yield from _require_draft(access, first, display)
@@ -226,18 +215,18 @@ def probe_enrolment(
         yield from _require_added(access.creation(guest))
         alone, exchange = yield from _read_first_step(access)
         counts = MembershipCounts(exchange, before, joined, alone)
-        if (joined, alone) != (before + 1, joined):
-            why = f"{before} contacts at first, {joined} after a create request with the campaign"
-            why += f", {alone} after a create request without a campaign"
-            return _unobserved_enrolment(f"the counts of the campaign do not show which contacts joined: {why}"), counts
-        return (yield from _probe_reenrolment(access, member, guest, joined)), counts
+        return (yield from _probe_reenrolment(access, member, guest, counts)), counts
     except InconclusiveError as error:
-        return _unobserved_enrolment(str(error)), counts
+        return dict.fromkeys(("skip_enrols", "reenrol"), unobserved(str(error))), counts
 
 
-def _probe_reenrolment(access: Requests, member: str, guest: str, joined: int) -> Dialogue[dict[str, KnobFinding]]:
+def _probe_reenrolment(access: Requests, member: str, guest: str, counts: MembershipCounts) -> Dialogue[dict[str, KnobFinding]]:
     """Send create requests with the campaign for two existing contacts. `member` is already in the campaign; `guest` is not."""
-    options = {"campaign": access.campaign}
+    joined, options = counts.after_joining, {"campaign": access.campaign}
+    if (joined, counts.after_other) != (counts.before + 1, joined):
+        why = f"{counts.before} contacts at first, {joined} after a create request with the campaign"
+        why += f", {counts.after_other} after a create request without a campaign"
+        raise InconclusiveError(f"the counts of the campaign do not show which contacts joined: {why}")
     require_success((yield access.creation(guest, options=options)))
     after, _ = yield from _read_first_step(access)
     how = (
@@ -245,16 +234,14 @@ def _probe_reenrolment(access: Requests, member: str, guest: str, joined: int) -
         f"the campaign had {joined} contacts before this request, and {after} after it"
     )
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
-    if not is_accepted((yield access.creation(member, "overwrite", options=options))):
-        return {"skip_enrols": skip, "reenrol": observed("error", "adding a contact to its campaign again was refused")}
-    return {"skip_enrols": skip, "reenrol": observed("noop", "adding a contact to its campaign again was accepted")}
-
-
-def _unobserved_enrolment(why: str) -> dict[str, KnobFinding]:
-    return dict.fromkeys(("skip_enrols", "reenrol"), unobserved(why))
+    again = is_accepted((yield access.creation(member, "overwrite", options=options)))
+    how = f"adding a contact to its campaign again was {'accepted' if again else 'refused'}"
+    return {"skip_enrols": skip, "reenrol": observed("noop" if again else "error", how)}
 
 
 def _require_draft(access: Requests, first: int, display: int) -> Dialogue[None]:
+    if access.campaign is None:
+        raise InconclusiveError("no campaign was given for contacts to join")
     for page in range(first, first + MAX_CAMPAIGN_PAGES):
         document = require_success((yield access.page("campaigns", page, display)))
         for row in extract_rows(document):

@@ -59,13 +59,12 @@ A server or proxy may send extra bytes after a response, such as a second copy o
 again. The response before the extra bytes may itself be a copy of an earlier response on the connection, so `send` raises
 `TransportError` with `maybe_sent` set. The first response on a connection cannot be a copy, and is returned.
 
-Your own `httpx.AsyncClient` or aiohttp session can miss extra bytes. With `httpx.AsyncClient`, a response is not checked if an
-event hook or the authentication reads it, or if your own httpx transport wraps it. An aiohttp session may reuse an idle
-connection that has received extra bytes. The next request then fails with the same error; without a body, it may instead receive
-the extra bytes as its response. To prevent this, use each connection once: `httpx.Limits(max_keepalive_connections=0)` or
-`aiohttp.TCPConnector(force_close=True)`.
-No transport can recognise a copy that arrives alone after the next request was sent. A creation that is answered `added` with
-the id of an earlier response is never certain, and its connection is closed. A copy without an id is not noticed.
+Your own client can miss extra bytes. With `httpx.AsyncClient`, a response is not checked if an event hook or the authentication
+reads it, or if your own httpx transport wraps it. An aiohttp session may reuse an idle connection that has received extra
+bytes; a request without a body may then receive them as its response. To prevent this, use each connection once:
+`httpx.Limits(max_keepalive_connections=0)` or `aiohttp.TCPConnector(force_close=True)`. No transport can recognise a copy that
+arrives alone after the next request was sent. A creation that is answered `added` with the id of an earlier response is never
+certain, and its connection is closed. A copy without an id is not noticed.
 
 respx works without configuration, because a client uses httpx by default:
 
@@ -93,16 +92,6 @@ in the same way for every library, and reads them when it is made. By default, i
 `NO_PROXY` to connect directly. `proxy=` overrides the environment's proxy. `ssl_context=` sets the trusted certificates and may
 contain a client certificate. `trust_env=False` ignores the whole environment. A user and password in a URL are sent as basic
 authorization, and masked in every error.
-
-```python
-import ssl
-
-from outreach_async import HttpxTransport
-
-context = ssl.create_default_context()
-print(HttpxTransport("https://user:secret@api.example/v1", ssl_context=context, proxy="http://proxy.example:8080"))
-# -> <HttpxTransport to https://api.example/v1 by httpx>
-```
 
 Writing middleware
 ------------------

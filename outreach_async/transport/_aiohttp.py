@@ -53,16 +53,11 @@ class AiohttpTransport(BaseTransport):
         service: The service's base URL, or an `aiohttp.ClientSession`.
         max_in_flight: Maximum number of concurrent exchanges. For a URL, the default is 64, and the number is also the maximum
             number of connections. For a session, only the limit of its connector applies by default.
-        ssl_context: SSL context for the service and an HTTPS proxy, instead of the environment's certificates. Only for a URL.
-        proxy: A proxy URL (`http` or `https`) that overrides the environment's proxy. Only for a URL.
-        trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
-        max_answer: Maximum size of a decoded response body, in bytes.
+        ssl_context, proxy, trust_env, max_answer: As for `HttpxTransport`. A proxy has the scheme `http` or `https`.
         middlewares: aiohttp client middlewares to run around every request. Those of a session do not run; pass them here too.
 
     Attributes:
-        max_in_flight: The maximum number of concurrent exchanges; `None` for a session if no `max_in_flight` was passed.
-        base_url: The base URL of all requests, without user and password; `None` for a session without a valid one.
-        secrets: Passwords and authorization values that `OutreachClient` masks in errors.
+        max_in_flight, base_url, secrets: As of `HttpxTransport`. `base_url` is `None` for a session without a valid one.
 
     Raises:
         InvalidRequest: An argument is invalid, or aiohttp is not installed.

@@ -41,16 +41,13 @@ class HttptoolsTransport(BaseTransport):
     Args:
         base_url: The service's base URL.
         max_in_flight: Maximum number of connections, and of concurrent exchanges.
-        ssl_context: SSL context for the service, instead of the environment's certificates.
         proxy: Must be `None`, because this transport does not support proxies.
         trust_env: Whether to use the environment's certificates. If true, and the environment sets a proxy for the URL, the
             constructor raises `InvalidRequest`.
-        max_answer: Maximum size of a decoded response body, in bytes.
+        ssl_context, max_answer: As for `HttpxTransport`.
 
     Attributes:
-        max_in_flight: The maximum number of concurrent exchanges.
-        base_url: The base URL of all requests, without user and password.
-        secrets: Password and authorization value of the URL, which `OutreachClient` masks in errors.
+        max_in_flight, base_url, secrets: As of `HttpxTransport`.
 
     Raises:
         InvalidRequest: An argument is invalid, the arguments or the environment set a proxy, or httptools is not installed.

@@ -334,8 +334,8 @@ def test_a_missing_and_an_empty_campaign_must_be_treated_alike() -> None:
         run_probe(write_probes.probe_missing_campaign(WRITER), *pair) for pair in ((added(), REFUSED), (REFUSED, added()))
     )
     assert (left_out.possible, empty.possible) == ((), ())
-    assert "without the key campaign was accepted" in left_out.explanation
-    assert "with an empty campaign was accepted" in empty.explanation
+    assert "without the key campaign was accepted; " in left_out.explanation
+    assert "with an empty campaign was accepted; " in empty.explanation
 
 
 def test_values_refused_anyway_reveal_nothing_about_strict_validation() -> None:

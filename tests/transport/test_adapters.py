@@ -341,27 +341,6 @@ def test_a_client_used_in_another_event_loop_is_refused_and_closed(name: str) ->
 # Event loops.
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # aiohttp's sessions are left open on purpose
-@pytest.mark.parametrize("name", OWN)
-def test_a_transport_from_a_url_works_in_one_event_loop_after_the_other(name: str) -> None:
-    use_in_several_loops(name)
-    gc.collect()  # while the warnings of aiohttp are ignored
-
-
-def use_in_several_loops(name: str) -> None:
-    with Listener(serve(CLOSING)) as listener:
-        transport = MAKERS[name](listener.url, max_in_flight=1)
-
-        async def send() -> int:
-            status = (await transport.send(POST, Progress())).status
-            await anyio.lowlevel.checkpoint()  # lets the event loop close the connection
-            return status
-
-        for backend in ("asyncio", "asyncio") if name == "aiohttp" else ("asyncio", "trio", "asyncio"):
-            assert anyio.run(send, backend=backend) == 200
-        anyio.run(transport.aclose)
-
-
 def test_on_trio_aiohttp_says_what_to_use_instead() -> None:
     transport = AiohttpTransport(f"http://localhost:{refused_port()}")
     with pytest.raises(InvalidRequest, match="supports only asyncio, got another event loop; on trio, use HttpxTransport"):

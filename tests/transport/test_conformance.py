@@ -131,18 +131,10 @@ over_every_route = pytest.mark.parametrize(("route", "anyio_backend"), PAIRS, in
 
 
 @over_every_route
-async def test_ids_and_query_values_arrive_byte_for_byte(route: Open) -> None:
+async def test_targets_arrive_byte_for_byte(route: Open) -> None:
     echo = Echo()
-    target = f"/campaigns/{quote(ODD_ID, safe='')}/steps?{urlencode(ODD_QUERY)}"
-    async with route(echo) as transport:
-        await exchange(transport, Request("GET", target))
-    assert [request.target for request in echo.requests] == [target]
-
-
-@over_every_route
-async def test_percent_encodings_keep_their_case_and_their_needless_ones(route: Open) -> None:
-    echo = Echo()
-    targets = ["/a%2fb%7Ec/%41?x=%7e&y=%2F/?:@", "/", "/a//b", "/a:b/c;d=1,2", "/x?a=b?c=d&&"]
+    odd = f"/campaigns/{quote(ODD_ID, safe='')}/steps?{urlencode(ODD_QUERY)}"
+    targets = [odd, "/a%2fb%7Ec/%41?x=%7e&y=%2F/?:@", "/", "/a//b", "/a:b/c;d=1,2", "/x?a=b?c=d&&"]
     async with route(echo) as transport:
         for target in targets:
             await exchange(transport, Request("GET", target))

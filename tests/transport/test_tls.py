@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import ssl
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -14,9 +13,6 @@ from support.listener import Listener, over_tls, serve, tunnel
 from support.transports import ALL, LOOPS, MAKERS, OWN, POST, PROXYING, Make, fail, over, own_client, pairs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport._aiohttp import AiohttpTransport
-from outreach_async.transport._httptools import HttptoolsTransport
-from outreach_async.transport._httpx import HttpxTransport
 from outreach_async.transport._tls import TrustSettings
 from outreach_async.transport._wire import Progress
 
@@ -90,13 +86,6 @@ async def test_unreadable_certificates_are_refused(make: Make, monkeypatch: pyte
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
     with pytest.raises(InvalidRequest, match=r"^SSL_CERT_FILE, SSL_CERT_DIR: cannot read certificates \(FileNotFound"):
         await make("https://localhost").send(POST, Progress())
-
-
-@pytest.mark.parametrize("kind", [True, "/ca.pem", ssl.SSLContext])
-@pytest.mark.parametrize("transport", [HttpxTransport, AiohttpTransport, HttptoolsTransport])
-def test_a_context_of_the_wrong_type_is_refused_with_a_remedy(transport: Any, kind: Any) -> None:
-    with pytest.raises(InvalidRequest, match=r"^ssl_context: expected an ssl.SSLContext, got .*create_default_context"):
-        transport("https://api.example", ssl_context=kind)
 
 
 # Transports with the same trust settings share one context.
