@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outreach_async._assembly import create_transport
-from outreach_async._cli.options import MAX_IN_FLIGHT
-from outreach_async._cli.values import FAKE, Options
-from outreach_async._config_file import ConfiguredWorkspace, key_of
+from outreach_async._cli.values import FAKE, MAX_IN_FLIGHT, Options
+from outreach_async._config_file import KeyReference, key_of
 from outreach_async._engine.logs import configure_logging
 from outreach_async._service.validation import require_id
 from outreach_async.client import OutreachClient
@@ -51,12 +50,12 @@ def find_owner_key(options: Options, workspace: str | None) -> Any:
     """Return the owner key: that of the command line or the environment, or the one that the configuration file refers to."""
     if options.owner_key is not None:
         return options.owner_key
-    reference = key_of(options.config, _find_workspace(options, workspace))
+    reference = _find_reference(options, workspace)
     return None if reference is None else reference.read()
 
 
-def _find_workspace(options: Options, workspace: str | None) -> ConfiguredWorkspace | None:
-    return options.config.find(workspace)[0] if workspace else None
+def _find_reference(options: Options, workspace: str | None) -> KeyReference | None:
+    return key_of(options.config, options.config.find(workspace)[0] if workspace else None)
 
 
 def _client_arguments(options: Options, workspace: str | None, max_in_flight: int, *, writes: bool) -> dict[str, Any]:
@@ -82,7 +81,7 @@ def require_credentials(options: Options) -> None:
     """Check that a base URL, an owner key and one workspace are given. For the embedded service, the base URL suffices."""
     if options.base_url != FAKE:
         _require_base_url(options)
-        if key_of(options.config, _find_workspace(options, options.workspace)) is None:
+        if _find_reference(options, options.workspace) is None:
             require_id("--owner-key", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
         require_id("--workspace", options.workspace, "workspace", "pass --workspace or set OUTREACH_WORKSPACE")
 
@@ -92,7 +91,7 @@ def refused_workspaces(options: Options) -> dict[str, str]:
     if options.owner_key is not None or not options.workspaces:
         return {}
     config, run = options.config, str(options.workspace)
-    used = key_of(config, _find_workspace(options, run))
+    used = _find_reference(options, run)
     return {
         each.id: f"expected a workspace with the owner key of {options.name_of(run)}, got {each.name}, which has another key; "
         f"import its rows with --workspace {shlex.quote(each.name)}"

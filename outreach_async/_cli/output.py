@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # rich is imported only for a terminal.
 
+_MAX_LISTED: Final = 10
+
 
 @attrs.frozen
 class Screen:
@@ -45,6 +47,11 @@ class Screen:
     @property
     def is_silent(self) -> bool:
         return self.as_json or self.quiet
+
+    @property
+    def few(self) -> int | None:
+        """The maximum number of failed rows to list: 10 on a terminal, otherwise `None` (all rows)."""
+        return _MAX_LISTED if self.console else None
 
     def print_line(self, text: str = "", style: str = "", *, wrap: bool = True) -> None:
         """Print a human-readable line; with `--json` or `--quiet`, print nothing."""

@@ -8,21 +8,17 @@ from typing import Any, Final
 import attrs
 import click
 
-from outreach_async._config_file import (
-    NO_FILE,
-    Backend,
-    ConfigValues,
-    find_config,
-    read_config,
-    select,
-    split_selectors,
-)
+from outreach_async._cli.output import Screen
+from outreach_async._config_file import NO_FILE, Backend, ConfigValues, find_config, read_config, select, split_selectors
 from outreach_async._service.validation import read_rate, require_id, require_rate
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.errors import InvalidRequest
 
 FAKE: Final = "fake:"
 """The base URL of the embedded service."""
+MAX_IN_FLIGHT: Final = 64
+"""Default for the maximum number of concurrent requests."""
+_MAX_NAMED: Final = 5
 
 
 @attrs.frozen(kw_only=True)
@@ -63,22 +59,25 @@ class Options:
             "rate": _first(config, "rate", values.get("rate"), given_rate),
             "workspace": _first(config, "workspace", values.get("workspaces"), outside.get("OUTREACH_WORKSPACE")),
         }
-        chosen = {name: value for name, (value, _) in found.items()}
         sources = {name: source for name, (_, source) in found.items()}
-        key = chosen.pop("owner_key")
-        selectors = chosen.pop("workspace")
+        chosen = {name: value for name, (value, _) in found.items()}
+        key, selectors = chosen.pop("owner_key"), chosen.pop("workspace")
         return cls(
             config=config,
             profile=config.profile,
             workspaces=find_workspaces(config, selectors, sources["workspace"]) if "workspaces" in values else (),
             owner_key=key if isinstance(key, str) else None,  # the file says where keys are, and `connection` reads them
-            as_json=bool(values.get("as_json")),
             headers=dict(map(_parse_header, values.get("headers", ()))),
+            as_json=bool(values.get("as_json")),
             quiet=bool(values.get("quiet")),
             verbose=bool(values.get("verbose")),
             sources=sources,
             **chosen,
         )
+
+    def screen(self, *, as_json: bool = False) -> Screen:
+        """Return the screen for the output of the command."""
+        return Screen.of(as_json=self.as_json or as_json, quiet=self.quiet)
 
     @property
     def workspace(self) -> str | None:
@@ -100,9 +99,6 @@ class Options:
         if self.sources["rate"] in {"--rate", "OUTREACH_RATE"}:
             return {}
         return {each.id: each.rate for each in self.config.workspaces if each.rate is not None}
-
-
-_MAX_NAMED: Final = 5
 
 
 def _load_config(values: Mapping[str, Any], environment: Mapping[str, str]) -> ConfigValues:

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-import click
 import pytest
 from click.shell_completion import ShellComplete
 from support.cli import Shell
 
-from outreach_async._cli.app import PROGRAM, VARIABLE, outreach
+from outreach_async._cli.app import PROGRAM, VARIABLE
+from outreach_async._cli.declarations import outreach
 from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.audit import CATALOGUE
 from outreach_async.bulk import Repeats
@@ -73,16 +73,6 @@ def test_bash_completes_commands_options_values_and_files() -> None:
 def test_commands_and_the_options_before_them_are_completed() -> None:
     assert completed("") == NAMES
     assert completed("--b") == ["--base-url", "--backend"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_short_help_of_a_command_is_known_without_importing_it(name: str) -> None:
-    context = click.Context(outreach)
-    command = outreach.get_command(context, name)
-    (item,) = outreach.shell_complete(context, name)
-    assert command is not None
-    assert command.name == name
-    assert item.help == command.get_short_help_str(limit=100)
 
 
 @pytest.mark.parametrize(

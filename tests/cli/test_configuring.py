@@ -12,7 +12,8 @@ import pytest
 from click.shell_completion import ShellComplete
 from support.cli import KEY, Shell, serve_in_thread, small_service
 
-from outreach_async._cli.app import PROGRAM, outreach
+from outreach_async._cli.app import PROGRAM
+from outreach_async._cli.declarations import outreach
 from outreach_async._cli.values import Options
 from outreach_async._config_file import NO_FILE
 from outreach_async.fake import FakeService

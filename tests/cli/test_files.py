@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cli import COMMAND, Shell, environment, save_contacts
 
-from outreach_async._cli.app import outreach
-from outreach_async._cli.files import FileUse, OutputPath, find_conflicts, find_keys
+from outreach_async._cli.declarations import outreach
+from outreach_async._cli.files import FileUse, find_conflicts, find_keys
+from outreach_async._cli.parameters import TYPES
 from outreach_async._files.atomic import atomic_write
 from outreach_async.audit.reports import WRITERS, has_format
 
@@ -228,7 +229,7 @@ LISTS = ("campaigns", "fields", "mailboxes", "steps")
 
 def test_every_option_that_takes_a_path_is_classified() -> None:
     found = {
-        (name, parameter.name): isinstance(parameter.type, OutputPath)
+        (name, parameter.name): parameter.type is TYPES[">FILE"]
         for name in outreach.list_commands(click.Context(outreach))
         for parameter in (outreach.get_command(click.Context(outreach), name) or outreach).params
         if isinstance(parameter.type, click.Path)
@@ -239,14 +240,14 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         ("report", "input_"),
         ("report", "mapping"),
         ("audit", "policy"),
-        ("audit", "earlier"),
+        ("audit", "compares"),
     ]
     reads += [("brief", "policy"), ("serve", "world")]
     reads += [(command, "config") for command in ("audit", "brief", "import", "mcp", *LISTS)]
     writes = [(command, output) for command in ("import", "report") for output in ("rejects", "results")]
     writes += [("import", "save_mapping"), ("audit", "outputs"), ("audit", "prometheus"), ("brief", "outputs")]
-    writes += [(command, "path") for command in LISTS]
-    journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "folder")]
+    writes += [(command, "output") for command in LISTS]
+    journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "output_folder")]
     journals += [(command, "history") for command in ("audit", "brief", "mcp")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 
@@ -297,8 +298,8 @@ def test_outputs_without_conflict_overwrite_no_input_and_no_other_output(reads: 
         inputs = [path for path in (folder / each for each in reads) if path.exists()]
         outputs = [folder / each for each in writes]
         before = [path.read_bytes() for path in inputs]
-        uses = [use for path in inputs for use in FileUse.for_reading("FILE", path)]
-        uses += [use for path in outputs for use in FileUse.for_writing("--rejects", path, lambda _path: True)]
+        uses = [use for path in inputs for use in FileUse.of("FILE", path)]
+        uses += [use for path in outputs for use in FileUse.of("--rejects", path, lambda _path: True)]
         if list(find_conflicts(uses)):
             files = [Path(os.path.realpath(path)) for path in (*inputs, *outputs)]
             assert len({file.stat().st_ino if file.exists() else file for file in files}) < len(files)

@@ -17,7 +17,6 @@ from rich.console import Console
 from support.cli import Ended, Served, Shell, on_terminal, start_command, wait_for_end
 
 from outreach_async._cli.commands import lists
-from outreach_async._cli.listing import ListColumns
 from outreach_async._cli.messages import format_moment, format_period, format_seconds, wrap_line
 from outreach_async._cli.output import Screen
 
@@ -97,21 +96,19 @@ def on_screen(width: int, show: Callable[[Screen], object]) -> list[str]:
     return [line.rstrip() for line in shown.getvalue().splitlines() if line.strip()]
 
 
-def printed(width: int, names: tuple[str, ...], *rows: dict[str, Any]) -> list[str]:
-    columns = ListColumns(("name", "sent", "note"), ("name",), lambda row, name: row[name])
-    return on_screen(width, lambda screen: columns.print(screen, rows, names))
+def printed(width: int, row: dict[str, Any]) -> list[str]:
+    return on_screen(width, lambda screen: screen.print_table(tuple(row), [tuple(row.values())]))
 
 
 def test_a_table_wider_than_the_terminal_is_printed_as_blocks() -> None:
     row = {"name": "x" * 20, "sent": 10**9, "note": None}
-    assert printed(30, ("name", "sent", "note"), row) == [f"name  {'x' * 20}", "sent  1,000,000,000", "note"]
-    assert printed(40, ("name", "sent", "note"), row)[0].split() == ["name", "sent", "note"]
+    assert printed(30, row) == [f"name  {'x' * 20}", "sent  1,000,000,000", "note"]
+    assert printed(40, row)[0].split() == ["name", "sent", "note"]
 
 
 def test_numbers_have_thousands_separators_on_a_terminal_only(shell: Shell) -> None:
-    columns = ("contacts", "opens", "created", "name")
     row = {"contacts": 12345, "opens": 1234.5, "created": 1772442000, "name": "2000"}
-    assert printed(80, columns, row)[3].split() == ["12,345", "1,234.5", "1772442000", "2000"]
+    assert printed(80, row)[3].split() == ["12,345", "1,234.5", "1772442000", "2000"]
     assert "," not in shell("campaigns", *FAKE, "--columns", "contacts,created").out
 
 

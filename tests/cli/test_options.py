@@ -11,7 +11,7 @@ import click
 import pytest
 from support.cli import KEY, Ended, Shell, save_contacts
 
-from outreach_async._cli.app import outreach
+from outreach_async._cli.declarations import outreach
 from outreach_async._cli.values import Options
 from outreach_async._engine.logs import LOGGER
 from outreach_async.fake import FakeService

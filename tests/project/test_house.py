@@ -23,7 +23,6 @@ SMALL_MODULES = {
     "_cli/__init__.py": "a package",
     "_cli/_demo_world.py": "several commands embed this service; only one needs the demo's contacts",
     "_cli/commands/__init__.py": "a package",
-    "_cli/declarations/__init__.py": "a package",
     "_engine/__init__.py": "a package",
     "_files/__init__.py": "a package",
     "_files/optional.py": "every package with an extra uses it",

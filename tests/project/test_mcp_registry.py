@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 import outreach_async
-from outreach_async._cli.declarations.audits import mcp
+from outreach_async._cli.declarations import outreach
 
 ROOT: Final = Path(__file__).parents[2]
 ENTRY: Final = json.loads((ROOT / "server.json").read_text(encoding="utf-8"))
@@ -94,7 +94,11 @@ def test_the_readme_proves_who_owns_the_package() -> None:
 
 def test_the_entry_names_what_the_command_reads_and_declares_keys_secret() -> None:
     variables = {variable["name"]: variable.get("isSecret", False) for variable in PACKAGE["environmentVariables"]}
-    described = {name for option in mcp.params for name in re.findall(r"OUTREACH_\w+", getattr(option, "help", None) or "")}
+    described = {
+        name
+        for option in outreach.commands["mcp"].params
+        for name in re.findall(r"OUTREACH_\w+", getattr(option, "help", None) or "")
+    }
     assert variables.keys() <= described
     assert [name for name, secret in variables.items() if secret] == ["OUTREACH_OWNER_KEY"]
 

@@ -25,7 +25,7 @@ def mcp(
     *,
     options: Options,
     allow_writes: tuple[str, ...],
-    deadline: float | None,
+    deadline: float,
     history: Path | None,
     http: bool,
     host: str,
@@ -33,7 +33,7 @@ def mcp(
 ) -> int:
     """Run an MCP server for assistants over stdin and stdout."""
     require_module("mcp", "outreach_async[mcp]")
-    from outreach_async.mcp_server._tool_server import DEADLINE, create_server, serve_stdio
+    from outreach_async.mcp_server._tool_server import create_server, serve_stdio
 
     token = os.environ.get("OUTREACH_MCP_TOKEN") or None
     if http and token is None and (allow_writes or host not in LOOPBACK):
@@ -55,7 +55,7 @@ def mcp(
                 client,
                 workspaces,
                 allow_writes=writable,
-                deadline=DEADLINE if deadline is None else deadline,
+                deadline=deadline,
                 clock=clock_of(options),
                 history=store,
                 names=options.config.names,

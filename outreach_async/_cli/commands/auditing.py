@@ -6,7 +6,7 @@ import json
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from difflib import get_close_matches
 from functools import partial
@@ -14,8 +14,7 @@ from operator import ne
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -26,7 +25,7 @@ from outreach_async import audit as auditing
 from outreach_async._cli import files
 from outreach_async._cli.connection import open_client, workspaces_of
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
-from outreach_async._cli.posting import PostError, post
+from outreach_async._cli.posting import PostError, parse_webhook, post
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._files.atomic import atomic_write
@@ -57,84 +56,181 @@ from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport._secret import Secret
 
-T = TypeVar("T", bound=Callable[..., Any])
-
 _MAX_SUGGESTED: Final = 3
 _TIME_DEADLINE: Final = 10.0  # seconds to ask for the time of a service
 _ALL_RULES: Final = "all"
 """Value of `--explain` if no rule is given."""
 
 
-def _list_suffixes(known: Collection[str]) -> str:
-    """Return the file suffixes of the given formats, separated by commas."""
-    return ", ".join(suffix for suffix, form in SUFFIXES.items() if form in known)
-
-
 def audit(
     *,
     options: Options,
-    fail_on: str,
     campaigns: bool,
-    policy: Path | None,
-    earlier: tuple[Path, ...],
-    history: Path | None,
-    no_append: bool,
-    outputs: tuple[Path, ...],
+    compares: tuple[Path, ...],
     prometheus: Path | None,
-    folder: Path | None,
-    force: bool,
-    deadline: float | None,
-    form: str | None,
+    output_folder: Path | None,
     explain: str | None,
     as_schema: bool,
+    **shared: Any,
 ) -> int:
-    """Check every mailbox of the workspaces for problems. The report lists each problem with its cause and remedy."""
-    screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs), quiet=options.quiet)
+    """Check every mailbox of the workspaces for problems."""
+    task = _Task(options=options, is_brief=False, **shared)
     if as_schema:
-        return _print_result(screen, json.dumps(schema(), indent=2), schema())
-    chosen = _load_policy(policy)
+        return _print_result(task.screen, json.dumps(schema(), indent=2), schema())
     if explain is not None:
-        return _explain(screen, explain, chosen)
-    formats = _choose_formats(outputs, form, WRITERS)
-    existing = [path for path in earlier if path.exists()]
-    files.require_writable(
-        files.FileUse.for_reading("--policy", policy),
-        *(files.FileUse.for_reading("--compare", path) for path in existing),
-        files.FileUse.for_journal("--history", history, written=not no_append),
-        *(files.FileUse.for_writing("--output", path, partial(has_format, chosen_form)) for path, chosen_form in formats),
-        files.FileUse.for_writing("--prometheus", prometheus, partial(has_format, "prometheus")),
-        *_folder_uses(folder, options),
-        force=force,
+        return _explain(task.screen, explain, task.policy)
+    existing = [path for path in compares if path.exists()]
+    task.require_writable(
+        *(files.FileUse.of("--compare", path) for path in existing),
+        files.FileUse.of("--prometheus", prometheus, partial(has_format, "prometheus")),
+        _folder_uses(output_folder, options),
     )
-    if prometheus or "prometheus" in {form, *dict(formats).values()}:
+    if prometheus or "prometheus" in task.formats:
         require_client()
-    reports = [load_report("--compare", path) for path in existing]
-    for path in earlier:
+    earlier = [load_report("--compare", path) for path in existing]
+    for path in compares:
         if path not in existing:
-            screen.warn(f"--compare: {path} does not exist; skipping it (expected on the first run of a daily audit)")
-    print_format = None if outputs else _choose_print_format(form, screen)
-    store = open_history(options, history)
+            task.screen.warn(f"--compare: {path} does not exist; skipping it (expected on the first run of a daily audit)")
+    return run_async(partial(task.run, campaigns=campaigns, earlier=earlier, prometheus=prometheus, folder=output_folder))
 
-    async def run_audit() -> int:
-        readings = Readings() if store else None  # takes 600 bytes for each mailbox
+
+def brief(*, options: Options, post: str | None, as_schema: bool, **shared: Any) -> int:
+    """Show open tasks and the changes since the last brief."""
+    webhook = None if post is None else parse_webhook(post)
+    task = _Task(options=options, is_brief=True, **shared)
+    if as_schema:
+        return _print_result(task.screen, json.dumps(brief_schema(), indent=2), brief_schema())
+    task.require_writable()
+    return run_async(partial(task.run, webhook=webhook))
+
+
+@attrs.define(kw_only=True)
+class _Task:
+    """The options that `audit` and `brief` share, and what both do with a report."""
+
+    options: Options
+    is_brief: bool
+    history: Path | None
+    no_append: bool
+    fail_on: str
+    policy_path: Path | None = attrs.field(alias="policy")
+    deadline: float | None
+    outputs: tuple[Path, ...]
+    form: str | None
+    force: bool
+    screen: Screen = attrs.field(init=False)
+    policy: auditing.Policy = attrs.field(init=False)
+    store: History | None = attrs.field(init=False, default=None)
+    readings: Readings | None = attrs.field(init=False, default=None)  # they take 600 bytes for each mailbox
+    print_format: str | None = attrs.field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        self.screen = self.options.screen(as_json=self.form == "json" and not self.outputs)
+        self.policy = _load_policy(self.policy_path)
+
+    @property
+    def formats(self) -> set[str | None]:
+        """The formats in which the report is written or printed."""
+        return {self.print_format, *map(self._format_of, self.outputs)}
+
+    def require_writable(self, *uses: Sequence[files.FileUse]) -> None:
+        """Check the options before anything is sent."""
+        writers, looks_like = (BRIEF_WRITERS, has_brief_format) if self.is_brief else (WRITERS, has_format)
+        _require_formats(self.outputs, self.form, writers)
+        files.require_writable(
+            files.FileUse.of("--policy", self.policy_path),
+            *uses,
+            files.FileUse.of_journal("--history", self.history, written=not self.no_append),
+            *(files.FileUse.of("--output", path, partial(looks_like, self._format_of(path))) for path in self.outputs),
+            force=self.force,
+        )
+        if not self.outputs and self.form not in {None, "json"}:
+            if self.screen.as_json:
+                text = f"--format {self.form}: conflicts with --json; remove one of them, or add --output FILE."
+                raise click.UsageError(text)
+            self.print_format = self.form
+        self.store = open_history(self.options, self.history)
+        self.readings = Readings() if self.store else None
+
+    def _format_of(self, path: Path) -> str:
+        return self.form or format_of(path.name)
+
+    async def run(
+        self,
+        *,
+        campaigns: bool = True,
+        earlier: Sequence[auditing.Report] = (),
+        prometheus: Path | None = None,
+        folder: Path | None = None,
+        webhook: Secret | None = None,
+    ) -> int:
+        """Audit the workspaces, print, write or post the report or the brief, and return the exit code."""
+        about = {"campaigns": campaigns, "deadline": self.deadline, "readings": self.readings}
         parts: list[auditing.Report] = []
-        about = {"policy": chosen, "campaigns": campaigns, "deadline": deadline, "readings": readings}
-        read = await _audit(options, screen, parts if folder else None, **about)
-        baseline = store.baseline(read.workspaces) if store and not reports else None
-        before = [baseline] if baseline else reports
+        read = await _audit(self.options, self.screen, parts if folder else None, policy=self.policy, **about)
+        baseline = self.store.baseline(read.workspaces) if self.store and not earlier else None
+        before = [baseline] if baseline else earlier
         report = read.since(*before) if before else read
+        view = build_brief(read, baseline) if self.is_brief else report
         if prometheus:
             with files.explain_write_errors("--prometheus", prometheus):
                 write_prometheus(report, prometheus)
-        shows_past = folder or "html" in {print_format, *dict(formats).values()}
-        past = _read_past(store, read, readings) if store and readings and shows_past else {}
-        pages = _render_folder(folder, report, parts, past) if folder else {}
-        _output(screen, report, dict(formats), print_format, folder=pages, past=past)
-        if readings and not no_append:
-            _append(screen, store, read, readings)
-        return report.exit_code(fail_on)
+        past = self._read_past(read, shown=bool(folder))
+        self._output(view, past, _render_folder(folder, report, parts, past) if folder else {})
+        if webhook and not await _post(self.screen, webhook, view):
+            return NOT_DELIVERED
+        self._append(read)
+        return report.exit_code(self.fail_on)
 
-    return run_async(run_audit)
+    def _read_past(self, report: auditing.Report, *, shown: bool = False) -> dict[str, Any]:
+        """Return what pages show of the history, as it will be when this audit is appended, which happens after the output."""
+        if self.store is None or self.readings is None or not (shown or "html" in self.formats):
+            return {}
+        with TemporaryDirectory() as folder:
+            copy = History(Path(folder) / "history.db")
+            if self.store.exists:
+                with closing(sqlite3.connect(self.store.path)) as source, closing(sqlite3.connect(copy.path)) as target:
+                    source.backup(target)
+            copy.append(report, self.readings)
+            days = [day for kind in ("workspace", "campaign") for day in copy.daily(kind, workspaces=report.workspaces)]
+            return {"days": days, "opened": copy.opened(report.workspaces)}
+
+    def _append(self, report: auditing.Report) -> None:
+        # The history is written last: if the report could not be printed, the next one must show these changes again.
+        if self.store and self.readings and not self.no_append and not self.store.append(report, self.readings):
+            text = "has a later audit of these workspaces; nothing was appended: check the clock, or run the command again"
+            self.screen.warn(f"--history: {self.store.path} {text}")
+
+    def _output(self, view: auditing.Report | Brief, past: Mapping[str, Any], folder: Mapping[Path, str]) -> None:
+        """Write a report or a brief to files, or print it if there are no files. `folder` has the files of `--output-folder`."""
+        screen = self.screen
+        for path in self.outputs:
+            with files.explain_write_errors("--output", path):
+                atomic_write(path, _render(view, self._format_of(path), past))
+        for path, text in folder.items():
+            with files.explain_write_errors("--output-folder", path):
+                atomic_write(path, text)
+        if self.outputs or folder:
+            _print_headline(screen, view)
+            for path in self.outputs:
+                screen.print_line(f"Written: {path}")
+            for path in list(folder)[:1]:
+                screen.print_line(f"Written: {path} and {format_count(len(folder) // 2, 'page')} of workspaces")
+        elif self.print_format is not None:
+            sys.stdout.writelines(_render(view, self.print_format, past))
+        else:
+            show(screen, view)
+        if screen.as_json:
+            screen.print_result(view.to_dict())
+        sys.stdout.flush()  # raises an error for a broken pipe before the --history file is changed
+
+
+def _print_headline(screen: Screen, view: auditing.Report | Brief) -> None:
+    title, summary = (BRIEF_TITLE, view) if isinstance(view, Brief) else (AUDIT_TITLE, summarize(view))
+    screen.print_line(format_headline(title, summary), "bold")
+    changes = [format_changes(summary)] if summary.changes or isinstance(view, Brief) else []
+    for line in (summary.verdict, f"Findings: {format_counts(summary.counts)}.", *changes):
+        screen.print_line(line)
 
 
 def open_history(options: Options, path: Path | None) -> History | None:
@@ -147,38 +243,18 @@ def open_history(options: Options, path: Path | None) -> History | None:
         raise click.UsageError(f"--{error}") from error
 
 
-def _read_past(store: History, report: auditing.Report, readings: Readings) -> dict[str, Any]:
-    """Return what pages show of the history, as it will be when this audit is appended, which happens after the output."""
-    with TemporaryDirectory() as folder:
-        copy = History(Path(folder) / "history.db")
-        if store.exists:
-            with closing(sqlite3.connect(store.path)) as source, closing(sqlite3.connect(copy.path)) as target:
-                source.backup(target)
-        copy.append(report, readings)
-        days = [day for kind in ("workspace", "campaign") for day in copy.daily(kind, workspaces=report.workspaces)]
-        return {"days": days, "opened": copy.opened(report.workspaces)}
-
-
-def _append(screen: Screen, store: History | None, report: auditing.Report, readings: Readings) -> None:
-    # The history is written last: if the report could not be printed, the next one must show these changes again.
-    if store is not None and not store.append(report, readings):
-        text = "has a later audit of these workspaces; nothing was appended: check the clock, or run the command again"
-        screen.warn(f"--history: {store.path} {text}")
-
-
-def _folder_uses(folder: Path | None, options: Options) -> Iterator[Iterator[files.FileUse]]:
-    """Create the folder of `--output-folder`, and yield the files to write into it."""
+def _folder_uses(folder: Path | None, options: Options) -> list[files.FileUse]:
+    """Create the folder of `--output-folder`, and return the files to write into it."""
     if folder is None:
-        return
+        return []
     load_templates()  # raises an error if the extra is missing
     if not folder.parent.is_dir():
         raise click.UsageError(f"--output-folder {folder}: the folder {str(folder.parent)!r} does not exist; create it first.")
     with files.explain_write_errors("--output-folder", folder):
         folder.mkdir(exist_ok=True)
-    yield files.FileUse.for_writing("--output-folder", folder / "index.html", partial(has_format, "html"))
-    for stem in name_pages(workspaces_of(options), options.config.names).values():
-        for suffix, form in ((".html", "html"), (".json", "json")):
-            yield files.FileUse.for_writing("--output-folder", folder / f"{stem}{suffix}", partial(has_format, form))
+    stems = name_pages(workspaces_of(options), options.config.names).values()
+    names = [("index.html", "html"), *((f"{stem}.{form}", form) for stem in stems for form in ("html", "json"))]
+    return [use for name, form in names for use in files.FileUse.of("--output-folder", folder / name, partial(has_format, form))]
 
 
 def _render_folder(
@@ -195,42 +271,7 @@ def _render_folder(
     return {folder / name: text for name, text in render_folder(whole, compared, **past).items()}
 
 
-def _output(
-    screen: Screen,
-    view: auditing.Report | Brief,
-    formats: dict[Path, str],
-    print_format: str | None,
-    *,
-    folder: Mapping[Path, str] = MappingProxyType({}),
-    past: Mapping[str, Any] = MappingProxyType({}),
-) -> None:
-    """Write a report or a brief to files, or print it if there are no files. `folder` has the files of `--output-folder`."""
-    for path, form in formats.items():
-        with files.explain_write_errors("--output", path):
-            atomic_write(path, _render(view, form, past))
-    for path, text in folder.items():
-        with files.explain_write_errors("--output-folder", path):
-            atomic_write(path, text)
-    if formats or folder:
-        title, summary = (BRIEF_TITLE, view) if isinstance(view, Brief) else (AUDIT_TITLE, summarize(view))
-        screen.print_line(format_headline(title, summary), "bold")
-        changes = [format_changes(summary)] if summary.changes or isinstance(view, Brief) else []
-        for line in (summary.verdict, f"Findings: {format_counts(summary.counts)}.", *changes):
-            screen.print_line(line)
-        for path in formats:
-            screen.print_line(f"Written: {path}")
-        for path in list(folder)[:1]:
-            screen.print_line(f"Written: {path} and {format_count(len(folder) // 2, 'page')} of workspaces")
-    elif print_format is not None:
-        sys.stdout.writelines(_render(view, print_format, past))
-    else:
-        show(screen, view)
-    if screen.as_json:
-        screen.print_result(view.to_dict())
-    sys.stdout.flush()  # raises an error for a broken pipe before the --history file is changed
-
-
-def _render(view: auditing.Report | Brief, form: str, past: Mapping[str, Any] = MappingProxyType({})) -> Iterable[str]:
+def _render(view: auditing.Report | Brief, form: str, past: Mapping[str, Any]) -> Iterable[str]:
     return [write_brief(view, form, **past)] if isinstance(view, Brief) else iterate(view, form, **past)
 
 
@@ -239,7 +280,7 @@ def show(screen: Screen, view: auditing.Report | Brief) -> None:
     if screen.console:
         screen.console.print(StyledReport(view))
     elif not screen.as_json:
-        screen.print_lines("".join(_render(view, "terminal")))
+        screen.print_lines("".join(_render(view, "terminal", {})))
 
 
 def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
@@ -264,19 +305,11 @@ def _list_rules(screen: Screen, policy: auditing.Policy) -> int:
         [(rule.id, "off" if rule.id in off else rule.severity_range, rule.title) for rule in rules],
     )
     screen.print_footer("audit --explain RULE describes a rule.")
-    screen.print_result(
-        {
-            "rules": [
-                {
-                    "rule": rule.id,
-                    "severities": [each.value for each in rule.severities],
-                    "title": rule.title,
-                    "off": rule.id in off,
-                }
-                for rule in rules
-            ]
-        }
-    )
+    described = [
+        {"rule": rule.id, "severities": [each.value for each in rule.severities], "title": rule.title, "off": rule.id in off}
+        for rule in rules
+    ]
+    screen.print_result({"rules": described})
     return OK
 
 
@@ -306,8 +339,8 @@ def load_report(flag: str, path: Path) -> auditing.Report:
         raise click.UsageError(f"{flag} {path}: not a JSON report; pass one written by 'audit --json'.") from error
 
 
-def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[str]) -> list[tuple[Path, str]]:
-    """Return each `--output` file with its format, which `--format` or the suffix of the file determines."""
+def _require_formats(paths: Sequence[Path], form: str | None, known: Collection[str]) -> None:
+    """Check that `--format` or the suffix of each `--output` file determines its format."""
     if form and len(paths) > 1:
         raise click.UsageError("--format: expected one --output, got several; omit --format, because each suffix sets a format.")
     for path in paths:
@@ -317,25 +350,12 @@ def _choose_formats(paths: Sequence[Path], form: str | None, known: Collection[s
             text = f"--output {path} and --format {form} name different formats"
             raise click.UsageError(f"{text}; omit --format, or pass another --output.")
         if form is None and SUFFIXES.get(suffix) not in known:
-            suffixes = _list_suffixes(known)
+            suffixes = ", ".join(suffix for suffix, form in SUFFIXES.items() if form in known)
             raise click.UsageError(f"--output {path}: expected a name ending in one of {suffixes}; rename it, or pass --format.")
-    return [(path, form or format_of(path.name)) for path in paths]
 
 
-def _choose_print_format(form: str | None, screen: Screen) -> str | None:
-    """Return the requested format for stdout; `None` for the default format."""
-    if form in {None, "json"}:
-        return None
-    if screen.as_json:
-        raise click.UsageError(f"--format {form}: conflicts with --json; remove one of them, or add --output FILE.")
-    return form
-
-
-async def _audit(options: Options, screen: Screen, parts: list[auditing.Report] | None = None, **about: Any) -> auditing.Report:
-    """Audit the workspaces of the options, show the progress on stderr, and return the report.
-
-    `parts` receives a report for each workspace.
-    """
+async def _audit(options: Options, screen: Screen, parts: list[auditing.Report] | None, **about: Any) -> auditing.Report:
+    """Audit the workspaces, show the progress on stderr, and return the report. `parts` receives one for each workspace."""
     workspaces = workspaces_of(options)
     shared = [workspace for workspace in workspaces if workspace not in options.own_rates]
     if len(workspaces) > 1 and len(shared) < len(workspaces):
@@ -408,56 +428,10 @@ def clock_of(options: Options) -> Callable[[], float] | None:
     return lambda: create_demo_world().now
 
 
-def brief(
-    *,
-    options: Options,
-    history: Path | None,
-    no_append: bool,
-    webhook: Secret | None,
-    fail_on: str,
-    policy: Path | None,
-    outputs: tuple[Path, ...],
-    force: bool,
-    deadline: float | None,
-    form: str | None,
-    as_schema: bool,
-) -> int:
-    """Show open tasks and the changes since the last brief."""
-    screen = Screen.of(as_json=options.as_json or (form == "json" and not outputs), quiet=options.quiet)
-    if as_schema:
-        return _print_result(screen, json.dumps(brief_schema(), indent=2), brief_schema())
-    chosen = _load_policy(policy)
-    formats = _choose_formats(outputs, form, BRIEF_WRITERS)
-    files.require_writable(
-        files.FileUse.for_reading("--policy", policy),
-        files.FileUse.for_journal("--history", history, written=not no_append),
-        *(files.FileUse.for_writing("--output", path, partial(has_brief_format, chosen_form)) for path, chosen_form in formats),
-        force=force,
-    )
-    print_format = None if outputs else _choose_print_format(form, screen)
-    store = open_history(options, history)
-
-    async def run_brief() -> int:
-        readings = Readings() if store else None
-        report = await _audit(options, screen, policy=chosen, campaigns=True, deadline=deadline, readings=readings)
-        earlier = store.baseline(report.workspaces) if store else None
-        view = build_brief(report, earlier)
-        shows_past = "html" in {print_format, *dict(formats).values()}
-        past = _read_past(store, report, readings) if store and readings and shows_past else {}
-        _output(screen, view, dict(formats), print_format, past=past)
-        if webhook and not await _post(screen, webhook, view):
-            return NOT_DELIVERED
-        if readings and not no_append:
-            _append(screen, store, report, readings)
-        return (report.since(earlier) if earlier else report).exit_code(fail_on)
-
-    return run_async(run_brief)
-
-
-async def _post(screen: Screen, webhook: Secret, view: Brief) -> bool:
+async def _post(screen: Screen, webhook: Secret, view: auditing.Report | Brief) -> bool:
     """Post a brief, and return whether it was delivered."""
     try:
-        await post(webhook, write_brief(view, "slack"))
+        await post(webhook, "".join(_render(view, "slack", {})))
     except PostError as error:
         screen.warn(f"--post: the brief was not delivered: {error}. It is complete here; run the command again to post it.")
         return False

@@ -15,7 +15,6 @@ import click
 
 from outreach_async._cli.connection import open_each, workspaces_of
 from outreach_async._cli.messages import count_noun
-from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, key_of
@@ -53,22 +52,19 @@ _TEMPLATE: Final = """\
 
 
 def init(options: Options) -> int:
-    """Write a commented configuration file to start with: outreach.toml, or the one of --config."""
+    """Write a commented configuration file to start with."""
     path = options.config.path or Path(FILE_NAME)
-    text = _fill_in(os.environ)
     try:
         # Only the owner may write the file, regardless of the umask, because the command refuses all others.
         with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
-            file.write(text)
+            file.write(_fill_in(os.environ))
     except FileExistsError:
         remedy = "pass another path with --config, or edit the file"
         raise click.UsageError(f"--config {path}: the file exists, and is not overwritten; {remedy}.") from None
     except OSError as error:
         raise click.UsageError(f"--config {path}: cannot be written ({error.strerror}); pass another path.") from None
-    screen = Screen.of(as_json=False, quiet=options.quiet)
-    screen.print_line(f"Written: {path}")
     named = "" if path == Path(FILE_NAME) else f" --config {shlex.quote(str(path))}"
-    screen.print_line(f"Next, edit it, and run: outreach-async config check{named}")
+    options.screen().print_lines(f"Written: {path}\nNext, edit it, and run: outreach-async config check{named}")
     return OK
 
 
@@ -86,15 +82,19 @@ def _fill_in(environment: Mapping[str, str]) -> str:
     return _TEMPLATE.format(base_url=address, workspaces="\n".join([*lines, example]))
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define
 class _Check:
     """The result of checking one workspace: what works, and the errors."""
 
     workspace: ConfiguredWorkspace
+    key: str
     campaigns: Number | None = None
     error: OutreachError | None = None
-    key: str = "none"
     key_error: OutreachError | None = None
+
+    @property
+    def errors(self) -> list[OutreachError]:
+        return [error for error in (self.error, self.key_error) if error is not None]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -103,7 +103,7 @@ class _Check:
             "readable": self.error is None,
             "campaigns": self.campaigns,
             "owner_key": self.key,
-            "errors": [format_message(error) for error in (self.error, self.key_error) if error is not None],
+            "errors": [*map(format_message, self.errors)],
         }
 
 
@@ -115,18 +115,12 @@ def check(options: Options) -> int:
 
 
 async def _check_all(options: Options) -> int:
-    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
-    chosen = options.config.find(*workspaces_of(options))
-    checks: dict[str, _Check] = {}
-
-    async def check_one(workspace: ConfiguredWorkspace, client: OutreachClient) -> None:
-        checks[workspace.id] = await _check_workspace(options, workspace, client)
-
+    screen, chosen = options.screen(), options.config.find(*workspaces_of(options))
     options = attrs.evolve(options, workspaces=tuple(each.id for each in chosen))
+    found = [_Check(each, "given" if options.owner_key else "none") for each in chosen]
     async with open_each(options) as clients, anyio.create_task_group() as group:
-        for workspace in chosen:
-            group.start_soon(check_one, workspace, clients[workspace.id])
-    found = [checks[workspace.id] for workspace in chosen]
+        for each in found:
+            group.start_soon(_check_workspace, options, each, clients[each.workspace.id])
     screen.print_table(
         ("workspace", "id", "reading", "campaigns", "owner_key"),
         [
@@ -135,9 +129,9 @@ async def _check_all(options: Options) -> int:
         ],
     )
     for each in found:
-        for error in filter(None, (each.error, each.key_error)):
+        for error in each.errors:
             screen.warn(f"{each.workspace.name}: {format_message(error)}")
-    works = sum(each.error is None and each.key_error is None for each in found)
+    works = sum(not each.errors for each in found)
     screen.print_line(f"{works:,} of {count_noun(len(found), 'workspace')} {'works' if works == 1 else 'work'}")
     screen.print_result({"workspaces": [each.to_dict() for each in found], "works": works})
     errors = [each.error for each in found if each.error is not None]
@@ -146,42 +140,34 @@ async def _check_all(options: Options) -> int:
     return OK if works == len(found) else REFUSED
 
 
-async def _check_workspace(options: Options, workspace: ConfiguredWorkspace, client: OutreachClient) -> _Check:
-    found = _Check(workspace=workspace, key="given" if options.owner_key else "none")
-    reference = key_of(options.config, workspace)
+async def _check_workspace(options: Options, found: _Check, client: OutreachClient) -> None:
+    reference = key_of(options.config, found.workspace)
     if reference is not None and not options.owner_key:
         try:
             await anyio.to_thread.run_sync(reference.read)
-            found = attrs.evolve(found, key="works")
+            found.key = "works"
         except OutreachError as error:
-            found = attrs.evolve(found, key="fails", key_error=error)
+            found.key, found.key_error = "fails", error
     try:
-        page = await client.campaigns.list(display=1, undecodable="keep")
+        found.campaigns = (await client.campaigns.list(display=1, undecodable="keep")).total_found
     except OutreachError as error:
-        return attrs.evolve(found, error=error)
-    return attrs.evolve(found, campaigns=page.total_found)
+        found.error = error
 
 
 def show(options: Options) -> int:
     """Show each value, and where it comes from. Keys are never shown, only where they are stored."""
-    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
-    values = dict(_describe(options))
+    screen, values, workspaces = options.screen(), dict(_describe(options)), options.config.workspaces
     screen.print_table(("value", "", "from"), [(name, value, options.sources.get(name, "")) for name, value in values.items()])
-    if options.config.workspaces:
+    if workspaces:
         screen.print_line()
-        rows = [
-            (each.name, each.id, ", ".join(each.groups), str(each.owner_key or ""), each.rate)
-            for each in options.config.workspaces
-        ]
+        rows = [(each.name, each.id, ", ".join(each.groups), str(each.owner_key or ""), each.rate) for each in workspaces]
         screen.print_table(("workspace", "id", "groups", "owner_key", "rate"), rows)
     screen.print_result(
         {
             "path": values["path"],
             "profile": options.profile,
             "values": {name: {"value": values[name], "from": source or None} for name, source in options.sources.items()},
-            "workspaces": [
-                {**attrs.asdict(each), "owner_key": each.owner_key and str(each.owner_key)} for each in options.config.workspaces
-            ],
+            "workspaces": [{**attrs.asdict(each), "owner_key": each.owner_key and str(each.owner_key)} for each in workspaces],
         }
     )
     return OK

@@ -13,7 +13,7 @@ from outreach_async._cli.connection import open_client
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message, run_async
 from outreach_async._cli.values import Options
-from outreach_async._vocabulary import CUSTOM_CODE, FAILED_OUTCOMES, STANDARD_FIELDS, DuplicatePolicy
+from outreach_async._vocabulary import CUSTOM_CODE, FAILED_OUTCOMES, STANDARD_FIELDS
 from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk._outcomes import failed_outcome
 from outreach_async.errors import InvalidRequest, OutreachError
@@ -22,13 +22,9 @@ from outreach_async.models import WorkspaceField
 _KNOWN: Final = frozenset({*STANDARD_FIELDS})
 
 
-def create(
-    *, options: Options, email: str, settings: tuple[str, ...], duplicates: DuplicatePolicy, campaign: str | None, strict: bool
-) -> int:
+def create(*, options: Options, email: str, sets: tuple[str, ...], strict: bool, **policies: Any) -> int:
     """Create one contact, and print its outcome and id."""
-    values = parse_settings(settings)
-    policies = {"duplicates": duplicates, "campaign": campaign, "strict_validation": strict}
-    return run_async(partial(_create, options, email, values, policies))
+    return run_async(partial(_create, options, email, parse_settings(sets), {**policies, "strict_validation": strict}))
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, str]:
@@ -79,7 +75,7 @@ def _find_code(name: str, fields: Sequence[WorkspaceField]) -> str:
 
 
 async def _create(options: Options, email: str, values: Mapping[str, str], policies: Mapping[str, Any]) -> int:
-    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
+    screen = options.screen()
     async with open_client(options, writes=True) as client:
         fields = () if all(map(_is_code, values)) else await client.workspaces.fields()
         contact = build_contact(email, values, fields)
@@ -100,16 +96,7 @@ def _print_outcome(screen: Screen, outcome: ContactOutcome, email: str, details:
     possible = sorted(outcome.possible)
     uncertain = "" if outcome.certain else f" (uncertain: {' or '.join(possible)})"
     screen.print_line(" ".join(filter(None, (outcome.status, outcome.id))) + uncertain + (f": {details}" if details else ""))
-    screen.print_result(
-        {
-            "email": email,
-            "status": outcome.status,
-            "id": outcome.id,
-            "details": details,
-            "possible": possible,
-            "certain": outcome.certain,
-            "attempts": outcome.attempts,
-            "error": None if outcome.error is None else format_message(outcome.error),
-        }
-    )
+    result = {name: getattr(outcome, name) for name in ("status", "id", "certain", "attempts")}
+    error = None if outcome.error is None else format_message(outcome.error)
+    screen.print_result({"email": email, **result, "details": details, "possible": possible, "error": error})
     return INCOMPLETE if outcome.status in FAILED_OUTCOMES else OK

@@ -69,7 +69,7 @@ def demo(options: Options) -> int:
 
 
 async def _run_demo(options: Options, paths: Sequence[Path]) -> int:
-    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
+    screen = options.screen()
     imports: list[_Import] = []
     # The demo never contacts a real service, regardless of the environment.
     world = create_demo_world()

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, BinaryIO, Final
 
 import attrs
 import click
 
 from outreach_async._cli import files
-from outreach_async._cli.output import Screen
+from outreach_async._cli.commands.results import open_csv
 from outreach_async._cli.process import OK
 from outreach_async._cli.values import Options
 from outreach_async._files.atomic import atomic_file
 from outreach_async._files.optional import require_module
-from outreach_async._files.spreadsheets import escape_formula
 from outreach_async.audit._history_tables import TABLES, TEXT_COLUMNS, VIEWS
 from outreach_async.audit.history import DayFigures, History, Kind
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _COLUMNS: Final = ("date", "name", "sent", "opened", "replied", "bounced", "sent_30days", "bounced_30days", "score", "note")
 _DAY: Final = 86_400
 
 
-def show(options: Options, path: Path, kind: Kind, *, subject: str | None, days: int) -> int:
+def show(options: Options, file: Path, kind: Kind, *, subject: str | None, days: int) -> int:
     """Show the figures of each day, in UTC."""
-    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
-    found = History(path).daily(kind, subject, workspaces=options.workspaces or None, days=days)
+    screen = options.screen()
+    found = History(file).daily(kind, subject, workspaces=options.workspaces or None, days=days)
     known = {name for day in found for name, value in attrs.asdict(day).items() if value is not None}
     columns = [name for name in _COLUMNS if name in known | {"note"}]
     screen.print_table(columns, [[_format(day, name) for name in columns] for day in found])
@@ -48,61 +42,53 @@ def _format(day: DayFigures, column: str) -> Any:
     return "" if value is None else round(value, 1) if isinstance(value, float) else value
 
 
-def export(options: Options, path: Path, folder: Path, form: str, *, force: bool) -> int:
-    """Write each table and each view of the history to a file in FOLDER, which is created if it does not exist."""
+def export(options: Options, file: Path, folder: Path, form: str, *, force: bool) -> int:
+    """Write each table and each view of the history to a file in a folder, which is created if it does not exist."""
     if form == "parquet":
         require_module("pyarrow", "outreach_async[parquet]")
-    source = History(path)
+    source = History(file)
     with files.explain_write_errors("FOLDER", folder):
         folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{name}.{form}" for name in (*TABLES, *VIEWS)}
     if not force and (found := next((each for each in paths.values() if each.exists()), None)):
         raise click.UsageError(f"FOLDER {folder}: {found.name} exists; pass a new folder, or overwrite its files with --force.")
-    screen = Screen.of(as_json=False, quiet=options.quiet)
+    write = _write_parquet if form == "parquet" else _write_csv
     with source.tables() as tables:
         for name, (columns, rows) in tables.items():
-            write = _write_parquet if form == "parquet" else _write_csv
-            with files.explain_write_errors("FOLDER", paths[name]), atomic_file(paths[name], private=True) as file:
-                write(file, columns, rows)
-            screen.print_line(f"Written: {paths[name]}")
+            with files.explain_write_errors("FOLDER", paths[name]), atomic_file(paths[name], private=True) as draft:
+                write(draft, columns, rows)
+            options.screen().print_line(f"Written: {paths[name]}")
     return OK
 
 
-def _write_csv(file: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text)
-    writer.writerow(columns)
-    writer.writerows([escape_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-    text.flush()
-    text.detach()
+def _write_csv(draft: BinaryIO, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with open_csv(draft, columns) as write:
+        for row in rows:
+            write(row)
 
 
-def _write_parquet(file: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def _write_parquet(draft: BinaryIO, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    values = list(zip(*rows, strict=True)) or [()] * len(columns)
-    arrays = [_to_arrow(name, cells) for name, cells in zip(columns, values, strict=True)]
-    pq.write_table(pa.Table.from_arrays(arrays, names=list(columns)), file)
+    def kind_of(name: str, cells: Sequence[Any]) -> pa.DataType:
+        known = [cell for cell in cells if cell is not None]
+        if any(isinstance(cell, str) for cell in known) or (name in TEXT_COLUMNS and not known):
+            return pa.string()
+        return pa.int64() if known and all(isinstance(cell, int) for cell in known) else pa.float64()
+
+    values = dict(zip(columns, list(zip(*rows, strict=True)) or [()] * len(columns), strict=True))
+    pq.write_table(pa.table({name: pa.array(cells, kind_of(name, cells)) for name, cells in values.items()}), draft)
 
 
-def _to_arrow(name: str, cells: Sequence[Any]) -> pa.Array[Any]:
-    import pyarrow as pa
-
-    if any(isinstance(cell, str) for cell in cells) or (name in TEXT_COLUMNS and all(cell is None for cell in cells)):
-        return pa.array(cells, pa.string())
-    whole = all(cell is None or isinstance(cell, int) for cell in cells)
-    return pa.array(cells, pa.int64() if whole and any(cell is not None for cell in cells) else pa.float64())
-
-
-def prune(options: Options, path: Path, keep: float) -> int:
-    """Delete snapshots that are older than AGE before the last snapshot, and make the file smaller."""
-    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
+def prune(options: Options, file: Path, keep: float) -> int:
+    """Delete old snapshots, and make the file smaller."""
     if keep < _DAY:
         raise click.UsageError(f"--keep: expected at least a day, got {keep:g} s; pass, for example, 400d.")
-    before = path.stat().st_size
-    deleted = History(path).prune(keep)
-    after = path.stat().st_size
+    before = file.stat().st_size
+    deleted = History(file).prune(keep)
+    after = file.stat().st_size
+    screen = options.screen()
     screen.print_line(f"Deleted {deleted:,} snapshots; the file has {after:,} bytes, and had {before:,}.")
     screen.print_result({"deleted": deleted, "bytes": after})
     return OK

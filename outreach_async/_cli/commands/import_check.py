@@ -11,23 +11,14 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import attrs
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.import_report import (
-    FailedRows,
-    max_listed_rows,
-    print_columns,
-    print_findings,
-    print_ledger,
-)
+from outreach_async._cli.commands.import_report import FailedRows, print_columns, print_findings, print_ledger
 from outreach_async._cli.commands.results import open_outcomes
-from outreach_async._cli.options import MAX_IN_FLIGHT
 from outreach_async._cli.output import Screen, show_progress
-from outreach_async._cli.process import (
-    INCOMPLETE,
-    OK,
-)
-from outreach_async._cli.values import Options
+from outreach_async._cli.process import INCOMPLETE, OK
+from outreach_async._cli.values import MAX_IN_FLIGHT, Options
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.contacts import Target
+from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import DuplicatePolicy, Outcome
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
@@ -35,6 +26,7 @@ from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, reject
 from outreach_async.importer._checks import CheckPolicy, Checks
+from outreach_async.importer._columns import can_map_all
 from outreach_async.importer._mapping_file import mapping_text
 from outreach_async.importer._preflight import OnRejected, Preflight, run_preflight
 from outreach_async.importer._rejects import FindNumber
@@ -102,15 +94,14 @@ class ImportJob:
         return "record" if self.spools else "line"
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
-        """Create the journal of the import, if it has one."""
+        """Create the journal of the import, if it has one. Standard input is identified by its rows."""
         from outreach_async.bulk.journal import journal_at
 
         if self.journal is None:
             return None
+        source = self.file.name if self.file.path is None else str(self.file.path.resolve())
         mapping = self.overrides if mapping is None else mapping
-        if self.file.path is None:  # standard input is identified by its rows
-            return journal_at(self.journal, source=self.file.name, mapping=mapping)
-        return journal_at(self.journal, source=str(self.file.path.resolve()), fingerprint=self.fingerprint, mapping=mapping)
+        return journal_at(self.journal, source=source, fingerprint=self.fingerprint, mapping=mapping)
 
     def find_journal(self) -> Journal | ObjectJournal | None:
         """Return the journal; `None` if the import has none, or if it was removed, renamed or unmounted."""
@@ -129,12 +120,9 @@ class ImportJob:
 
     def read_earlier_report(self) -> JournalReport | None:
         """Return the report of the run to resume, unless there is none, or it is damaged and `earlier` is `unknown`."""
-        from outreach_async.bulk.journal import journal_at
-
-        if not self.resume or self.journal is None or not (journal := journal_at(self.journal)).exists():
-            return None
+        journal = self.find_journal() if self.resume else None
         try:
-            return journal.report()
+            return None if journal is None else journal.report()
         except (InvalidRequest, JournalError):
             if self.earlier == "known":
                 raise
@@ -151,6 +139,11 @@ class ImportJob:
         rows = with_ids(self.file.rows(columns), columns, targets)
         return rows if self.checks is None else Checks(columns, self.checks).guarded(rows)
 
+    @property
+    def needs_service(self) -> bool:
+        """Whether columns or campaigns cannot be found without the service."""
+        return not can_map_all(self.file.headers, self.overrides) or not {*TARGET_FIELDS}.isdisjoint(self.overrides.values())
+
 
 async def prepare(
     client: OutreachClient | None,
@@ -160,9 +153,8 @@ async def prepare(
     unit: RowUnit = "line",
 ) -> tuple[Columns, Preflight, Targets]:
     """Map the columns, check the whole file and print the findings. Return the targets that its rows name, too."""
-    if job.checks is not None:
-        for note in job.notes:  # before the columns are mapped, because a note may explain why this fails
-            screen.print_line(f"note: {note}")
+    for note in job.notes:  # before the columns are mapped, because a note may explain why this fails
+        screen.print_line(f"note: {note}")
     samples = job.file.samples()
     if client is None:
         targets = Targets(Target(campaign=job.campaign), None, job.workspaces, job.refused)
@@ -178,43 +170,37 @@ async def prepare(
     overrides = {**job.overrides, **recognised}
     columns = await columns_for(client, job.file.headers, overrides, ignore_unknown=job.ignore_unknown, samples=samples)
     if recognised:
-        reasons = [
-            REASON if name.strip() in recognised else old for name, old in zip(columns.headers, columns.reasons, strict=True)
-        ]
-        columns = attrs.evolve(columns, reasons=tuple(reasons))
+        pairs = zip(columns.headers, columns.reasons, strict=True)
+        columns = attrs.evolve(columns, reasons=tuple(REASON if name.strip() in recognised else old for name, old in pairs))
     if job.save_mapping is not None:
         with files.explain_write_errors("--save-mapping", job.save_mapping):
             atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
-    if job.checks is None:
-        checks = CheckPolicy.of(["off"])
-        return columns, await run_preflight(job.file, columns, checks, repeats=job.repeats, targets=targets), targets
-    print_columns(screen, columns)
-    with show_progress(screen, "Checking", None) as show:
+    if job.checks is not None:
+        print_columns(screen, columns)
+    policy = job.checks or CheckPolicy.of(["off"])
+    with show_progress(screen, "Checking", None) as bar:
+
+        def show(rows: int) -> None:
+            bar(rows, f"{rows:,} rows")
+
         preflight = await run_preflight(
-            job.file,
-            columns,
-            job.checks,
-            repeats=job.repeats,
-            unit=unit,
-            tell=on_rejected,
-            show=lambda rows: show(rows, f"{rows:,} rows"),
-            targets=targets,
+            job.file, columns, policy, repeats=job.repeats, unit=unit, tell=on_rejected, show=show, targets=targets
         )
-        show(preflight.rows, f"{preflight.rows:,} rows")
+        show(preflight.rows)
     print_findings(screen, preflight)
     return columns, preflight, targets
 
 
 async def check_file(options: Options, job: ImportJob) -> int:
     """Check the whole file without creating anything, and return the exit code."""
-    screen, started_at = Screen.of(as_json=options.as_json, quiet=options.quiet), monotonic()
+    screen, started_at = options.screen(), monotonic()
     async with AsyncExitStack() as stack:
         client = None
-        if options.base_url:
+        if options.base_url and job.needs_service:
             from outreach_async._cli.connection import open_client
 
             client = await stack.enter_async_context(open_client(options))
-        with FailedRows(screen, max_listed_rows(screen)) as failed, open_rejects(job.rejects, job.file) as write_reject:
+        with FailedRows(screen, screen.few) as failed, open_rejects(job.rejects, job.file) as write_reject:
 
             def reject_row(row: Row, error: InvalidRequest) -> None:
                 outcome = unsent_outcome(0, row, Outcome.REJECTED, error)
@@ -242,14 +228,9 @@ def _compare(job: ImportJob, shared: Options, columns: Columns, targets: Targets
     from outreach_async.bulk.ledger import Ledger, LedgerOptions
 
     workspace = workspaces_of(shared)[0]
-    options = LedgerOptions(
-        Ledger(str(job.ledger)),
-        Identity(workspace, {}),
-        job.repeats,
-        {"duplicates": job.duplicates, "strict_validation": job.strict},
-        job.max_age,
-        ignore_changes=job.changed == "ignore",
-    )
+    ledger, policies = Ledger(str(job.ledger)), {"duplicates": job.duplicates, "strict_validation": job.strict}
+    ignore = job.changed == "ignore"
+    options = LedgerOptions(ledger, Identity(workspace, {}), job.repeats, policies, job.max_age, ignore_changes=ignore)
     return count_changes(job.guard(columns, targets), options, Targets(Target(workspace, job.campaign)), write_result)
 
 

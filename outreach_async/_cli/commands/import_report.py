@@ -22,7 +22,6 @@ from outreach_async.importer._rejects import FindNumber, number_record, reject_m
 from outreach_async.importer._results import find_email
 from outreach_async.importer._table import RowNumber
 
-_MAX_LISTED: Final = 10
 _MAX_FAILURES: Final = 100
 _MAX_TARGETS: Final = 20
 
@@ -77,11 +76,6 @@ class FailedRows:
 def _is_run_error(error: OutreachError | None) -> bool:
     """Return whether an error affects the whole run rather than a single row."""
     return isinstance(error, BulkError) or (isinstance(error, StatusError) and affects_every_row(error))
-
-
-def max_listed_rows(screen: Screen) -> int | None:
-    """Return the maximum number of failed rows to list: 10 on a terminal, otherwise `None` (all rows)."""
-    return _MAX_LISTED if screen.console else None
 
 
 def print_columns(screen: Screen, columns: Columns) -> None:

@@ -18,11 +18,7 @@ from outreach_async._cli.commands.import_check import (
     open_rejects,
     prepare,
 )
-from outreach_async._cli.commands.import_report import (
-    FailedRows,
-    name_outcomes,
-    print_report,
-)
+from outreach_async._cli.commands.import_report import FailedRows, name_outcomes, print_report
 from outreach_async._cli.commands.results import write_results
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
@@ -33,7 +29,7 @@ from outreach_async._cli.process import (
     exit_code_of_rows,
     handle_interrupts,
 )
-from outreach_async.bulk import BulkReport, BulkRun, Outcomes
+from outreach_async.bulk import BulkReport, Outcomes
 from outreach_async.bulk._run.bulk_run import with_names
 from outreach_async.client import OutreachClient
 from outreach_async.importer import RejectsFile, Row
@@ -63,25 +59,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
     find_number = number_record if job.spools else preflight.find_number
     failed = FailedRows(screen, few, find_number)
     end = RunEnd(job, screen, total, find_number, heading, lambda report: closing(report, failed.failures))
-    with end.handled() as on_start, open_job_results(job) as write_result:
-        run = with_names(_create_run(client, job, rows, total, mapping), names)
-        async with handle_interrupts(screen) as interrupts, run as outcomes:
-            write_reject = on_start(outcomes)
-            interrupts.drain = partial(drain_run, outcomes)
-            with failed, show_progress(screen, "Importing", total) as show:
-                interrupts.group.start_soon(follow_progress, lambda: outcomes.progress, show, screen.warn)
-                async for outcome in outcomes:
-                    failed.add(outcome)
-                    write_reject(outcome)
-                    write_result(outcome)
-                show_current(outcomes.progress, show)
-    return _exit_code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses track after a cancelled group
-
-
-def _create_run(
-    client: OutreachClient, job: ImportJob, rows: Iterable[Row], total: int | None, mapping: Mapping[str, str] | None
-) -> BulkRun:
-    return client.contacts.create_many(
+    run = client.contacts.create_many(
         rows,
         duplicates=job.duplicates,
         strict_validation=job.strict,
@@ -98,6 +76,18 @@ def _create_run(
         spool=job.spools,
         total=total,
     )
+    with end.handled() as on_start, open_job_results(job) as write_result:
+        async with handle_interrupts(screen) as interrupts, with_names(run, names) as outcomes:
+            write_reject = on_start(outcomes)
+            interrupts.drain = partial(drain_run, outcomes)
+            with failed, show_progress(screen, "Importing", total) as show:
+                interrupts.group.start_soon(follow_progress, lambda: outcomes.progress, show, screen.warn)
+                async for outcome in outcomes:
+                    failed.add(outcome)
+                    write_reject(outcome)
+                    write_result(outcome)
+                show_current(outcomes.progress, show)
+    return _exit_code(interrupts, outcomes, screen)  # pragma: no cover - run, but coverage loses track after a cancelled group
 
 
 def drain_run(outcomes: Outcomes) -> float:
@@ -162,21 +152,20 @@ class RunEnd:
 
     def _report(self, outcomes: Outcomes, change: InputChanged | None) -> BulkReport:
         """Print the numbers of the whole run. If the journal has all rows, also write the rejects and the results."""
-        job = self.job
+        job, total = self.job, self.total
         if (journal := job.find_journal()) is not None:
+            recorded = journal.report()
+            known = None if job.spools or change else job.file
             if job.stores_rows and job.rejects is not None:
                 with files.explain_write_errors("--rejects", job.rejects):
                     export_rejects(job.rejects, None if job.spooled or change else job.file, journal, job.unit)
-            recorded = journal.report()
             if job.results is not None:
-                known = None if job.spools or change else job.file
                 rows = describe_outcomes(journal.outcomes(), known, recorded.mapping or {})
                 with files.explain_write_errors("--results", job.results):
                     write_results(job.results, [(known, rows)])
-            total = self.total
             report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
         else:  # if a journal is gone, an offer to resume would begin a new run, without the rows that were sent
-            total, report = self.total if job.journal is None else None, outcomes.report
+            total, report = total if job.journal is None else None, outcomes.report
         if self.heading:
             self.screen.print_line(self.heading)
         print_report(self.screen, report, total, job.journal, job.file.path)

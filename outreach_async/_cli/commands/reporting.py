@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,12 +16,7 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.commands.import_report import print_ledger, print_outcomes
-from outreach_async._cli.commands.results import (
-    format_cell,
-    is_results_file,
-    open_outcomes,
-    write_results,
-)
+from outreach_async._cli.commands.results import format_cell, is_results_file, open_outcomes, write_results
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
@@ -44,12 +40,14 @@ from outreach_async.spread._folder import locate, read_part, rejects_of_parts
 from outreach_async.spread._planning import Part
 from outreach_async.spread._results import results_of
 
+_LISTED_RUNS: Final = 10
+_SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_sent", "windows")
+
 
 def report(
     options: Options,
     journal: files.JournalLocation,
     *,
-    open_input: files.OpenInput,
     uncertain: bool,
     input_: Path | None,
     rejects: Path | None,
@@ -57,9 +55,9 @@ def report(
     force: bool,
     **mapping: Any,
 ) -> int:
-    """Show the progress and results of the run in JOURNAL, which may be a journal, a ledger or the folder of an import."""
+    """Show the progress and results of the run in a journal, of the runs in a ledger, or of an import in parts."""
+    open_input, screen = files.pop_open_input(mapping), options.screen()
     outputs = _Outputs(uncertain, rejects, results, force)
-    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
     with _name_argument():
@@ -69,31 +67,20 @@ def report(
     if given := next((name for name, value in mapping.items() if value), None):
         flag = given.removesuffix("s").replace("_", "-")
         raise click.UsageError(f"--{flag}: JOURNAL is not a ledger, and knows the columns of its input; omit the option.")
-    if journals:
-        if input_ is not None:
-            raise click.UsageError("--input: JOURNAL is a folder of journals, which record their files; omit --input.")
-        return _report_parts(screen, journal, journals, outputs)
-    run = _read_run(journal)
-    figures, source = run.figures, run.source
-    if input_ is not None and not outputs.wanted:
-        raise click.UsageError("--input: requires --uncertain, --rejects or --results; pass one of them.")
-    if input_ is not None and source is None:
-        what = "is a part of an import, which records its files" if run.part else "records no input file"
-        raise InvalidRequest(f"--input: the journal {what}; omit --input")
-    outputs.require_writable(
-        files.FileUse.for_journal("JOURNAL", journal, written=False),
-        files.FileUse.for_reading("--input", input_),
-        _inputs_of([run]),
-    )
-    if outputs.rejects is not None and figures.source is None:
-        raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import' run")
-    if path := input_ or (source if outputs.flag else None):
-        flag = "--input" if input_ else str(outputs.flag)
-        run = attrs.evolve(run, file=_open_input_file(open_input, path, figures, flag))
-    details = outputs.write(screen, {"": run})
-    _print_report(screen, figures, source)
-    screen.print_result({**figures.to_dict(), **details})
-    return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
+    if not journals:
+        return _report_run(screen, journal, outputs, open_input=open_input, input_=input_)
+    if input_ is not None:
+        raise click.UsageError("--input: JOURNAL is a folder of journals, which record their files; omit --input.")
+    return _report_parts(screen, journal, journals, outputs)
+
+
+@contextmanager
+def _name_argument() -> Iterator[None]:
+    """Replace the parameter `journal` by the command's `JOURNAL` in the message of an `InvalidRequest`."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise InvalidRequest(re.sub(r"\A(journal|ledger): ", "JOURNAL: ", str(error))) from error
 
 
 def _report_ledger(
@@ -112,21 +99,21 @@ def _report_ledger(
         given, other = ("--input", "--results PATH") if input_ else ("--results", "--input FILE")
         raise click.UsageError(f"{given}: a ledger has no rows, only what became of them; pass {other}, too.")
     found = Ledger(location).report()
-    screen.print_table(("workspace", "campaign", "contacts"), [(*target, count) for target, count in found.targets.items()])
+    screen.print_table(("workspace", "campaign", "contacts"), [(*target, contacts) for target, contacts in found.targets.items()])
     screen.print_line(f"{found.contacts:,} contacts, {found.uncertain:,} uncertain, {found.gone:,} gone from the last input")
     for number, at, counts in found.runs[:_LISTED_RUNS]:
-        sums = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        sums = ", ".join(f"{rows:,} {name}" for name, rows in counts.items() if rows)
         screen.print_line(f"run {number} on {at:%Y-%m-%d %H:%M} UTC: {sums or 'no rows'}")
     if found.pending:
         screen.print_line("A run is not included: it is under way, or its process was killed. The next run includes it.")
     details: dict[str, Any] = {}
     if input_ is not None and outputs.results is not None:
         outputs.require_writable(
-            files.FileUse.for_journal("JOURNAL", location, written=False), files.FileUse.for_reading("--input", input_)
+            files.FileUse.of_journal("JOURNAL", location, written=False), files.FileUse.of("--input", input_)
         )
-        count, known = _look_up(location, found.targets, open_input(input_), outputs.results, **mapping)
+        rows, known = _look_up(location, found.targets, open_input(input_), outputs.results, **mapping)
         print_ledger(screen, known)
-        screen.print_line(f"{count:,} rows written to {outputs.results}")
+        screen.print_line(f"{rows:,} rows written to {outputs.results}")
         details["input"] = attrs.asdict(known)
     screen.print_result({**found.to_dict(), **details})
     return OK
@@ -151,16 +138,10 @@ def _look_up(
     columns = map_columns(file.headers, overrides, ignore_unknown=ignore_unknown, samples=file.samples())
     target = _choose_target(known, workspace, campaign, named="campaign" in columns.codes)
     options = LedgerOptions(Ledger(location), Identity("", {}), "serial", {}, None, ignore_changes=False)
-    rows = 0
+    written = count()
     with files.explain_write_errors("--results", results), open_outcomes(results, file) as write:
-
-        def tell(outcome: ContactOutcome) -> None:
-            nonlocal rows
-            rows += 1
-            write(outcome)
-
-        counts = count_changes(file.rows(columns), options, Targets(target), tell)
-    return rows, counts
+        counts = count_changes(file.rows(columns), options, Targets(target), lambda outcome: (next(written), write(outcome)))
+    return next(written), counts
 
 
 def _choose_target(known: Collection[Target], workspace: str | None, campaign: str | None, *, named: bool) -> Target:
@@ -173,10 +154,8 @@ def _choose_target(known: Collection[Target], workspace: str | None, campaign: s
     spaces, campaigns = {each.workspace for each in fitting}, {each.campaign for each in fitting}
     if len(spaces) > 1 or (len(campaigns) > 1 and not named):
         flag, ids = ("--workspace", spaces) if len(spaces) > 1 else ("--campaign", campaigns)
-        raise click.UsageError(
-            f"--input: its rows do not name their {flag[2:]}, and the ledger has {', '.join(sorted(filter(None, ids)))}; pass"
-            f" {flag} ID, or run the import with --dry-run --results PATH."
-        )
+        has = f"its rows do not name their {flag[2:]}, and the ledger has {', '.join(sorted(filter(None, ids)))}"
+        raise click.UsageError(f"--input: {has}; pass {flag} ID, or run the import with --dry-run --results PATH.")
     return Target(fitting[0].workspace, campaign if named else fitting[0].campaign)
 
 
@@ -212,16 +191,14 @@ class _Run:
         return results_of(self.part, self.folder) if self.part else self.describe(lambda _: True)
 
 
-@contextmanager
-def _name_argument() -> Iterator[None]:
-    """Replace the parameter `journal` by the command's `JOURNAL` in the message of an `InvalidRequest`."""
-    try:
-        yield
-    except InvalidRequest as error:
-        raise InvalidRequest(re.sub(r"\A(journal|ledger): ", "JOURNAL: ", str(error))) from error
-
-
-def _read_run(location: files.JournalLocation) -> _Run:
+def _report_run(
+    screen: Screen,
+    location: files.JournalLocation,
+    outputs: _Outputs,
+    *,
+    open_input: files.OpenInput,
+    input_: Path | None,
+) -> int:
     with _name_argument():
         journal = journal_at(location)
         figures = journal.report()
@@ -229,7 +206,30 @@ def _read_run(location: files.JournalLocation) -> _Run:
     part = None
     with suppress(InvalidRequest, JournalError):  # the folder need not be readable
         part = read_part(folder or ".", name, figures.fingerprint)
-    return _Run(journal, figures, part, folder or ".")
+    run = _Run(journal, figures, part, folder or ".")
+    if input_ is not None and not outputs.wanted:
+        raise click.UsageError("--input: requires --uncertain, --rejects or --results; pass one of them.")
+    if input_ is not None and run.source is None:
+        what = "is a part of an import, which records its files" if run.part else "records no input file"
+        raise InvalidRequest(f"--input: the journal {what}; omit --input")
+    outputs.require_writable(
+        files.FileUse.of_journal("JOURNAL", location, written=False), files.FileUse.of("--input", input_), _inputs_of([run])
+    )
+    if outputs.rejects is not None and figures.source is None:
+        raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import' run")
+    if path := input_ or (run.source if outputs.flag else None):
+        run = attrs.evolve(run, file=(file := open_input(path)))
+        if figures.fingerprint != file.fingerprint():
+            text = f"{path} has changed since the run began, or is not the input of the run; restore or pass the original file"
+            raise InvalidRequest(f"{'--input' if input_ else outputs.flag}: {text}")
+    details = outputs.write(screen, {"": run})
+    _print_report(screen, figures, run.source)
+    return _end(screen, figures, details)
+
+
+def _end(screen: Screen, figures: JournalReport, details: Mapping[str, Any]) -> int:
+    screen.print_result({**figures.to_dict(), **details})
+    return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
 
 
 def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mapping[str, JournalReader], outputs: _Outputs) -> int:
@@ -239,8 +239,10 @@ def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mappi
         with _name_argument():
             parts = {name: read_part(folder, name, figures.fingerprint) for name, figures in reports.items()}
         runs = {name: _Run(journal, reports[name], parts[name], folder) for name, journal in journals.items()}
-        if outputs.flag:
-            _require_parts(folder, runs, outputs.flag)
+        if outputs.flag and (others := [name for name, part in parts.items() if part is None]):
+            location = f"{str(folder).rstrip('/')}/{others[0]}{'' if is_url(folder) else '.db'}"
+            remedy = "pass this location instead of the folder"
+            raise InvalidRequest(f"{outputs.flag}: {location} is not a part of an import; {remedy}")
         outputs.require_writable(_inputs_of(runs.values()))
         details = outputs.write(screen, runs)
     states = Counter(report.state for report in reports.values())
@@ -249,29 +251,36 @@ def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mappi
     waiting = planned.of - len(reports) if planned else 0
     whole = _add_up(list(reports.values()), waiting)
     _print_report(screen, whole)
-    screen.print_line("started parts: " + ", ".join(f"{count:,} {state}" for state, count in sorted(states.items())))
+    screen.print_line("started parts: " + ", ".join(f"{number:,} {state}" for state, number in sorted(states.items())))
     if waiting:
         screen.print_line(f"{waiting:,} of {len(reports) + waiting:,} parts have not started; run the import again")
-    found: dict[str, Any] = {"parts": {name: report.state for name, report in reports.items()}, "waiting_parts": waiting}
-    screen.print_result({**whole.to_dict(), **found, **details})
-    return exit_code_of_rows(whole.outcomes, whole.repeats) if whole.state == "finished" else SUSPENDED
+    found = {"parts": {name: report.state for name, report in reports.items()}, "waiting_parts": waiting}
+    return _end(screen, whole, {**found, **details})
 
 
-def _require_parts(folder: files.JournalLocation, runs: Mapping[str, _Run], flag: str) -> None:
-    """Check that every journal in a folder belongs to an import in parts, which records where its rows are."""
-    if others := [name for name, run in runs.items() if run.part is None]:
-        location = f"{str(folder).rstrip('/')}/{others[0]}{'' if is_url(folder) else '.db'}"
-        raise InvalidRequest(f"{flag}: {location} is not a part of an import; pass this location instead of the folder")
+def _add_up(reports: Sequence[JournalReport], waiting: int) -> JournalReport:
+    """Add up the reports of the parts that have started. The state is that of the first unfinished part, if there is one."""
+    sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
+    return attrs.evolve(
+        reports[0],
+        **sums,
+        state=next((report.state for report in reports if report.state != "finished"), "running" if waiting else "finished"),
+        outcomes={outcome: sum(report.outcomes[outcome] for report in reports) for outcome in reports[0].outcomes},
+        targets=add_targets(*(report.targets for report in reports)),
+        events=dict(sum((Counter(report.events) for report in reports), Counter())),
+        source=None,
+        fingerprint=None,
+        mapping=None,
+    )
 
 
-def _inputs_of(runs: Iterable[_Run]) -> Iterator[files.FileUse]:
+def _inputs_of(runs: Iterable[_Run]) -> list[files.FileUse]:
     locations: dict[Path, None] = {}
     for run in runs:
         planned = run.part.files if run.part else ()
         locations |= dict.fromkeys(Path(file.location) for file in planned if not is_url(file.location))
         locations |= {run.source: None} if run.source else {}
-    for location in locations:
-        yield from files.FileUse.for_reading("the input of JOURNAL", location)
+    return [use for location in locations for use in files.FileUse.of("the input of JOURNAL", location)]
 
 
 @attrs.frozen
@@ -292,32 +301,29 @@ class _Outputs:
     def wanted(self) -> bool:
         return self.uncertain or self.flag is not None
 
-    def require_writable(self, *uses: Iterable[files.FileUse]) -> None:
-        files.require_writable(
-            *uses,
-            files.FileUse.for_writing("--rejects", self.rejects, is_rejects_file),
-            files.FileUse.for_writing("--results", self.results, is_results_file),
-            force=self.force,
-        )
+    def require_writable(self, *uses: Sequence[files.FileUse]) -> None:
+        rejects = files.FileUse.of("--rejects", self.rejects, is_rejects_file)
+        files.require_writable(*uses, rejects, files.FileUse.of("--results", self.results, is_results_file), force=self.force)
 
     def write(self, screen: Screen, runs: Mapping[str, _Run]) -> dict[str, Any]:
         """List and write the rows of a run, or of the parts of an import by name. Return the details for the JSON result."""
         details = {}
         if self.uncertain:
-            rows = [
+            uncertain = [
                 {**({"part": name} if name else {}), **row}
                 for name, run in runs.items()
                 for row in run.describe(lambda outcome: not outcome.certain)
             ]
-            details["uncertain_rows"] = _print_uncertain_rows(screen, rows)
+            _print_uncertain_rows(screen, uncertain)
+            details["uncertain_rows"] = uncertain
         if self.rejects is not None:
             with files.explain_write_errors("--rejects", self.rejects):
-                count = _write_rejects(self.rejects, list(runs.values()))
-            screen.print_line(f"{count:,} rows written to {self.rejects}")
+                rows = _write_rejects(self.rejects, list(runs.values()))
+            screen.print_line(f"{rows:,} rows written to {self.rejects}")
         if self.results is not None:
             with files.explain_write_errors("--results", self.results):
-                count = write_results(self.results, ((run.file, run.describe_all()) for run in runs.values()))
-            screen.print_line(f"{count:,} rows written to {self.results}")
+                rows = write_results(self.results, ((run.file, run.describe_all()) for run in runs.values()))
+            screen.print_line(f"{rows:,} rows written to {self.results}")
         return details
 
 
@@ -327,46 +333,17 @@ def _write_rejects(path: Path, runs: Sequence[_Run]) -> int:
     return export_rejects(path, runs[0].file, runs[0].journal)
 
 
-_LISTED_RUNS: Final = 10
-_SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_sent", "windows")
-
-
-def _add_up(reports: Sequence[JournalReport], waiting: int) -> JournalReport:
-    """Add up the reports of the parts that have started. The state is that of the first unfinished part, if there is one."""
-    sums: dict[str, Any] = {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
-    return attrs.evolve(
-        reports[0],
-        **sums,
-        state=next((report.state for report in reports if report.state != "finished"), "running" if waiting else "finished"),
-        outcomes={outcome: sum(report.outcomes[outcome] for report in reports) for outcome in reports[0].outcomes},
-        targets=add_targets(*(report.targets for report in reports)),
-        events=dict(sum((Counter(report.events) for report in reports), Counter())),
-        source=None,
-        fingerprint=None,
-        mapping=None,
-    )
-
-
-def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Print the rows as a table, or on a terminal that there are none, and return the rows."""
+def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> None:
+    """Print the rows as a table, or on a terminal that there are none."""
     if screen.console and not rows:
         screen.print_line("No outcome is uncertain.")
-        return rows
+        return
     columns = list(dict.fromkeys(column for row in rows for column in row)) or ["record", "email", *OUTCOME_COLUMNS]
     if not any(row["email"] for row in rows):
         columns.remove("email")
     if len({(row["workspace"], row["campaign"]) for row in rows}) <= 1:
         columns = [column for column in columns if column not in TARGET_FIELDS]
     screen.print_table(columns, ([format_cell(row.get(column)) for column in columns] for row in rows))
-    return rows
-
-
-def _open_input_file(open_input: files.OpenInput, path: Path, figures: JournalReport, flag: str) -> File:
-    file = open_input(path)
-    if figures.fingerprint != file.fingerprint():
-        text = f"{flag}: {path} has changed since the run began, or is not the input of the run"
-        raise InvalidRequest(f"{text}; restore or pass the original file")
-    return file
 
 
 def _print_report(screen: Screen, figures: JournalReport, source: Path | None = None) -> None:

@@ -45,13 +45,20 @@ def open_outcomes(path: Path, file: File) -> Iterator[Callable[[ContactOutcome],
 
 
 @contextmanager
-def _write_csv(draft: BinaryIO) -> Iterator[WriteRow]:
+def open_csv(draft: BinaryIO, columns: Iterable[str]) -> Iterator[Callable[[Iterable[object]], object]]:
+    """Yield a function that writes a row of values to a CSV file."""
     # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
     text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
     writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    yield lambda row: writer.writerow(escape_formula(str(format_cell(row.get(column)))) for column in COLUMNS)
+    writer.writerow(columns)
+    yield lambda values: writer.writerow(escape_formula(str(format_cell(value))) for value in values)
     text.detach()
+
+
+@contextmanager
+def _write_csv(draft: BinaryIO) -> Iterator[WriteRow]:
+    with open_csv(draft, COLUMNS) as write:
+        yield lambda row: write(map(row.get, COLUMNS))
 
 
 @contextmanager
@@ -76,7 +83,7 @@ def _write_parquet(draft: BinaryIO) -> Iterator[WriteRow]:
             rows.clear()
 
         def write(row: Mapping[str, Any]) -> None:
-            rows.append({name: _to_arrow(row.get(name)) for name in COLUMNS})
+            rows.append({name: _to_arrow(row.get(name)) for name in COLUMNS})  # Arrow cannot store lone surrogates
             if len(rows) == _BATCH_SIZE:
                 write_rows()
 
@@ -85,7 +92,6 @@ def _write_parquet(draft: BinaryIO) -> Iterator[WriteRow]:
 
 
 def _to_arrow(value: Any) -> Any:
-    """Return a value without lone surrogates, which Arrow cannot store."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 

@@ -16,7 +16,6 @@ import click
 from outreach_async._cli._demo_world import NOW, SEED, create_demo_world
 from outreach_async._cli.files import explain_os_errors, explain_read_errors
 from outreach_async._cli.messages import to_printable
-from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, run_async
 from outreach_async._cli.values import Options
 from outreach_async.fake import Behaviour, FakeService, WorldError
@@ -91,7 +90,7 @@ def serve(
         sys.stdout.write(f"{json.dumps(values)}\n" if options.as_json else exports)
         sys.stdout.flush()
         if not controlled:
-            Screen.of(as_json=options.as_json).warn(
+            options.screen().warn(
                 f"the control plane under /_fake is off, because other machines can reach {host}; to turn it on, pass the name "
                 "by which clients reach this server, such as --control-host localhost"
             )

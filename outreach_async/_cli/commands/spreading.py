@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from outreach_async._cli.commands.import_report import max_listed_rows, print_report
+from outreach_async._cli.commands.import_report import print_report
 from outreach_async._cli.commands.results import is_results_file, write_results
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
 from outreach_async._cli.files import FileUse, explain_write_errors, require_writable
@@ -59,12 +59,11 @@ def import_in_parts(
         os.environ["OUTREACH_OWNER_KEY"] = str(reveal(key))
     locations = expand_pattern(str(files))
     require_writable(
-        *(FileUse.for_reading("FILE", Path(location)) for location in locations if not is_url(location)),
-        FileUse.for_writing("--results", settings["results"], is_results_file),
+        *(FileUse.of("FILE", Path(location)) for location in locations if not is_url(location)),
+        FileUse.of("--results", settings["results"], is_results_file),
         force=settings["force"],
     )
-    screen = Screen.of(as_json=options.as_json, quiet=options.quiet)
-    refused = refused_workspaces(options)
+    screen, refused = options.screen(), refused_workspaces(options)
     made = plan(
         locations,
         overrides=parse_overrides(settings["maps"]),
@@ -79,7 +78,10 @@ def import_in_parts(
         repeats=settings["repeats"],
         **file_options,
     )
-    _print_columns(screen, made)
+    for file in made.files:
+        for header, code in zip(file.headers, file.codes, strict=True):
+            if code in TARGET_FIELDS:
+                screen.print_line(f"{file.location}: column {header.strip()!r} names the {code} of each row")
     screen.print_line(f"{count_noun(made.rows, 'row')} in {count_noun(len(made.parts), 'part')}")
     with _written_results(made, settings), _open_cluster(scheduler) as cluster:
         rate = options.own_rates.get(connection.workspace, options.rate)
@@ -90,19 +92,12 @@ def import_in_parts(
     return exit_code_of_rows(report.outcomes, report.repeats)
 
 
-def _print_columns(screen: Screen, made: ImportPlan) -> None:
-    for file in made.files:
-        for header, code in zip(file.headers, file.codes, strict=True):
-            if code in TARGET_FIELDS:
-                screen.print_line(f"{file.location}: column {header.strip()!r} names the {code} of each row")
-
-
 def _print_rows(screen: Screen, report: SpreadReport) -> None:
-    for row in report.failures[: max_listed_rows(screen)]:
+    for row in report.failures[: screen.few]:
         screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")
     if report.findings:
         screen.print_line(f"warning: cells: {count_noun(report.findings, 'finding')}; these values were left out or may be wrong")
-    for finding in report.first_findings[: max_listed_rows(screen)]:
+    for finding in report.first_findings[: screen.few]:
         screen.print_line(f"  {finding.file}: line {finding.line}: {finding.message}")
 
 
@@ -142,13 +137,8 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
         raise click.UsageError("--base-url: with --dask, expected a URL that all workers can reach; pass --base-url URL.")
     if options.workspace is None:
         raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
-    return Connection(
-        base_url=options.base_url,
-        workspace=options.workspace,
-        backend=options.backend,
-        concurrency=settings["concurrency"],
-        timeout=options.timeout,
-    )
+    shared = {"backend": options.backend, "timeout": options.timeout, "concurrency": settings["concurrency"]}
+    return Connection(base_url=options.base_url, workspace=options.workspace, **shared)
 
 
 def _read_fields(options: Options) -> list[WorkspaceField]:

@@ -1,0 +1,213 @@
+"""The parameters of commands: their types, and the text that declares them. What only a run needs is imported when one begins."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from inspect import cleandoc
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from outreach_async._files.objects import is_url
+
+if TYPE_CHECKING:
+    from outreach_async._config_file import ConfigValues
+
+STDOUT: Final = Path("/dev/stdout")
+_ID_PARAMETERS: Final = {"workspace": "workspaces", "campaign": "campaign", "owner_key": "owner_key"}  # by kind of id
+_REMEDIES: Final = {
+    "workspace": "pass the id of a workspace",
+    "campaign": "pass the id of a campaign, as printed by the command 'campaigns'",
+    "owner_key": "pass the API key of the user who owns the contacts",
+}
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_NAMES: Final = {"json": "as_json", "schema": "as_schema", "format": "form", "input": "input_", "id": "subject", "by": "kind"}
+"""The names of parameters that differ from those of their options."""
+
+Words = Mapping[str, str] | Iterable[str]
+
+
+class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
+    """An id. If the id is of another kind, the error suggests the parameter for that kind."""
+
+    name = "id"
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the value if it is an id of the expected kind."""
+        from outreach_async._config_file import split_selectors
+        from outreach_async._service.validation import require_id
+
+        name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else self.kind
+        ids = split_selectors(str(value)) if self.kind == "workspace" else [value]  # `"$SPACES"` may contain several
+        for id_ in ids or [value]:
+            require_id(name, id_, self.kind, self._find_remedy(str(id_), ctx.command.params if ctx else ()))
+        return str(value)
+
+    def _find_remedy(self, value: str, parameters: Iterable[click.Parameter]) -> str:
+        from outreach_async._vocabulary import ID_PREFIXES
+
+        given = next((kind for kind, prefix in ID_PREFIXES.items() if value.startswith(prefix)), "")
+        for parameter in parameters:
+            if parameter.name == _ID_PARAMETERS.get(given) and given != self.kind:
+                return f"did you mean {parameter.opts[0]}?"
+        hint = " (the command 'steps' accepts campaign ids)" if given == "campaign" and self.kind == "workspace" else ""
+        return _REMEDIES[self.kind] + hint
+
+
+class WordType(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A text. The shell completes it to one of some words, or to the name of a file."""
+
+    name = "text"
+
+    def __init__(self, words: Callable[[click.Context], Words], *, or_file: bool = False) -> None:
+        self._words = words
+        self._or_file = or_file
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the words that start with the typed text."""
+        del param
+        words = self._words(ctx)
+        helps = words if isinstance(words, Mapping) else dict.fromkeys(words)
+        found = [CompletionItem(word, help=text) for word, text in helps.items() if word.lower().startswith(incomplete.lower())]
+        return found or ([CompletionItem(incomplete, type="file")] if self._or_file else [])
+
+
+class WorkspaceType(WordType):
+    """A name, an id or a group of workspaces. Names are looked up in the configuration file later."""
+
+    def __init__(self) -> None:
+        super().__init__(_workspaces_to_complete)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the value, unless it is blank or an id of another kind."""
+        from outreach_async._vocabulary import ID_PREFIXES
+
+        text = str(value)
+        is_id = not text.strip() or text.startswith(tuple(ID_PREFIXES.values()))
+        return IdType("workspace").convert(value, param, ctx) if is_id else text
+
+
+def _config_to_complete(context: click.Context) -> ConfigValues | None:
+    """Return the values of the configuration file of an incomplete command line; `None` if it cannot be read."""
+    from outreach_async._config_file import ConfigValues, find_config, read_config
+    from outreach_async.errors import InvalidRequest
+
+    given = {**context.find_root().params, **{name: value for name, value in context.params.items() if value}}
+    try:
+        path = find_config(given.get("config"), os.environ)
+        profile = given.get("profile") or os.environ.get("OUTREACH_PROFILE")
+        return None if path is None else read_config(path, profile or None, ConfigValues)
+    except InvalidRequest:  # an error would be printed into the line that is being typed
+        return None
+
+
+def _workspaces_to_complete(context: click.Context) -> Words:
+    from outreach_async._config_file import ALL
+
+    words: dict[str, str] = {}
+    config = _config_to_complete(context)
+    for each in config.workspaces if config else ():
+        words |= {each.name: each.id, **dict.fromkeys(each.groups, "group")}
+    return words | ({ALL: "every workspace"} if words else {})
+
+
+def _profiles_to_complete(context: click.Context) -> Words:
+    from outreach_async._config_file import profiles_of
+
+    config = _config_to_complete(context)
+    return profiles_of(config.path) if config and config.path else ()
+
+
+class _OutputType(click.Path):
+    """A file to write; `-` is standard output."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, with `-` replaced by the path of standard output."""
+        return super().convert(str(STDOUT) if value == "-" else value, param, ctx)
+
+
+class _LocationType(click.Path):
+    """The path or the URL of a journal, a ledger or an input file."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a URL unchanged, and any other value as a path."""
+        return value if is_url(value) else super().convert(value, param, ctx)
+
+
+class _AgeType(click.ParamType):  # type: ignore[type-arg]  # as above
+    """An age: a number of seconds, or a number and a unit."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the age in seconds."""
+        if (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", str(value))) is None:
+            self.fail(f"expected a number and a unit (s, m, h, d or w), such as 30d, got {value!r}.", param, ctx)
+        return float(found[1]) * _UNITS[found[2]]
+
+
+TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg]  # as above
+    "AGE": _AgeType(),
+    "CAMPAIGN": IdType("campaign"),
+    "FILE": click.Path(path_type=Path),
+    ">FILE": _OutputType(path_type=Path),
+    "FOLDER": click.Path(path_type=Path, file_okay=False),
+    "HISTORY": click.Path(path_type=Path, exists=True, dir_okay=False),
+    "INTEGER": click.INT,
+    "KEY": IdType("owner_key"),
+    "LINE": click.IntRange(1),
+    "DAYS": click.IntRange(1),
+    "NAME|ID": WorkspaceType(),
+    "NAME|ID|GROUP|all": WorkspaceType(),
+    "PATH|URL": _LocationType(path_type=Path),
+    "PORT": click.IntRange(1, 65535),
+    "PORT|0": click.IntRange(0, 65535),
+    "PROFILE": WordType(_profiles_to_complete),
+    "REQUESTS": click.FLOAT,
+    "SECONDS": click.FLOAT,
+}
+"""The type of a value, by the word for it in the help. `>` marks a file that is written."""
+
+
+def parse_parameters(text: str) -> list[click.Parameter]:
+    """Return the parameters that a text declares: `NAME TYPE` for an argument, or an option as in a help, with its help below.
+
+    `...` marks an option that is repeatable, `!` one that is required, and ` = ` precedes a default.
+    """
+    lines: list[list[str]] = []
+    for line in cleandoc(text).splitlines():
+        if line.startswith(" "):
+            lines[-1].append(line.strip())
+        else:
+            lines.append([line])
+    return [_parse_parameter(first, " ".join(help_)) for first, *help_ in lines]
+
+
+def _parse_parameter(line: str, text: str) -> click.Parameter:
+    usage, _, default = line.partition(" = ")
+    flags, _, word = usage.partition(" ")
+    metavar = word.rstrip(".!")
+    is_choice = "|" in metavar and metavar.islower()
+    kind = click.Choice(metavar.split("|")) if is_choice else TYPES.get(metavar)
+    if not flags.startswith("-"):
+        return click.Argument([flags.lower()], type=kind, metavar=None if is_choice else flags)
+    names = flags.split(",")
+    name = names[0].partition("/")[0].removeprefix("--").replace("-", "_")
+    multiple = word.endswith("...")
+    facts: dict[str, Any] = {"help": text, "multiple": multiple, "required": word.endswith("!")}
+    if not metavar:
+        facts |= {"is_flag": True, "default": "/" in flags}  # the first of two flags is the default
+    elif not is_choice:
+        facts["metavar"] = metavar.removeprefix(">")
+    if default:
+        facts["default"] = default
+    if metavar.startswith("[") and metavar.endswith("]"):  # the value may be omitted
+        facts |= {"is_flag": False, "flag_value": "all"}
+    return click.Option([*names, _NAMES.get(name, name) + "s" * (multiple and not name.endswith("s"))], type=kind, **facts)
