@@ -21,18 +21,16 @@ from outreach_async.audit import CampaignResults, Report
 from outreach_async.audit.campaigns import CampaignTotals
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports import write, write_brief
-from outreach_async.audit.reports._charts import FLOOR, LEFT, RIGHT, TOP, draw_days
-from outreach_async.audit.reports._days import DailyFigures, add_days, last_days, read_days, total
-from outreach_async.audit.reports._html_page import render_html
+from outreach_async.audit.reports._charts import FLOOR, LEFT, RIGHT, TOP, add_days, draw_days, index_days, last_days, total
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService
 
 LAST = date(2026, 3, 1)
 
 
-def day(back: int = 0, workspace: str = "space_1", **about: Any) -> DailyFigures:
-    values = {"sent": 100, "replied": 3, "bounced": 1}
-    return DailyFigures(day=LAST - timedelta(days=back), workspace=workspace, **(values | about))
+def day(back: int = 0, workspace: str = "space_1", campaign: str | None = None, **about: Any) -> DayFigures:
+    values = {"date": (LAST - timedelta(days=back)).isoformat(), "name": "", "sent": 100, "replied": 3, "bounced": 1}
+    return DayFigures(workspace=workspace, id=campaign or workspace, **(values | about))
 
 
 def audited(**campaigns: Any) -> Report:
@@ -40,8 +38,8 @@ def audited(**campaigns: Any) -> Report:
     return attrs.evolve(found, **campaigns)
 
 
-def shown(days: list[DailyFigures], found: Report | None = None) -> str:
-    return render_html(found or audited(), days=days)
+def shown(days: list[DayFigures], found: Report | None = None) -> str:
+    return write(found or audited(), "html", days=days)
 
 
 def test_the_trends_are_sums_over_the_workspaces_with_dates_and_a_scale() -> None:
@@ -60,7 +58,7 @@ def test_only_the_last_thirty_days_are_drawn() -> None:
 
 def test_an_unknown_day_is_a_gap_and_an_estimate_is_pale() -> None:
     plain = shown([day(back) for back in range(5)])
-    gaps = shown([day(back, sent=None if back == 1 else 100, estimated=back == 3) for back in (0, 1, 3, 4)])
+    gaps = shown([day(back, sent=None if back == 1 else 100, spread_over=1 + (back == 3)) for back in (0, 1, 3, 4)])
 
     assert 'class="gap"' not in plain + shown([day()])
     assert "Pale bars are estimates" not in plain
@@ -72,8 +70,8 @@ def test_an_unknown_day_is_a_gap_and_an_estimate_is_pale() -> None:
 def test_a_sum_that_lacks_a_workspace_is_an_estimate() -> None:
     (sums,) = add_days([day(), day(workspace="space_2", sent=None)]).values()
 
-    assert (sums.sent, sums.replied, sums.estimated) == (100, 6, True)
-    assert not add_days([day(), day(workspace="space_2")])[LAST].estimated
+    assert (sums.sent, sums.replied, sums.spread_over) == (100, 6, 2)
+    assert add_days([day(), day(workspace="space_2")])[LAST].spread_over == 1
 
 
 def test_a_workspace_shows_its_last_seven_days_and_its_trend() -> None:
@@ -117,19 +115,20 @@ def test_an_impossible_figure_is_unknown(value: float) -> None:
     series = add_days([day(sent=value), day(1)])
 
     assert total(series, "sent") == 100
-    assert draw_days(series, "sent", "Sent", "", "info").spoken == "Sent, 28 Feb to 1 Mar: 100, -"
+    assert draw_days({LAST: value, LAST - timedelta(1): 100}, "Sent", "", "info").spoken == "Sent, 28 Feb to 1 Mar: 100, -"
 
 
 @given(st.dictionaries(st.integers(0, 60), st.none() | st.integers(0, 10**15) | st.floats(0, 1e15), min_size=1))
 def test_bars_stay_within_the_chart(values: dict[int, float | None]) -> None:
-    chart = draw_days(add_days(day(back, sent=value) for back, value in values.items()), "sent", "Sent", "", "info")
+    chart = draw_days({LAST - timedelta(back): value for back, value in values.items()}, "Sent", "", "info")
+    bars = dict(chart.paths).get("info", "")
 
-    for x, height, width in re.findall(rf"M([\d.]+) {FLOOR}v-([\d.]+)h([\d.]+)", chart.bars):
+    for x, height, width in re.findall(rf"M([\d.]+) {FLOOR}v-([\d.]+)h([\d.]+)", bars):
         assert LEFT <= float(x) <= float(x) + float(width) <= RIGHT + 0.2
         assert 1 <= float(height) <= FLOOR - TOP
     assert all(TOP <= y <= FLOOR for y, _ in chart.ticks)
     assert len(chart.dates) <= 4
-    assert chart.bars.count("z") == sum(bool(value) for value in values.values())
+    assert bars.count("z") == sum(bool(value) for value in values.values())
 
 
 def test_the_last_days_end_at_the_last_known_day() -> None:
@@ -146,10 +145,12 @@ def test_the_days_of_a_history_are_those_of_workspaces_and_campaigns() -> None:
         DayFigures(id="one.example", name="one.example", **(about | {"workspace": None})),
     ]
 
-    assert [(day.day, day.campaign, day.sent, day.estimated) for day in read_days(known)] == [
-        (LAST, None, 5, False),
-        (LAST, "camp_1", 5, True),
-    ]
+    found = index_days(known, ["space_1"])
+    assert {key: [(each.sent, each.spread_over) for each in series.values()] for key, series in found.items()} == {
+        (): [(5, 1)],
+        ("space_1",): [(5, 1)],
+        ("space_1", "camp_1"): [(5, 3)],
+    }
 
 
 def test_the_command_shows_the_days_of_the_history_with_those_of_this_audit(

@@ -39,9 +39,8 @@ from support.campaigns import row as campaign_row
 
 from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.audit import CampaignResults, Report, audit
+from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports import write, write_brief
-from outreach_async.audit.reports._days import DailyFigures
-from outreach_async.audit.reports._html_page import render_html
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
@@ -199,16 +198,18 @@ def agency() -> Report:
     return on(1).since(on(0))
 
 
-def agency_days() -> list[DailyFigures]:
+def agency_days() -> list[DayFigures]:
     """Return the figures of 30 days of the workspaces and campaigns of `agency`, with a gap and an estimate."""
     chance = random.Random(1)  # noqa: S311 - a sample, not a secret
-    subjects = [(f"space_{at % 60:02}", f"camp_{at}") for at in range(180)] + [(f"space_{at:02}", None) for at in range(60)]
+    subjects = [(f"space_{at % 60:02}", f"camp_{at}") for at in range(180)] + [
+        (f"space_{at:02}", f"space_{at:02}") for at in range(60)
+    ]
     return [
-        DailyFigures(
-            day=date(2026, 3, 2) - timedelta(days=back), workspace=workspace, campaign=campaign, estimated=back == 5,
+        DayFigures(
+            date=str(date(2026, 3, 2) - timedelta(days=back)), workspace=workspace, id=id_, name="", spread_over=1 + (back == 5),
             sent=chance.randint(50, 90), replied=chance.randint(0, 5), bounced=chance.randint(0, 3),
         )
-        for workspace, campaign in subjects
+        for workspace, id_ in subjects
         for back in range(30)
         if back != 9
     ]  # fmt: skip
@@ -245,7 +246,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     **{name: partial(audit_page, make) for name, make in REPORTS.items()},
     **{f"brief-{name}": partial(brief_page, make) for name, make in REPORTS.items()},
     "brief-next-day": brief_of_the_next_day,
-    "agency": lambda: render_html(agency(), days=agency_days()),
+    "agency": lambda: write(agency(), "html", days=agency_days()),
     "brief-agency": lambda: write_brief(build_brief(agency()), "html"),
 }
 

@@ -40,7 +40,6 @@ from outreach_async.audit.reports import (
     WRITERS,
     brief_schema,
     format_of,
-    has_brief_format,
     has_format,
     iterate,
     schema,
@@ -135,7 +134,7 @@ class _Task:
 
     def require_writable(self, *uses: Sequence[files.FileUse]) -> None:
         """Check the options before anything is sent."""
-        writers, looks_like = (BRIEF_WRITERS, has_brief_format) if self.is_brief else (WRITERS, has_format)
+        writers, looks_like = (BRIEF_WRITERS, partial(has_format, model=Brief)) if self.is_brief else (WRITERS, has_format)
         _require_formats(self.outputs, self.form, writers)
         files.require_writable(
             files.FileUse.of("--policy", self.policy_path),

@@ -28,6 +28,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePath
 from types import MappingProxyType
@@ -41,11 +42,9 @@ from outreach_async.audit._prometheus import render_prometheus
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports._days import read_days
-from outreach_async.audit.reports._html_page import iterate_html, render_brief_html, render_html
-from outreach_async.audit.reports._page_view import Opened
+from outreach_async.audit.reports._html_page import Opened, iterate_html, render_brief_html
 from outreach_async.audit.reports._slack import render_brief_slack
-from outreach_async.audit.reports._text import render_brief_markdown, render_brief_text, render_markdown, render_text
+from outreach_async.audit.reports._text import render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import InvalidRequest
 
@@ -108,8 +107,7 @@ def _load_schema(name: str) -> dict[str, Any]:
     return values
 
 
-def render_brief_json(brief: Brief) -> str:
-    """Render a brief as one JSON object."""
+def _render_brief_json(brief: Brief) -> str:
     return f"{json.dumps(brief.to_dict(), indent=1, allow_nan=False)}\n"
 
 
@@ -125,34 +123,69 @@ __all__ = [
     "write_brief",
 ]
 
-Writer = Callable[[Report], str]
 T = TypeVar("T")
+Writer = Callable[[Report], str]
+
+_RENDERERS: Final[dict[str, Callable[..., Iterable[str]]]] = {
+    "terminal": render_text,
+    "json": render_json,
+    "csv": render_csv,
+    "markdown": render_markdown,
+    "html": iterate_html,
+    "prometheus": render_prometheus,
+}
+_BRIEF_RENDERERS: Final[dict[str, Callable[..., str]]] = {
+    "terminal": render_text,
+    "json": _render_brief_json,
+    "markdown": render_markdown,
+    "html": render_brief_html,
+    "slack": render_brief_slack,
+}
 
 
-def _joined(render: Callable[[Report], Iterable[str]]) -> Writer:
-    return lambda report: "".join(render(report))
+def iterate(
+    report: Report, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})
+) -> Iterable[str]:
+    """Render a report in pieces, as `write` does, so that a large report need not be in memory as one string."""
+    made = _find(_RENDERERS, form)(report, **({"days": days, "opened": opened} if form == "html" else {}))
+    return [made] if isinstance(made, str) else made
 
 
-WRITERS: Final[Mapping[str, Writer]] = MappingProxyType(
-    {
-        "terminal": render_text,
-        "json": _joined(render_json),
-        "csv": _joined(render_csv),
-        "markdown": render_markdown,
-        "html": render_html,
-        "prometheus": render_prometheus,
-    }
-)
+def write(report: Report, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
+    """Render a report as a string.
+
+    Args:
+        report: The report of an audit.
+        form: Name of the format, a key of `WRITERS`.
+        days: Figures of workspaces and campaigns from `History.daily`, which the format `html` shows as trends.
+        opened: The times from `History.opened`, since which findings are open. The format `html` shows them beside the tasks.
+
+    Raises:
+        InvalidRequest: The format is unknown, or the extra it needs is not installed.
+    """
+    return "".join(iterate(report, form, days=days, opened=opened))
+
+
+def write_brief(brief: Brief, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
+    """Render a brief as a string. The arguments are those of `write`; the formats are the keys of `BRIEF_WRITERS`.
+
+    Raises:
+        InvalidRequest: The format is unknown, or the extra it needs is not installed.
+    """
+    return _find(_BRIEF_RENDERERS, form)(brief, **({"days": days, "opened": opened} if form == "html" else {}))
+
+
+def _find(known: Mapping[str, T], form: str) -> T:
+    if form not in known:
+        raise InvalidRequest(f"form: expected one of {', '.join(known)}, got {form!r}; pass one of them")
+    return known[form]
+
+
+WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({form: partial(write, form=form) for form in _RENDERERS})
 """Functions that render a report, by format name. The format `terminal` is plain text of at most 80 columns."""
 
 BRIEF_WRITERS: Final[Mapping[str, Callable[[Brief], str]]] = MappingProxyType(
-    {
-        "terminal": render_brief_text,
-        "json": render_brief_json,
-        "markdown": render_brief_markdown,
-        "html": render_brief_html,
-        "slack": render_brief_slack,
-    }
+    {form: partial(write_brief, form=form) for form in _BRIEF_RENDERERS}
 )
 """Functions that render a brief, by format name. The format `slack` is the JSON of a message for an incoming webhook."""
 
@@ -172,88 +205,29 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 _FIRST_BYTES: Final = {
-    "terminal": re.compile(b"Mailbox audit: "),
-    "json": re.compile(rb'\s*\{\s*"version":'),
-    "csv": re.compile(b"(?:\xef\xbb\xbf)?rule,severity,workspace,"),
-    "markdown": re.compile(b"# Mailbox audit\r?\n"),
-    "html": re.compile(b"<!doctype html>.*?<title>Mailbox audit, ", re.DOTALL),
-    "prometheus": re.compile(b"# HELP outreach_audit_"),
-}
-_FIRST_BRIEF_BYTES: Final = {
-    "terminal": re.compile(b"Outreach brief: "),
-    "json": re.compile(rb'\s*\{\s*"version":\s*[0-9]+,\s*"at":'),
-    "markdown": re.compile(b"# Outreach brief\r?\n"),
-    "html": re.compile(b"<!doctype html>.*?<title>Outreach brief, ", re.DOTALL),
-    "slack": re.compile(rb'\s*\{\s*"text":\s*"Outreach brief: '),
+    Report: {
+        "terminal": rb"Mailbox audit: ",
+        "json": rb'\s*\{\s*"version":',
+        "csv": rb"(?:\xef\xbb\xbf)?rule,severity,workspace,",
+        "markdown": rb"# Mailbox audit\r?\n",
+        "html": rb"<!doctype html>.*?<title>Mailbox audit, ",
+        "prometheus": rb"# HELP outreach_audit_",
+    },
+    Brief: {
+        "terminal": rb"Outreach brief: ",
+        "json": rb'\s*\{\s*"version":\s*[0-9]+,\s*"at":',
+        "markdown": rb"# Outreach brief\r?\n",
+        "html": rb"<!doctype html>.*?<title>Outreach brief, ",
+        "slack": rb'\s*\{\s*"text":\s*"Outreach brief: ',
+    },
 }
 _HEAD_SIZE: Final = 4096
 
 
-def has_format(form: str, path: Path) -> bool:
-    """Return whether a file starts like a report in the format `form`."""
-    return _starts_with(_FIRST_BYTES[form], path)
-
-
-def has_brief_format(form: str, path: Path) -> bool:
-    """Return whether a file starts like a brief in the format `form`."""
-    return _starts_with(_FIRST_BRIEF_BYTES[form], path)
-
-
-def _starts_with(pattern: re.Pattern[bytes], path: Path) -> bool:
+def has_format(form: str, path: Path, model: type[Report | Brief] = Report) -> bool:
+    """Return whether a file starts like a report, or like a brief, in the format `form`."""
     with path.open("rb") as file:
-        return pattern.match(file.read(_HEAD_SIZE)) is not None
-
-
-def write(report: Report, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
-    """Render a report as a string.
-
-    Args:
-        report: The report of an audit.
-        form: Name of the format, a key of `WRITERS`.
-        days: Figures of workspaces and campaigns from `History.daily`, which the format `html` shows as trends.
-        opened: The times from `History.opened`, since which findings are open. The format `html` shows them beside the tasks.
-
-    Raises:
-        InvalidRequest: The format is unknown, or the extra it needs is not installed.
-    """
-    return "".join(iterate(report, form, days=days, opened=opened))
-
-
-def iterate(
-    report: Report, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})
-) -> Iterator[str]:
-    """Render a report in pieces, as `write` does, so that a large report need not be in memory as one string."""
-    if form == "html":
-        return iterate_html(report, days=read_days(days), opened=opened)
-    if form in _STREAMED:
-        return _STREAMED[form](report)
-    return iter([_find_writer(WRITERS, form)(report)])
-
-
-_STREAMED: Final = {"json": render_json, "csv": render_csv}
-
-
-def write_brief(brief: Brief, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
-    """Render a brief as a string.
-
-    Args:
-        brief: The brief.
-        form: Name of the format, a key of `BRIEF_WRITERS`.
-        days: Figures of workspaces from `History.daily`, which the format `html` shows as trends.
-        opened: The times from `History.opened`, since which findings are open. The format `html` shows them beside the tasks.
-
-    Raises:
-        InvalidRequest: The format is unknown, or the extra it needs is not installed.
-    """
-    if form == "html":
-        return render_brief_html(brief, days=read_days(days), opened=opened)
-    return _find_writer(BRIEF_WRITERS, form)(brief)
-
-
-def _find_writer(writers: Mapping[str, Callable[[T], str]], form: str) -> Callable[[T], str]:
-    if form not in writers:
-        raise InvalidRequest(f"form: expected one of {', '.join(writers)}, got {form!r}; pass one of them")
-    return writers[form]
+        return re.match(_FIRST_BYTES[model][form], file.read(_HEAD_SIZE), re.DOTALL) is not None
 
 
 def format_of(name: str) -> str:

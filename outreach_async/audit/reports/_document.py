@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import Final, TypeAlias
 
 import attrs
 
-from outreach_async.audit._findings import Severity
+from outreach_async.audit._findings import Group, Severity
 from outreach_async.audit._report import Report
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow
 from outreach_async.audit.reports._campaign_view import (
@@ -30,18 +30,30 @@ from outreach_async.audit.reports._summary import (
     count_severity,
     format_changes,
     format_headline,
-    split_urgent,
     summarize,
 )
 from outreach_async.audit.reports._view import (
     AUTHENTICATION_RULES,
-    COUNTED_SEVERITIES,
-    DomainView,
-    Overview,
-    build_overview,
+    Authentication,
+    build_authentication,
+    describe_points,
+    describe_scope,
+    draw_sparkline,
+    list_figure_changes,
+    list_points,
+    list_unread,
+    score_tone,
 )
-from outreach_async.audit.reports._wording import format_count, format_date, format_time, replace_unprintable, split_code
+from outreach_async.audit.reports._wording import (
+    format_count,
+    format_date,
+    format_figure,
+    format_time,
+    replace_unprintable,
+    split_code,
+)
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, WorkspaceBrief
+from outreach_async.models import Number
 
 AUDIT_TITLE: Final = "Mailbox audit"
 BRIEF_TITLE: Final = "Outreach brief"
@@ -56,8 +68,11 @@ _MAX_OTHERS: Final = 8
 _MAX_ACTIVE: Final = 10
 _MAX_CHANGES: Final = 10
 _MAX_CAMPAIGNS: Final = 20
+_MAX_DOMAINS: Final = 50
 _MAX_GAPS: Final = 5
 """Maximum number of workspaces that a brief lists as missing or out of date."""
+_COUNTED: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Errors", Severity.WARNING: "Warnings"}
+"""Severities with a column in the table of domains and a line in the history."""
 
 
 @attrs.frozen
@@ -73,7 +88,7 @@ Line: TypeAlias = Sequence[Span]
 
 @attrs.frozen
 class Title:
-    """A heading of level 1 (the report), 2 (a section) or 3 (a domain)."""
+    """A heading of level 1 (the report), 2 (a section) or 3 (a workspace)."""
 
     level: int
     line: Line
@@ -115,44 +130,51 @@ class Grid:
 Block: TypeAlias = Title | Paragraph | Entries | Grid
 
 
-def build_document(report: Report, *, max_domains: int | None = None) -> Iterator[Block]:
-    """Yield the blocks of a report: verdict, recommended actions, changes, campaigns, domains, and the limits of the audit."""
-    summary, view = summarize(report), build_overview(report)
-    yield Title(1, [Span(AUDIT_TITLE)])
-    yield _head(AUDIT_TITLE, summary, format_changes(summary) if summary.changes else "")
-    if view.unread:
-        yield from (_section("Not read and not checked"), Entries(list(_unread_entries(view))))
+def build_document(view: Report | Brief) -> Iterator[Block]:
+    """Yield the blocks of a report or a brief."""
+    return _brief_blocks(view) if isinstance(view, Brief) else _report_blocks(view)
+
+
+def _report_blocks(report: Report) -> Iterator[Block]:
+    summary, (unread, unread_names) = summarize(report), list_unread(report)
+    yield from _head(AUDIT_TITLE, summary, format_changes(summary) if summary.changes else "")
+    if unread:
+        others = [Entry([Span("and "), *_join([Span(name, CODE)] for name in unread_names)])] if unread_names else []
+        yield from _section("Not read and not checked", Entries([*(_named(name, error) for name, error in unread), *others]))
     if summary.tasks:
-        entries = [_task_entry(task, detailed=True) for task in summary.tasks]
-        yield from (_section("What to do, most urgent first"), Entries(entries, numbered=True))
-    yield from _resolved_blocks(summary.resolved, None)
-    yield from _change_blocks(view)
-    if view.trends:
-        rows = [[Span(each.name), Span(each.sparkline), Span(each.first), Span(each.last)] for each in view.trends.trends]
-        yield from (_section("History"), _text(view.trends.summary), Grid(("Figure", "Trend", "First", "Now"), rows))
+        entries = [_task_entry(task, detailed=True, example=True) for task in summary.tasks]
+        yield from _section("What to do, most urgent first", Entries(entries, numbered=True))
+    if summary.resolved:
+        yield from _section("Resolved", Entries([_task_entry(task) for task in summary.resolved]))
+    yield from _change_blocks(report)
+    yield from _history_blocks(report)
     if report.campaigns is not None:
         yield from _campaign_blocks(report.campaigns)
-    yield from _domain_blocks(view, max_domains)
-    yield Paragraph([[Span(view.rest)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
-    yield from (_section("What this audit cannot check"), Entries([Entry(_prose(line, SOFT)) for line in view.unknowable]))
+    yield from _domain_blocks(report)
+    limits = [Entry(_prose(replace_unprintable(line), SOFT)) for line in report.not_judged]
+    yield from _section("What this audit cannot check", Entries(limits))
 
 
-def _head(title: str, summary: Summary, changes: str) -> Paragraph:
+def _head(title: str, summary: Summary, changes: str) -> Iterator[Block]:
     counts = [
         Span(count_severity(severity, count), severity.value if count else SOFT) for severity, count in summary.counts.items()
     ]
     findings = [Span("Findings: "), *_join([span] for span in counts), Span(f". Audited {summary.audited}.")]
     lines = [[Span(format_headline(title, summary))], [Span(summary.verdict, STRONG)], findings]
-    lines += [[Span(text)] for text in (changes, summary.score_note) if text]
-    return Paragraph(lines)
+    yield Title(1, [Span(title)])
+    yield Paragraph([*lines, *([Span(text)] for text in (changes, summary.score_note) if text)])
 
 
-def _section(title: str) -> Title:
-    return Title(2, [Span(title)])
+def _section(title: str, *blocks: Block) -> Iterator[Block]:
+    yield from (Title(2, [Span(title)]), *blocks)
 
 
 def _text(text: str, style: str = "") -> Paragraph:
     return Paragraph([[Span(text, style)]])
+
+
+def _named(name: str, text: str, style: str = CODE) -> Entry:
+    return Entry([Span(name, style), Span(f": {text}")])
 
 
 def _join(lines: Iterable[Line]) -> Iterator[Span]:
@@ -167,32 +189,24 @@ def _prose(text: str, style: str = "") -> Line:
     return [Span(part, CODE if is_code else style) for is_code, part in split_code(text)]
 
 
-def _unread_entries(view: Overview) -> Iterator[Entry]:
-    for name, error in view.unread:
-        yield Entry([Span(name, CODE), Span(f": {error}")])
-    if view.unread_names:
-        yield Entry([Span("and "), *_join([Span(name, CODE)] for name in view.unread_names)])
+def _task_entry(task: Task, *, detailed: bool = False, example: bool = False) -> Entry:
+    line = [Span(task.title, STRONG), Span(": "), *_extent(task)]
+    if task.news:
+        line += [Span(" ("), Span(task.news, STRONG), Span(")")]
+    details = [_prose(task.remedy)] if detailed else []
+    if example:
+        details.append([Span(f"{'For example ' if task.findings > 1 else ''}{task.example}")])
+    if detailed and len(task.groups) > 1:
+        details.append(list(_places(task.groups)))
+        if task.new not in {0, task.findings}:
+            details.append([Span("New: ", STRONG), *_places(task.new_groups)])
+    return Entry(line, details, task.severity, task.rule)
 
 
 def _extent(task: Task) -> Line:
     if len(task.groups) != 1:
         return [Span(task.extent)]
-    name = Span(task.groups[0][0], CODE)
-    return [Span(f"{format_count(task.mailboxes, 'mailbox')} on "), name] if task.mailboxes else [name]
-
-
-def _task_entry(task: Task, *, detailed: bool) -> Entry:
-    line = [Span(task.title, STRONG), Span(": "), *_extent(task)]
-    if task.news:
-        line += [Span(" ("), Span(task.news, STRONG), Span(")")]
-    if not detailed:
-        return Entry(line, (), task.severity, task.rule)
-    details = [_prose(task.remedy)]
-    if len(task.groups) > 1:
-        details.append(list(_places(task.groups)))
-        if task.new not in {0, task.findings}:
-            details.append([Span("New: ", STRONG), *_places(task.new_groups)])
-    return Entry(line, details, task.severity, task.rule)
+    return [Span(f"{format_count(task.mailboxes, 'mailbox')} on " if task.mailboxes else ""), Span(task.where, CODE)]
 
 
 def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Span]:
@@ -201,37 +215,44 @@ def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Span]:
         yield Span(f" and {len(groups) - _MAX_PLACES:,} more")
 
 
-def _resolved_blocks(tasks: Sequence[Task], most: int | None, notes: int = 0) -> Iterator[Block]:
-    """Yield the section of resolved findings: at most `most` tasks, and the number of resolved notes that no task contains."""
-    entries = [_task_entry(task, detailed=False) for task in tasks[:most]]
-    entries += _more_entries(len(tasks) - len(entries), "more task")
-    entries += _more_entries(notes, "note")
-    if entries:
-        yield from (_section("Resolved"), Entries(entries))
+def _cut(entries: Sequence[Entry], most: int, noun: str) -> list[Entry]:
+    """Return the first entries, and the number of the others."""
+    return [*entries[:most], *_more(len(entries) - most, noun)]
 
 
-def _more_entries(count: int, noun: str) -> list[Entry]:
+def _more(count: int, noun: str) -> list[Entry]:
     return [Entry([Span(f"and {format_count(count, noun)}")])] if count > 0 else []
 
 
-def _change_blocks(view: Overview) -> Iterator[Block]:
-    if not view.scope and not view.figure_changes:
+def _change_blocks(report: Report) -> Iterator[Block]:
+    scope, changes = describe_scope(report), list_figure_changes(report)
+    if scope or changes:
+        entries = [
+            _named(each.name, f"{each.figure} {each.before} -> {each.after}{each.note}", "" if each.is_overall else CODE)
+            for each in changes
+        ]
+        warning = [_text(scope, STRONG)] if scope else []
+        yield from _section("What changed", *warning, Entries(_cut(entries, _MAX_CHANGES, "more changed figure")))
+
+
+def _history_blocks(report: Report) -> Iterator[Block]:
+    if not (points := list_points(report)):
         return
-    yield _section("What changed")
-    if view.scope:
-        yield _text(view.scope, STRONG)
-    entries = [
-        Entry([Span(each.name, CODE if each.has_name else ""), Span(f": {each.figure} {each.before} -> {each.after}{each.note}")])
-        for each in view.figure_changes[:_MAX_CHANGES]
+    trends: dict[str, list[Number | None]] = {
+        "Score": [point.score for point in points],
+        **{name: [point.counts.get(severity, 0) for point in points] for severity, name in _COUNTED.items()},
+        "Mailboxes": [point.mailboxes for point in points],
+    }
+    rows = [
+        [Span(text) for text in (name, draw_sparkline(values), format_figure(values[0]), format_figure(values[-1]))]
+        for name, values in trends.items()
     ]
-    more = len(view.figure_changes) - _MAX_CHANGES
-    yield Entries([*entries, *([Entry([Span(f"and {format_count(more, 'more figure')} changed")])] if more > 0 else [])])
+    yield from _section("History", _text(describe_points(points)), Grid(("Figure", "Trend", "First", "Now"), rows))
 
 
 def _campaign_blocks(results: CampaignResults) -> Iterator[Block]:
-    yield from (_section("Campaigns, worst first"), _text(format_totals(results)))
-    rows = results.rows[:_MAX_CAMPAIGNS]
-    if rows:
+    yield from _section("Campaigns, worst first", _text(format_totals(results)))
+    if rows := results.rows[:_MAX_CAMPAIGNS]:
         yield Grid(("Campaign", "Status", "Sent", "Replied", "Bounced", "Left", "Ends"), list(map(_campaign_row, rows)))
     if more := len(results.rows) - len(rows):
         yield _text(f"and {format_count(more, 'more campaign')}.")
@@ -244,60 +265,46 @@ def _campaign_row(row: CampaignRow) -> Line:
     return [Span(campaign_label(row.name, row.id), CODE), status, *map(Span, figures)]
 
 
-def _domain_blocks(view: Overview, most: int | None) -> Iterator[Block]:
-    domains = [*view.worst_domains, *view.other_domains]
-    if not domains:
-        return
-    heads = ("Domain", "Score", *AUTHENTICATION_RULES, *(severity.value.capitalize() for severity in COUNTED_SEVERITIES))
-    yield from (_section("Domains, worst first"), Grid(heads, list(map(_domain_row, domains[:most]))))
-    if most is not None and len(domains) > most:
-        yield _text(f"and {format_count(len(domains) - most, 'more domain')} with errors.")
-    yield _section("Findings by domain, worst first")
-    yield from chain.from_iterable(map(_domain_detail, view.worst_domains))
+def _domain_blocks(report: Report) -> Iterator[Block]:
+    shown = [group for group in report.groups if group.kind == "domain" and group.severity is not None][:_MAX_DOMAINS]
+    authentication = build_authentication(report)
+    if shown:
+        heads = ("Domain", "Score", *AUTHENTICATION_RULES, *_COUNTED.values())
+        rows = [_domain_row(group, authentication(group.key, group.mailboxes)) for group in shown]
+        yield from _section("Domains, worst first", Grid(heads, rows))
+    clean = len(report.scores.domains.keys() - {finding.domain for finding in report.findings})
+    more = max(0, len(report.scores.domains) - clean - len(shown))
+    further = f"{format_count(more, 'more domain')} with findings; " if more else ""
+    rest = f"{further}{format_count(clean, 'domain')} without findings."
+    yield Paragraph([[Span(rest)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
 
 
-def _domain_row(domain: DomainView) -> Line:
-    counts = [(severity, domain.count(severity)) for severity in COUNTED_SEVERITIES]
+def _domain_row(domain: Group, authentication: Iterable[Authentication]) -> Line:
+    counts = [(severity, domain.counts[severity]) for severity in _COUNTED]
     return [
-        Span(domain.name, CODE),
-        Span(domain.points, f"score {domain.tone}"),
-        *(Span(each.status, each.tone) for each in domain.authentication),
+        Span(replace_unprintable(domain.key), CODE),
+        Span(f"{domain.score:g}", f"score {score_tone(domain.score, domain.severity)}"),
+        *(Span(each.status, each.tone) for each in authentication),
         *(Span(f"{count:,}", severity.value if count else SOFT) for severity, count in counts),
     ]
 
 
-def _domain_detail(domain: DomainView) -> Iterator[Block]:
-    size = f", {format_count(domain.mailboxes, 'mailbox')}"
-    yield Title(3, [Span(domain.name, CODE), Span(": "), Span(domain.score_label, f"score {domain.tone}"), Span(size)])
-    yield Entries(
-        [
-            Entry(
-                [Span(issue.title, STRONG)],
-                [[Span("for example " if issue.findings > 1 else ""), Span(issue.subject, CODE), Span(f": {issue.message}")]],
-                issue.severity,
-                issue.rule,
-            )
-            for issue in domain.visible_issues
-        ]
-    )
-
-
-def build_brief_document(brief: Brief) -> Iterator[Block]:
-    """Yield the blocks of a brief: the verdict, the open tasks, the campaigns and the resolved findings."""
-    yield Title(1, [Span(BRIEF_TITLE)])
-    yield _head(BRIEF_TITLE, brief, format_changes(brief))
+def _brief_blocks(brief: Brief) -> Iterator[Block]:
+    yield from _head(BRIEF_TITLE, brief, format_changes(brief))
     if gaps := list(list_gaps(brief)):
-        entries = [Entry([Span(name, CODE), Span(f": {text}")] if name else [Span(text)]) for name, text in gaps]
-        yield from (_section("Missing or out of date"), Entries(entries))
-    urgent, others = split_urgent(brief.tasks)
+        entries = [_named(name, text) if name else Entry([Span(text)]) for name, text in gaps]
+        yield from _section("Missing or out of date", Entries(entries))
+    # Tasks of severity `error` or worse are urgent; if there are none, all are.
+    urgent = min(_MAX_TASKS, sum(task.severity.reaches(Severity.ERROR) for task in brief.tasks) or len(brief.tasks))
     if urgent:
-        yield _section("What to do, most urgent first")
-        yield Entries([_task_entry(task, detailed=True) for task in urgent[:_MAX_TASKS]], numbered=True)
-    if others := [*urgent[_MAX_TASKS:], *others]:
-        entries = [_task_entry(task, detailed=False) for task in others[:_MAX_OTHERS]]
-        yield from (_section("Less urgent"), Entries([*entries, *_more_entries(len(others) - _MAX_OTHERS, "more task")]))
+        entries = [_task_entry(task, detailed=True) for task in brief.tasks[:urgent]]
+        yield from _section("What to do, most urgent first", Entries(entries, numbered=True))
+    if entries := [_task_entry(task) for task in brief.tasks[urgent:]]:
+        yield from _section("Less urgent", Entries(_cut(entries, _MAX_OTHERS, "more task")))
     yield from _active_blocks(brief)
-    yield from _resolved_blocks(brief.resolved, _MAX_TASKS, brief.resolved_notes)
+    resolved = _cut([_task_entry(task) for task in brief.resolved], _MAX_TASKS, "more task")
+    if resolved or brief.resolved_notes:
+        yield from _section("Resolved", Entries([*resolved, *_more(brief.resolved_notes, "note")]))
     if notes := format_notes(brief):
         yield _text(notes, SOFT)
 
@@ -335,9 +342,8 @@ def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
 def _active_blocks(brief: Brief) -> Iterator[Block]:
     if not brief.campaigns:
         return
-    yield _section("Campaigns")
-    if sums := format_sums(brief):
-        yield _text(sums)
+    sums = format_sums(brief)
+    yield from _section("Campaigns", *([_text(sums)] if sums else []))
     active = list_active(brief)[:_MAX_ACTIVE]
     for workspace, campaigns in groupby(active, key=attrgetter("workspace")):
         if len(brief.workspaces) > 1:

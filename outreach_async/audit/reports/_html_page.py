@@ -7,74 +7,90 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from hashlib import sha256
+from heapq import nsmallest
 from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from outreach_async.audit._report import Report
+import attrs
+
+from outreach_async.audit._findings import Finding, Severity
+from outreach_async.audit._report import Report, findings_of
 from outreach_async.audit._rules import rule_title
+from outreach_async.audit._totals import CompactSet
+from outreach_async.audit._values import format_percent, valid_or_none
+from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports import _campaign_view as campaign_view
-from outreach_async.audit.reports._days import DailyFigures
+from outreach_async.audit.reports._charts import TONES, Chart, Series, day_of, draw_days, format_day, index_days, last_days, total
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, format_notes, list_gaps
-from outreach_async.audit.reports._page_view import (
-    MAX_STOPPED,
-    Opened,
-    describe_change,
-    describe_volume,
-    index_days,
-    view_campaign_days,
-    view_cards,
-    view_days,
-    view_health,
-    view_task,
-    view_tasks,
-    view_trends,
-)
 from outreach_async.audit.reports._summary import (
     Summary,
+    Task,
     campaign_label,
     format_changes,
     format_counts,
+    subject_name,
     summarize,
     workspace_label,
+    worst_first_key,
 )
-from outreach_async.audit.reports._view import build_authentication, build_overview, score_tone
+from outreach_async.audit.reports._view import (
+    build_authentication,
+    describe_points,
+    describe_scope,
+    list_figure_changes,
+    list_points,
+    list_unread,
+    score_tone,
+)
 from outreach_async.audit.reports._wording import (
     format_count,
     format_date,
     format_figure,
     format_time,
+    judge_change,
     replace_unprintable,
     split_code,
 )
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import InvalidRequest
+from outreach_async.models import Number
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_MAX_FIGURE_CHANGES: Final = 12
-_MAX_CHANGED_TASKS: Final = 8
+_LIMITS: Final = {
+    "max_stopped": 12,  # subjects to stop that are always visible; the others follow on demand
+    "max_changed_tasks": 8,
+    "max_figure_changes": 12,
+    "max_campaigns": 15,  # always visible
+    "max_rows": 500,  # of each table that opens on demand
+}
+_MAX_ITEMS: Final = 100
+"""Maximum number of findings that are listed for a task."""
 _MAX_CAMPAIGNS: Final = 200
-_MAX_VISIBLE_CAMPAIGNS: Final = 15
 _MAX_CAMPAIGN_CHARTS: Final = 60
-_MAX_ROWS: Final = 500
-"""Maximum number of rows of each table that opens on demand."""
+_TREND_DAYS: Final = 30
+_HISTORY_DAYS: Final = 90
+_RECENT_DAYS: Final = 7
+_COUNTED: Final = {Severity.CRITICAL: "critical", Severity.ERROR: "error", Severity.WARNING: "warning"}
+_SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": "Warning", "info": "Note"}
 
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|s|(?:second|minute|hour|day|week|month|year)s?|UTC)(?!\w))")
 """The space between a number and its unit, where a line must not break."""
 
-_SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": "Warning", "info": "Note"}
-_KIND_LABELS: Final = {"type": "Provider", "server_ip": "Server"}
+Opened = Mapping[tuple[str, str, str], float]
+"""The time since which a finding has been open, by workspace, rule and severity."""
 
 
 def iterate_html(
     report: Report,
     *,
-    days: Iterable[DailyFigures] = (),
+    days: Iterable[DayFigures] = (),
     pages: Mapping[str, str] = MappingProxyType({}),
     opened: Opened = MappingProxyType({}),
 ) -> Iterator[str]:
@@ -83,34 +99,27 @@ def iterate_html(
     `days` are daily figures, for the trends. `pages` are the file names of the pages of single workspaces, to link to. `opened`
     says since when findings are open.
     """
-    opened = _select(opened, report.workspaces)
     summary, known = summarize(report), index_days(days, report.workspaces)
-    cards = view_cards(report, known.workspaces, pages)
-    authentication = build_authentication(report)
-    groups = {kind: [group for group in report.groups if group.kind == kind] for kind in ("domain", *_KIND_LABELS)}
+    health, volume = _view_health(report)
+    unread, unread_names = list_unread(report)
     return _render(
         "page.html",
         AUDIT_TITLE,
         summary,
+        report.workspaces,
         report=report,
-        view=build_overview(report),
-        label_of=partial(workspace_label, names=report.names),
-        subject=workspace_label(report.workspaces[0], report.names) if len(report.workspaces) == 1 else "",
-        health=view_health(report),
-        volume=describe_volume(report),
-        tasks=view_tasks(report, summary, opened),
-        trends=view_trends(report, known.whole),
-        cards=cards,
-        campaign_days=view_campaign_days(report, known.campaigns, _MAX_CAMPAIGN_CHARTS),
-        domains=[(group, authentication(group.key, group.mailboxes)) for group in groups.pop("domain")],
-        groups=[group for known_groups in groups.values() for group in known_groups],
-        facts=list(_policy_facts(report)),
+        health=health,
+        volume=volume,
+        unread=unread,
+        unread_names=unread_names,
+        scope=describe_scope(report),
+        figure_changes=list_figure_changes(report),
+        tasks=_view_tasks(summary, report.workspaces, opened, _list_worst(report)),
+        trends=_view_trends(report, known.get((), {})),
+        cards=_view_cards(report, known, pages),
+        campaign_days=_view_campaigns(report, known),
+        authentication=build_authentication(report),
     )
-
-
-def _select(opened: Opened, workspaces: Iterable[str]) -> Opened:
-    covered = set(workspaces)
-    return {key: at for key, at in opened.items() if key[0] in covered}
 
 
 def render_html(report: Report, **about: Any) -> str:
@@ -118,19 +127,18 @@ def render_html(report: Report, **about: Any) -> str:
     return "".join(iterate_html(report, **about))
 
 
-def render_brief_html(brief: Brief, *, days: Iterable[DailyFigures] = (), opened: Opened = MappingProxyType({})) -> str:
+def render_brief_html(brief: Brief, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
     """Render a brief as one self-contained HTML page, in the style of the HTML report of an audit."""
     workspaces = [workspace.id for workspace in brief.workspaces]
-    opened = _select(opened, workspaces)
     campaigns = campaign_view.list_active(brief)[:_MAX_CAMPAIGNS]
     return "".join(
         _render(
             "brief.html",
             BRIEF_TITLE,
             brief,
-            subject=brief.label_of(brief.workspaces[0].id) if len(brief.workspaces) == 1 else "",
-            tasks=[view_task(task, brief, opened) for task in brief.tasks],
-            trends=view_days(index_days(days, workspaces).whole),
+            workspaces,
+            tasks=_view_tasks(brief, workspaces, opened, {}),
+            trends=_view_days(index_days(days, workspaces).get((), {})),
             campaigns=campaigns,
             hidden=campaign_view.format_hidden(brief, len(campaigns)),
             sums=campaign_view.format_sums(brief),
@@ -140,8 +148,10 @@ def render_brief_html(brief: Brief, *, days: Iterable[DailyFigures] = (), opened
     )
 
 
-def _render(template: str, title: str, summary: Summary, **values: Any) -> Iterator[str]:
+def _render(template: str, title: str, summary: Summary, workspaces: Sequence[str], **values: Any) -> Iterator[str]:
     """Render a page with the values that both pages show."""
+    several = len(workspaces) > 1
+    label_of = partial(workspace_label, names=summary.names)
     return (
         load_templates()
         .get_template(template)
@@ -149,18 +159,215 @@ def _render(template: str, title: str, summary: Summary, **values: Any) -> Itera
             summary=summary,
             title=title,
             at=format_time(summary.at),
+            subject=label_of(workspaces[0]) if len(workspaces) == 1 else "",
+            label_of=label_of,
+            place_of=label_of if several else lambda _: "",
             counts=format_counts(summary.counts),
             changes=format_changes(summary),
-            score_change=describe_change(summary.score_before, summary.score),
+            score_change=_describe_change(summary.score_before, summary.score),
             score_tone=score_tone(summary.score, next((each for each, count in summary.counts.items() if count), None)),
-            max_stopped=MAX_STOPPED,
-            max_rows=_MAX_ROWS,
-            max_campaigns=_MAX_VISIBLE_CAMPAIGNS,
-            max_changed_tasks=_MAX_CHANGED_TASKS,
-            max_figure_changes=_MAX_FIGURE_CHANGES,
             **values,
         )
     )
+
+
+@attrs.frozen
+class _TaskView:
+    task: Task
+    since: str
+    findings: Sequence[Finding] = ()
+
+
+_Findings = Mapping[tuple[str, Severity], Sequence[Finding]]
+
+
+def _list_worst(report: Report) -> _Findings:
+    """Return the worst findings of each task."""
+    worst: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
+    for finding in report.findings:
+        known = worst[finding.rule, finding.severity]
+        known.append(finding)
+        if len(known) > 10 * _MAX_ITEMS:
+            known[:] = nsmallest(_MAX_ITEMS, known, key=worst_first_key)
+    return {key: nsmallest(_MAX_ITEMS, known, key=worst_first_key) for key, known in worst.items()}
+
+
+def _view_tasks(summary: Summary, workspaces: Collection[str], opened: Opened, findings: _Findings) -> list[_TaskView]:
+    covered, first = set(workspaces), dict[tuple[str, str], float]()
+    for (workspace, *key), at in opened.items():
+        if workspace in covered:
+            first[key[0], key[1]] = min(at, first.get((key[0], key[1]), at))
+    return [
+        _TaskView(task, _describe_since(task, summary, first.get(key)), findings.get(key, ()))
+        for task in summary.tasks
+        for key in ((task.rule, task.severity),)
+    ]
+
+
+def _describe_since(task: Task, summary: Summary, opened: float | None) -> str:
+    if summary.since is None:
+        return ""
+    began = "" if opened is None or task.new == task.findings else format_day(day_of(opened))
+    return ", ".join(filter(None, (began, task.news))) or f"before {format_day(day_of(summary.since))}"
+
+
+def _describe_change(before: Number | None, after: Number | None) -> tuple[str, str] | None:
+    """Return whether a change of a score is `better` or `worse`, and its text; `None` if it is unknown or zero."""
+    judged = judge_change("score", before, after)
+    if not judged or before is None or after is None:
+        return None
+    return judged, f"{after - before:+.1f} ({judged})".replace(".0", "")
+
+
+@attrs.frozen(kw_only=True)
+class _Card:
+    """A workspace: its score, its figures, and the number of its tasks by severity. `page` is the file of its own page."""
+
+    id: str
+    page: str
+    score: float | None
+    change: tuple[str, str] | None
+    tone: str
+    figures: Sequence[tuple[str, str]]
+    chart: Chart | None
+    tasks: Sequence[tuple[int, str]]
+    unread: bool
+
+    @property
+    def is_clean(self) -> bool:
+        """True if nothing is to be done: the workspace was read, and has at most notes."""
+        return not self.tasks and not self.unread
+
+
+def _view_cards(report: Report, days: Mapping[tuple[str, ...], Series], pages: Mapping[str, str]) -> list[_Card]:
+    """Return a card for each workspace, the worst first."""
+    tasks: defaultdict[str, Counter[Severity]] = defaultdict(Counter)
+    for workspace, severity, _ in {(finding.workspace, finding.severity, finding.rule) for finding in report.findings}:
+        tasks[workspace][severity] += 1
+    changes = report.diff.scores if report.diff else ()
+    before = {delta.key: delta.before for delta in changes if delta.kind == "workspace"}
+    worst = {group.key: group.severity for group in report.groups if group.kind == "workspace"}
+    unread = set(report.unreadable)
+    scores = {key: score.score for key, score in report.scores.workspaces.items()}
+
+    def worst_first(workspace: str) -> tuple[object, ...]:
+        return workspace not in unread, [-tasks[workspace][each] for each in _COUNTED], scores.get(workspace, 0.0)
+
+    def view_card(workspace: str) -> _Card:
+        score, recent = scores.get(workspace), last_days(days.get((workspace,), {}), _TREND_DAYS)
+        return _Card(
+            id=workspace,
+            page=pages.get(workspace, ""),
+            score=score,
+            change=_describe_change(before.get(workspace), score),
+            tone=score_tone(score, worst.get(workspace)),
+            figures=_workspace_figures(report, workspace, recent),
+            chart=_draw_trend(recent, "sent") if recent else None,
+            tasks=[(count, tone) for severity, tone in _COUNTED.items() if (count := tasks[workspace][severity])],
+            unread=workspace in unread,
+        )
+
+    return list(map(view_card, sorted(report.workspaces, key=worst_first)))
+
+
+def _workspace_figures(report: Report, workspace: str, days: Series) -> list[tuple[str, str]]:
+    """Return what was sent, replied and bounced: in the last days, or else since the start of all campaigns."""
+    known = report.campaigns.totals.get(workspace) if report.campaigns else None
+    if recent := last_days(days, _RECENT_DAYS):
+        sent, replied, bounced = (total(recent, name) for name in TONES)
+        label = f"Sent, {_RECENT_DAYS} days"
+    elif known is not None:
+        sent, replied, bounced, label = known.sent, known.replies_num, known.bounces_num, "Sent in campaigns"
+    else:
+        score = report.scores.workspaces.get(workspace)
+        return [("Sent, 30 days", format_figure(score.sent_30days if score else None))]
+    shares = (campaign_view.format_share(part, sent) for part in (replied, bounced))
+    return [(label, format_figure(sent)), *zip(("Replied", "Bounced"), shares, strict=True)]
+
+
+@attrs.frozen(kw_only=True)
+class _Trends:
+    """The charts beside the tasks, with what they show."""
+
+    title: str
+    charts: Sequence[Chart]
+    note: str
+    days: Sequence[tuple[str, DayFigures]] = ()
+
+
+def _view_trends(report: Report, whole: Series) -> _Trends | None:
+    """Return charts of the last days, or else of the earlier audits; `None` if there are neither."""
+    points = list_points(report)
+    if whole or not points:
+        return _view_days(whole)
+    by_day = {day_of(point.at): point for point in points}
+    shown = {day: point for day, point in by_day.items() if (max(by_day) - day).days < _HISTORY_DAYS}
+
+    def draw(title: str, tone: str, values: Iterable[Number | None]) -> Chart:
+        known = dict(zip(shown, values, strict=True))
+        return draw_days(known, title, format_figure(known[max(known)]), tone)
+
+    urgent = ("Critical findings and errors", "critical")
+    return _Trends(
+        title="Earlier audits",
+        charts=[
+            draw("Score", "good", (point.score for point in shown.values())),
+            draw(*urgent, (sum(point.counts.get(each, 0) for each in list(_COUNTED)[:2]) for point in shown.values())),
+            draw("Mailboxes", "info", (point.mailboxes for point in shown.values())),
+        ],
+        note=describe_points(points),
+    )
+
+
+def _view_days(whole: Series) -> _Trends | None:
+    """Return charts of the last days; `None` if no day is known."""
+    if not whole:
+        return None
+    shown = last_days(whole, _TREND_DAYS)
+    estimated = any(each.spread_over > 1 for each in shown.values())
+    return _Trends(
+        title=f"Sent, replied and bounced per day, {format_day(min(shown))} to {format_day(max(shown))}",
+        charts=[_draw_trend(shown, name) for name in TONES],
+        note="Pale bars are estimates: no audit read these days, or not completely." if estimated else "",
+        days=[(format_day(day), figures) for day, figures in reversed(shown.items())],
+    )
+
+
+def _draw_trend(series: Series, name: str) -> Chart:
+    last, part, sent = max(series), total(series, name), total(series, "sent")
+    has_rate = name != "sent" and campaign_view.share(part, sent) is not None
+    rate = f" ({campaign_view.format_share(part, sent)} of sent)" if has_rate else ""
+    values = {day: getattr(each, name) for day, each in series.items()}
+    latest = total({last: series[last]}, name)
+    note = f"{format_figure(latest)} on {format_day(last)}; {format_figure(part)}{rate} in {len(series):,} days"
+    estimated = {day for day, each in series.items() if each.spread_over > 1}
+    return draw_days(values, f"{name.capitalize()} per day", note, TONES[name], estimated=estimated)
+
+
+def _view_campaigns(report: Report, days: Mapping[tuple[str, ...], Series]) -> list[tuple[Any, list[Chart]]]:
+    """Return the campaigns with known days, in the order of the report, each with its charts."""
+    rows = report.campaigns.rows if report.campaigns else []
+    known = [(row, last_days(days[key], _TREND_DAYS)) for row in rows if (key := (row.workspace, row.id)) in days]
+    return [(row, [_draw_trend(series, name) for name in TONES]) for row, series in known[:_MAX_CAMPAIGN_CHARTS]]
+
+
+def _view_health(report: Report) -> tuple[list[tuple[int, str, str]], str]:
+    """Return the numbers of mailboxes by their worst finding, and how much of the e-mail comes from those to stop or to fix."""
+    seen, counts, part = CompactSet(), Counter[Severity](), 0.0
+    for severity in Severity:  # the first finding about a mailbox is its worst
+        for finding in findings_of(report, severity):
+            sent = finding.sent_30days
+            if finding.mailbox is not None and sent is not None and seen.add((finding.workspace, finding.mailbox)):
+                counts[severity] += 1
+                part += sent if severity.reaches(Severity.ERROR) else 0
+    labels = zip(Severity, ("to stop", "to fix", "to review", "with notes"), strict=True)
+    boxes = [(counts[severity], label, severity.value) for severity, label in labels]
+    health = [*boxes, (max(0, report.mailboxes - len(seen)), "without findings", "good")]
+    everything = sum(score.sent_30days for score in report.scores.workspaces.values())
+    if not 0 < part <= everything or valid_or_none(everything) is None:
+        return health, ""
+    share = f"{part:,.0f} of the {everything:,.0f} e-mails of the last 30 days ({format_percent(part / everything)})"
+    return health, f"{share} came from mailboxes that must be stopped or fixed."
 
 
 @cache
@@ -173,7 +380,9 @@ def load_templates() -> Environment:
         raise InvalidRequest("form: html needs the extra 'html'; run pip install 'outreach_async[html]'") from None
 
     def finalize(value: object) -> object:
-        return _finalize(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        if not isinstance(value, str) or isinstance(value, Markup):
+            return value
+        return _UNIT.sub("\N{NO-BREAK SPACE}", replace_unprintable(value))
 
     templates = Environment(
         loader=PackageLoader("outreach_async.audit.reports"),
@@ -185,28 +394,13 @@ def load_templates() -> Environment:
         keep_trailing_newline=True,
     )
     templates.filters |= _FILTERS
-    style, script = _read_template("page.css"), _read_template("page.js")
-    templates.globals |= {"severity_labels": _SEVERITY_LABELS, "kind_labels": _KIND_LABELS, "style": style, "script": script}
-    templates.globals |= {"style_hash": _csp_hash(style), "script_hash": _csp_hash(script)}
+    templates.globals |= {**_LIMITS, "severity_labels": _SEVERITY_LABELS}
+    for name, file in (("style", "page.css"), ("script", "page.js")):
+        text = (files("outreach_async.audit.reports") / "templates" / file).read_text(encoding="utf-8")
+        # The hash allows an inline style or script in the page's content security policy.
+        digest = b64encode(sha256(text.encode()).digest()).decode()
+        templates.globals |= {name: text, f"{name}_hash": f"sha256-{digest}"}
     return templates
-
-
-def _finalize(text: str) -> str:
-    """Return a string without unprintable characters, and with a no-break space between a number and its unit."""
-    return _UNIT.sub("\N{NO-BREAK SPACE}", replace_unprintable(text))
-
-
-def _read_template(name: str) -> str:
-    return (files("outreach_async.audit.reports") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _csp_hash(text: str) -> str:
-    """Return the hash that allows an inline style or script in the page's content security policy."""
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
-
-
-def _format_percentage(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1f} %"
 
 
 _FILTERS: Final[dict[str, Callable[..., Any]]] = {
@@ -217,28 +411,12 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "date": format_date,
     "end": campaign_view.describe_end,
     "figure": format_figure,
-    "percentage": _format_percentage,
+    "percentage": lambda share: "-" if share is None else f"{share:.1f} %",
     "recent_figures": campaign_view.recent_figures,
     "rule_title": rule_title,
     "score_tone": lambda row: score_tone(row.score, row.severity),
-    "share": campaign_view.share,
     "share_text": campaign_view.format_share,
     "status_change": campaign_view.describe_status,
+    "subject_name": subject_name,
     "totals": campaign_view.format_totals,
 }
-
-
-def _policy_facts(report: Report) -> Iterator[tuple[str, str]]:
-    used = report.policy
-    changed: Iterable[str] = (
-        f"{rule} {name} = {value:g}" for rule, figures in used.thresholds.items() for name, value in figures.items()
-    )
-    yield "Policy", f"{used.name} {used.fingerprint}".strip()
-    yield "Rules turned off", ", ".join(f"{rule} {rule_title(rule)}" for rule in used.off)
-    yield "Thresholds changed", ", ".join(changed)
-    mailbox = "A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning."
-    groups = (
-        "Any other score is the mean of the mailboxes, including the findings about their domains and servers. Each mailbox is "
-        "weighted by the e-mails that it sent in 30 days, plus 30."
-    )
-    yield "Scores", f"{mailbox} {groups}"

@@ -22,7 +22,7 @@ from outreach_async.audit.reports._document import (
     Paragraph,
     Span,
     Title,
-    build_brief_document,
+    build_document,
 )
 from outreach_async.audit.reports._wording import replace_unprintable
 from outreach_async.audit.reports.brief import Brief
@@ -48,7 +48,7 @@ _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 def render_brief_slack(brief: Brief) -> str:
     """Render a brief as the JSON of a Slack message, whose text is shown where blocks are not, as in notifications."""
-    _, head, *rest = build_brief_document(brief)
+    _, head, *rest = build_document(brief)
     blocks = [
         {"type": "header", "text": {"type": "plain_text", "text": shorten(f"{BRIEF_TITLE}: {brief.verdict}", MAX_HEADER - 3)}},
         *map(_section, _pack([*_mark_block(head), *_list_stopped(brief)])),

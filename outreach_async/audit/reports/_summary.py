@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -63,10 +63,14 @@ class Task:
     worse: int
 
     @property
+    def where(self) -> str:
+        """The name of the group, or the number of groups, such as `3 domains`."""
+        return self.groups[0][0] if len(self.groups) == 1 else format_count(len(self.groups), self.group_kind)
+
+    @property
     def extent(self) -> str:
         """The number of affected mailboxes and groups, such as `2 mailboxes on 3 domains`."""
-        where = self.groups[0][0] if len(self.groups) == 1 else format_count(len(self.groups), self.group_kind)
-        return f"{format_count(self.mailboxes, 'mailbox')} on {where}" if self.mailboxes else where
+        return f"{format_count(self.mailboxes, 'mailbox')} on {self.where}" if self.mailboxes else self.where
 
     @property
     def news(self) -> str:
@@ -158,12 +162,6 @@ def _list_critical(report: Report) -> list[str]:
     return list(dict.fromkeys(replace_unprintable(name) for _, name in named))
 
 
-def split_urgent(tasks: Sequence[Task]) -> tuple[Sequence[Task], Sequence[Task]]:
-    """Split tasks into urgent tasks, of severity `error` or worse, and others. If no task is urgent, all count as urgent."""
-    urgent = sum(task.severity.reaches(Severity.ERROR) for task in tasks) or len(tasks)
-    return tasks[:urgent], tasks[urgent:]
-
-
 def format_headline(title: str, summary: Summary) -> str:
     """Return the title of a view, the size of the audit and its score, in one line."""
     score, before = summary.score, summary.score_before
@@ -238,8 +236,9 @@ class Tally:
 
     def add(self, finding: Finding) -> None:
         self.findings += 1
-        self.groups[_group_key(finding)] += 1
-        self.kinds[_group_kind(finding)] = None
+        kind, key = _group_of(finding)
+        self.groups[key] += 1
+        self.kinds[kind] = None
         if finding.mailbox or finding.email:
             self._mailboxes.add((finding.workspace, finding.mailbox, finding.email))
 
@@ -291,17 +290,13 @@ def _group_name(finding: Finding, names: Mapping[str, str]) -> str:
     return finding.domain or finding.server_ip or names.get(finding.workspace, finding.workspace)
 
 
-def _group_kind(finding: Finding) -> str:
+def _group_of(finding: Finding) -> tuple[str, Hashable]:
+    """Return the kind and the key of a finding's group. Names of campaigns and workspaces may not be unique, but ids are."""
     if finding.campaign is not None:
-        return "campaign"
-    return "domain" if finding.domain else "server" if finding.server_ip else "workspace"
-
-
-def _group_key(finding: Finding) -> Hashable:
-    """Return the key of a finding's group. Campaigns and workspaces are identified by ids, because names may not be unique."""
-    if finding.campaign is not None:
-        return finding.workspace, finding.campaign
-    return finding.domain or finding.server_ip or finding.workspace
+        return "campaign", (finding.workspace, finding.campaign)
+    if finding.domain:
+        return "domain", finding.domain
+    return ("server", finding.server_ip) if finding.server_ip else ("workspace", finding.workspace)
 
 
 Worse = Mapping[tuple[str | None, float | None], int]
@@ -324,7 +319,7 @@ class _TaskTally(Tally):
             self.has_several_remedies |= self.findings > 1 and finding.remedy != self.first.remedy
             self.first = finding
         self.has_several_remedies |= finding.remedy != self.first.remedy
-        key = _group_key(finding)
+        key = _group_of(finding)[1]
         self.names[key] = replace_unprintable(_group_name(finding, names))
         # The states of a report that is not compared are those of an earlier comparison.
         self.new[key] += finding.state == "new"
@@ -356,7 +351,7 @@ def _build_task(tally: _TaskTally, report: Report, worse: Worse | None) -> Task:
         findings=tally.findings,
         mailboxes=tally.mailboxes,
         groups=tally.name_groups(tally.groups),
-        group_kind=_group_kind(first),
+        group_kind=_group_of(first)[0],
         example=replace_unprintable(f"{subject_name(first, report.names)}: {first.message}"),
         remedy=replace_unprintable(rule.remedy if rule and tally.has_several_remedies else first.remedy),
         condition=rule.condition if rule else "",

@@ -28,7 +28,6 @@ from outreach_async.audit.reports._document import (
     Paragraph,
     Span,
     Title,
-    build_brief_document,
     build_document,
     plain,
 )
@@ -67,9 +66,6 @@ _STYLES: Final = {
     SOFT: "dim",
 }
 
-_MAX_MARKDOWN_DOMAINS: Final = 25
-"""Maximum number of domains in the table of a Markdown report."""
-
 _SPECIAL_CHARACTERS: Final = re.compile(
     r"[\\`*\[\]<|~$@]"
     r"|(?<![^\W_])_|_(?![^\W_])"  # an underscore, except within a word such as space_1
@@ -89,18 +85,9 @@ _BACKTICKS: Final = re.compile("`+")
 _PLAIN_STYLES: Final = {"", SOFT}
 
 
-def render_text(report: Report) -> str:
-    """Render a report as plain text, with the recommended actions before the findings."""
-    return _join_text(build_document(report))
-
-
-def render_brief_text(brief: Brief) -> str:
-    """Render a brief as plain text."""
-    return _join_text(build_brief_document(brief))
-
-
-def _join_text(blocks: Iterable[Block]) -> str:
-    return "".join(f"{plain(line)}\n" for line in lay_out(blocks, WIDTH, upper=True))
+def render_text(view: Report | Brief) -> str:
+    """Render a report or a brief as plain text, with the recommended actions before the findings."""
+    return "".join(f"{plain(line)}\n" for line in lay_out(build_document(view), WIDTH, upper=True))
 
 
 @attrs.frozen
@@ -113,9 +100,7 @@ class StyledReport:
         """Yield the lines of the report or brief."""
         from rich.text import Text
 
-        shown = self.report
-        blocks = build_brief_document(shown) if isinstance(shown, Brief) else build_document(shown)
-        for line in lay_out(blocks, options.max_width):
+        for line in lay_out(build_document(self.report), options.max_width):
             yield Text.assemble(*((span.text, _STYLES.get(span.style, "")) for span in line), overflow="fold")
 
 
@@ -178,16 +163,13 @@ def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
 
 def wrap_line(line: Line, width: int, first: str = "", indent: str = "") -> Iterator[Line]:
     """Wrap a line to a width, and yield the resulting lines. Code spans, such as DNS records, stay on one line if they fit."""
-    kept = [Span(span.text.replace(" ", _NO_BREAK)) if _is_kept(span, width - len(indent)) else span for span in line]
+    room = width - len(indent)
+    kept = (span.text.replace(" ", _NO_BREAK) if span.style == CODE and len(span.text) <= room else span.text for span in line)
     styles = iter([(character, span.style) for span in line for character in span.text])
-    text = "".join(span.text for span in kept)
+    text = "".join(kept)
     for place, wrapped in enumerate(wrap(text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)):
         margin = indent if place else first
         yield [Span(margin), *_restyle(wrapped[len(margin) :].replace(_NO_BREAK, " "), styles)]
-
-
-def _is_kept(span: Span, room: int) -> bool:
-    return span.style == CODE and len(span.text) <= room
 
 
 def _restyle(text: str, styles: Iterator[tuple[str, str]]) -> Iterator[Span]:
@@ -197,18 +179,9 @@ def _restyle(text: str, styles: Iterator[tuple[str, str]]) -> Iterator[Span]:
         yield Span("".join(character for character, _ in characters), style)
 
 
-def render_markdown(report: Report) -> str:
-    """Render a report as Markdown, with the recommended actions before the findings."""
-    return _join_markdown(build_document(report, max_domains=_MAX_MARKDOWN_DOMAINS))
-
-
-def render_brief_markdown(brief: Brief) -> str:
-    """Render a brief as Markdown that is short enough for a chat message."""
-    return _join_markdown(build_brief_document(brief))
-
-
-def _join_markdown(blocks: Iterable[Block]) -> str:
-    lines = [line for block in blocks for line in (*_markdown_block(block), "")]
+def render_markdown(view: Report | Brief) -> str:
+    """Render a report or a brief as Markdown, with the recommended actions before the findings."""
+    lines = [line for block in build_document(view) for line in (*_markdown_block(block), "")]
     return "".join(f"{line}\n" for line in lines[:-1])
 
 

@@ -6,8 +6,6 @@ import math
 from datetime import UTC, datetime
 from typing import Final
 
-import attrs
-
 from outreach_async.models import Number
 
 _YEAR_10000: Final = 253_402_300_800
@@ -58,61 +56,44 @@ def format_span(seconds: float) -> str:
     return format_count(round(seconds / _HOUR), "hour") if seconds < 2 * _DAY else format_count(round(seconds / _DAY), "day")
 
 
-@attrs.frozen
-class FigureMeaning:
-    """The name of a figure in views, its unit if it needs one, and whether an increase is better (1), worse (-1) or neither."""
-
-    name: str
-    direction: int = 0
-    unit: str = ""
-
-    @property
-    def label(self) -> str:
-        """The name with the unit, such as `average open rate, %`."""
-        return f"{self.name}, {self.unit}" if self.unit else self.name
-
-    def is_better(self, before: Number | None, after: Number | None) -> bool | None:
-        """Return whether a change is an improvement; `None` if it is neither better nor worse, or a value is unknown."""
-        if not self.direction or before is None or after is None or before == after:
-            return None
-        return (after > before) == (self.direction > 0)
-
-
-FIGURE_MEANINGS: Final = {
-    "score": FigureMeaning("score", 1),
-    "severity": FigureMeaning("severity", -1),
-    "critical": FigureMeaning("critical findings", -1),
-    "error": FigureMeaning("errors", -1),
-    "warning": FigureMeaning("warnings", -1),
-    "info": FigureMeaning("notes"),
-    "mailboxes": FigureMeaning("mailboxes"),
-    "campaigns": FigureMeaning("campaigns"),
-    "daily_limit": FigureMeaning("daily limit"),
-    "sent": FigureMeaning("sent"),
-    "sent_today": FigureMeaning("sent today"),
-    "sent_30days": FigureMeaning("sent in 30 days"),
-    "left_to_send": FigureMeaning("left to send"),
-    "replied_num": FigureMeaning("replies", 1),
-    "opened_14days": FigureMeaning("opened in 14 days", 1, "%"),
-    "avg_open_rate": FigureMeaning("average open rate", 1, "%"),
-    "avg_click_rate": FigureMeaning("average click rate", 1, "%"),
-    "bounces_num": FigureMeaning("bounced", -1),
-    "bounced_30days": FigureMeaning("bounced in 30 days", -1),
-    "unsubscribed_num": FigureMeaning("unsubscribed", -1),
-    "blacklists": FigureMeaning("blacklists", -1),
-    "listed": FigureMeaning("blacklisted mailboxes", -1),
-    "placeholders": FigureMeaning("unknown placeholders", -1),
-    "days": FigureMeaning("delay", -1, "days"),
-    "evidence": FigureMeaning("evidence"),
+FIGURES: Final = {
+    "score": ("score", 1),
+    "severity": ("severity", -1),
+    "critical": ("critical findings", -1),
+    "error": ("errors", -1),
+    "warning": ("warnings", -1),
+    "info": ("notes", 0),
+    "mailboxes": ("mailboxes", 0),
+    "campaigns": ("campaigns", 0),
+    "daily_limit": ("daily limit", 0),
+    "sent": ("sent", 0),
+    "sent_today": ("sent today", 0),
+    "sent_30days": ("sent in 30 days", 0),
+    "left_to_send": ("left to send", 0),
+    "replied_num": ("replies", 1),
+    "opened_14days": ("opened in 14 days, %", 1),
+    "avg_open_rate": ("average open rate, %", 1),
+    "avg_click_rate": ("average click rate, %", 1),
+    "bounces_num": ("bounced", -1),
+    "bounced_30days": ("bounced in 30 days", -1),
+    "unsubscribed_num": ("unsubscribed", -1),
+    "blacklists": ("blacklists", -1),
+    "listed": ("blacklisted mailboxes", -1),
+    "placeholders": ("unknown placeholders", -1),
+    "days": ("delay, days", -1),
+    "evidence": ("evidence", 0),
 }
-"""The meaning of every figure that can change between two audits. More e-mails sent are neither better nor worse."""
+"""The name of every figure that can change between two audits, and whether an increase is better (1), worse (-1) or neither."""
 
 
-def better_or_worse(better: bool | None) -> str:  # noqa: FBT001 - the only argument
-    """Return the direction of a change as text: ` (better)`, ` (worse)` or nothing."""
-    return {True: " (better)", False: " (worse)", None: ""}[better]
+def describe_figure(name: str) -> tuple[str, int]:
+    """Return the name and the direction of a figure. One that only a user's own rule has is neither better nor worse."""
+    return FIGURES.get(name) or (replace_unprintable(name.replace("_", " ")), 0)
 
 
-def figure_meaning(name: str) -> FigureMeaning:
-    """Return the meaning of a figure. A figure that only a user's own rule has is neither better nor worse."""
-    return FIGURE_MEANINGS.get(name) or FigureMeaning(replace_unprintable(name.replace("_", " ")))
+def judge_change(name: str, before: Number | None, after: Number | None) -> str:
+    """Return whether a figure became `better` or `worse`; an empty string if neither, or if a value is unknown."""
+    direction = describe_figure(name)[1]
+    if not direction or before is None or after is None or before == after:
+        return ""
+    return "better" if (after > before) == (direction > 0) else "worse"

@@ -31,18 +31,16 @@ anyio.run(main)
 
 The command `outreach-async brief --history history.db` does the same.
 
-Workspaces that cannot be read
-------------------------------
-If a workspace cannot be read completely, `History.baseline` returns its earlier reading. This consists of the findings that were
-not checked again, the numbers of campaigns, and the score. `Report.last_read` has the time of this reading.
-
-The next brief that can read the workspace compares it with this reading. Therefore, each finding is reported as new only once,
-and each increase of a number is counted exactly once. If a number has decreased, the brief contains `None`.
+If a workspace cannot be read completely, `History.baseline` returns its earlier reading: the findings that were not checked
+again, the numbers of campaigns, and the score. The next brief that can read the workspace compares it with this reading.
+Therefore, each finding is reported as new only once, and each increase of a number is counted exactly once. If a number has
+decreased, the brief contains `None`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -60,8 +58,10 @@ __all__ = ["Brief", "CampaignBrief", "ChangeCounts", "Task", "WorkspaceBrief", "
 BRIEF_VERSION: Final = 1
 """Version of the JSON format of briefs."""
 
-_FIGURES: Final = ("contacts", "sent", "replies_num", "bounces_num")
-"""Campaign fields whose increase a brief shows."""
+_GROWING: Final = {"new_contacts": "contacts", "new_sent": "sent", "new_replies": "replies_num", "new_bounces": "bounces_num"}
+"""Fields with the increase of a figure of a campaign, and the figure."""
+_COPIED: Final = ("id", "name", "workspace", "status", *_GROWING.values(), "left_to_send", "end")
+"""Fields that a campaign of a brief has in common with the campaign of the report."""
 
 
 @attrs.frozen(kw_only=True)
@@ -97,21 +97,10 @@ class CampaignBrief:
     """A campaign in a brief. Unknown numbers are `None`.
 
     Attributes:
-        id: Id of the campaign.
-        name: Name of the campaign, as the service returned it.
-        workspace: Id of the workspace.
-        status: Status of the campaign, as the service returned it.
+        id: Id of the campaign. This and the other figures of today are those of `CampaignRow`.
         status_before: Status in the earlier report; `None` if the earlier report does not contain the campaign.
-        contacts: Number of contacts.
-        sent: E-mails sent, over all steps.
-        replies_num: Number of replies.
-        bounces_num: Number of bounces.
-        left_to_send: E-mails left to send, over all steps.
         new_contacts: Contacts added since the earlier report; `None` if the number of contacts is unknown or has decreased.
-        new_sent: E-mails sent since the earlier report; `None` if unknown.
-        new_replies: Replies since the earlier report; `None` if unknown.
-        new_bounces: Bounces since the earlier report; `None` if unknown.
-        end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
+        new_sent: E-mails sent since the earlier report; `None` if unknown. Likewise `new_replies` and `new_bounces`.
         end_before: Estimated end in the earlier report, in Unix seconds.
 
     Example:
@@ -216,37 +205,38 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
         "tasks": [task for task in summary.tasks if task.severity.reaches(Severity.WARNING) or task.new],
         "resolved": [task for task in summary.resolved if task.severity.reaches(Severity.WARNING)],
     }
+    # The first error about each workspace. Those about single mailboxes are none of the workspace.
+    unread = [finding for finding in report.findings if finding.rule in INCOMPLETE and not finding.mailbox]
+    errors = {finding.workspace: finding.message for finding in reversed(unread)}
     return Brief(
-        workspaces=[_build_workspace(workspace, report, earlier) for workspace in report.workspaces],
+        workspaces=[_build_workspace(workspace, report, earlier, errors) for workspace in report.workspaces],
         dropped=compared.diff.removed_workspaces if compared.diff else [],
         campaigns=_build_campaigns(report, earlier),
         **about,
     )
 
 
-def _build_workspace(workspace: str, report: Report, earlier: Report | None) -> WorkspaceBrief:
+def _build_workspace(workspace: str, report: Report, earlier: Report | None, errors: Mapping[str, str]) -> WorkspaceBrief:
     score = report.scores.workspaces.get(workspace)
     before = earlier.scores.workspaces.get(workspace) if earlier else None
+    since = None
+    if earlier:
+        was_read = workspace in earlier.workspaces and workspace not in earlier.unreadable
+        since = earlier.last_read.get(workspace, earlier.at if was_read else None)
     return WorkspaceBrief(
         id=workspace,
         mailboxes=score.mailboxes if score else 0,
         score=score.score if score else None,
         score_before=before.score if before else None,
-        error=_reading_errors(report).get(workspace) if workspace in report.unreadable else None,
-        since=_last_read(earlier).get(workspace),
+        error=errors.get(workspace) if workspace in report.unreadable else None,
+        since=since,
     )
-
-
-def _reading_errors(report: Report) -> dict[str, str]:
-    """Return the first error in reading each workspace, by workspace id. Errors about single mailboxes are ignored."""
-    errors = [finding for finding in report.findings if finding.rule in INCOMPLETE and not finding.mailbox]
-    return {finding.workspace: finding.message for finding in reversed(errors)}
 
 
 def _build_campaigns(report: Report, earlier: Report | None) -> list[CampaignBrief] | None:
     if report.campaigns is None:
         return None
-    before = _campaign_rows(earlier)
+    before = {(row.workspace, row.id): row for row in earlier.campaigns.rows} if earlier and earlier.campaigns else {}
     since = earlier.at if earlier else math.inf
     places = {workspace: place for place, workspace in enumerate(report.workspaces)}
     campaigns = [_build_campaign(row, before.get((row.workspace, row.id)), since) for row in report.campaigns.rows]
@@ -255,40 +245,14 @@ def _build_campaigns(report: Report, earlier: Report | None) -> list[CampaignBri
 
 def _build_campaign(row: CampaignRow, before: CampaignRow | None, since: float) -> CampaignBrief:
     # If the campaign was created after the earlier audit, all of its numbers are new.
-    known = dict.fromkeys(_FIGURES, 0) if (row.created or 0) > since else {}
-    if before is not None:
-        known = {name: getattr(before, name) for name in _FIGURES}
+    start = 0 if (row.created or 0) > since else None
     return CampaignBrief(
-        id=row.id,
-        name=row.name,
-        workspace=row.workspace,
-        status=row.status,
+        **{name: getattr(row, name) for name in _COPIED},
+        **{new: _increase(getattr(row, name), getattr(before, name) if before else start) for new, name in _GROWING.items()},
         status_before=before.status if before else None,
-        contacts=row.contacts,
-        sent=row.sent,
-        replies_num=row.replies_num,
-        bounces_num=row.bounces_num,
-        left_to_send=row.left_to_send,
-        new_contacts=_increase(row.contacts, known.get("contacts")),
-        new_sent=_increase(row.sent, known.get("sent")),
-        new_replies=_increase(row.replies_num, known.get("replies_num")),
-        new_bounces=_increase(row.bounces_num, known.get("bounces_num")),
-        end=row.end,
         end_before=before.end if before else None,
     )
 
 
 def _increase(now: Number | None, before: Number | None) -> Number | None:
     return None if now is None or before is None or now < before else now - before
-
-
-def _last_read(report: Report | None) -> dict[str, float]:
-    """Return the time at which each workspace was last read completely, in Unix seconds."""
-    if report is None:
-        return {}
-    unread = set(report.unreadable)
-    return {workspace: report.at for workspace in report.workspaces if workspace not in unread} | report.last_read
-
-
-def _campaign_rows(report: Report | None) -> dict[tuple[str, str], CampaignRow]:
-    return {(row.workspace, row.id): row for row in report.campaigns.rows} if report and report.campaigns else {}

@@ -47,9 +47,7 @@ from typing import Final
 
 from outreach_async.audit._report import Report
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports._days import read_days
-from outreach_async.audit.reports._html_page import render_html
-from outreach_async.audit.reports._page_view import Opened
+from outreach_async.audit.reports._html_page import Opened, render_html
 
 __all__ = ["name_pages", "render_folder"]
 
@@ -97,7 +95,7 @@ def render_folder(
         print(list(render_folder(whole, run.separate())))  # -> ['index.html', 'space_1.html', 'space_1.json']
         ```
     """
-    known, stems = read_days(days), name_pages(whole.workspaces, whole.names)
+    known, stems = list(days), name_pages(whole.workspaces, whole.names)
     pages = {each: f"{stem}.html" for each, stem in stems.items()}
     files = {f"{INDEX}.html": render_html(whole, days=known, pages=pages, opened=opened)}
     for part in parts:
