@@ -50,13 +50,13 @@ def format_share(part: Number | None, whole: Number | None) -> str:
 
 def list_active(brief: Brief) -> list[CampaignBrief]:
     """Return the campaigns that are live and have e-mails left to send, or that have changed."""
-    return [campaign for campaign in brief.campaigns or [] if _is_active(campaign)]
-
-
-def _is_active(campaign: CampaignBrief) -> bool:
-    changed = campaign.new_sent or campaign.new_replies or campaign.new_bounces or campaign.new_contacts
-    renamed = campaign.status_before not in {None, campaign.status}
-    return bool(changed) or renamed or (campaign.status == LIVE and campaign.left_to_send != 0)
+    return [
+        each
+        for each in brief.campaigns or []
+        if each.new_sent or each.new_replies or each.new_bounces or each.new_contacts
+        or each.status_before not in {None, each.status}
+        or (each.status == LIVE and each.left_to_send != 0)
+    ]  # fmt: skip
 
 
 def recent_figures(campaign: CampaignBrief) -> tuple[Number | None, ...]:
@@ -111,22 +111,14 @@ _SUMS: Final = {
 }
 
 
-def sum_campaigns(brief: Brief) -> list[tuple[int, str]]:
-    """Return what all campaigns have gained since the earlier report, as numbers with their nouns."""
-    if brief.since is None or not brief.campaigns:  # if no campaigns were read, zeros would be misleading
-        return []
-    sums = {name: int(sum(getattr(campaign, name) or 0 for campaign in brief.campaigns)) for name in _SUMS}
-    return [(count, _SUMS[name][count != 1]) for name, count in sums.items()]
-
-
 def format_sums(brief: Brief) -> str:
-    """Return the numbers from `sum_campaigns` as one sentence; an empty string if there are none."""
-    sums = ", ".join(f"{count:,} {noun}" for count, noun in sum_campaigns(brief))
-    known = " (incomplete data)" if _is_missing_figures(brief) else ""
-    return f"In {format_span(brief.at - (brief.since or 0))}{known}: {sums}." if sums else ""
-
-
-def _is_missing_figures(brief: Brief) -> bool:
-    """Return whether the sums may be too small because a workspace or the steps of a campaign could not be read."""
-    unknown = (campaign.new_sent is None and campaign.status_before is not None for campaign in brief.campaigns or [])
-    return any(workspace.error is not None for workspace in brief.workspaces) or any(unknown)
+    """Return what all campaigns have gained since the earlier report, as a sentence; an empty string if it is unknown."""
+    campaigns = brief.campaigns
+    if brief.since is None or not campaigns:  # if no campaigns were read, zeros would be misleading
+        return ""
+    counts = (int(sum(getattr(campaign, name) or 0 for campaign in campaigns)) for name in _SUMS)
+    sums = ", ".join(format_count(count, *nouns) for count, nouns in zip(counts, _SUMS.values(), strict=True))
+    # The sums may be too small if a workspace or the steps of a campaign could not be read.
+    unread = any(workspace.error is not None for workspace in brief.workspaces)
+    unknown = any(campaign.new_sent is None and campaign.status_before is not None for campaign in campaigns)
+    return f"In {format_span(brief.at - brief.since)}{' (incomplete data)' if unread or unknown else ''}: {sums}."

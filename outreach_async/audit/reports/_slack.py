@@ -49,11 +49,16 @@ _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 def render_brief_slack(brief: Brief) -> str:
     """Render a brief as the JSON of a Slack message, whose text is shown where blocks are not, as in notifications."""
     _, head, *rest = build_document(brief)
+    sections: list[list[str]] = []
+    for block in rest:
+        if not sections or (isinstance(block, Title) and block.level == _SECTION):
+            sections.append([])
+        sections[-1] += _mark_block(block)
     blocks = [
         {"type": "header", "text": {"type": "plain_text", "text": shorten(f"{BRIEF_TITLE}: {brief.verdict}", MAX_HEADER - 3)}},
         *map(_section, _pack([*_mark_block(head), *_list_stopped(brief)])),
     ]
-    for lines in _split(rest):
+    for lines in sections:
         blocks += map(_section, _pack(lines))
     if len(blocks) > MAX_BLOCKS:
         blocks = [*blocks[: MAX_BLOCKS - 1], _section("The message is too long; the other formats of the brief are complete.")]
@@ -72,19 +77,6 @@ def _list_stopped(brief: Brief) -> Iterator[str]:
         yield from (_mark([Span(subject, CODE)]) for subject in brief.stop[:_MAX_STOPPED])
         if len(brief.stop) > _MAX_STOPPED:
             yield f"and {len(brief.stop) - _MAX_STOPPED:,} more"
-
-
-def _split(blocks: Iterable[Block]) -> Iterator[list[str]]:
-    """Yield the lines of each section of the brief."""
-    lines: list[str] = []
-    for block in blocks:
-        if isinstance(block, Title) and block.level <= _SECTION:
-            if lines:
-                yield lines
-            lines = []
-        lines += _mark_block(block)
-    if lines:
-        yield lines
 
 
 def _mark_block(block: Block) -> Iterator[str]:

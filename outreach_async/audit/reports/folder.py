@@ -67,13 +67,8 @@ def name_pages(workspaces: Iterable[str], names: Mapping[str, str]) -> dict[str,
     stems = {each: _UNSAFE.sub("-", names.get(each, each).lower()).strip("-")[:_MAX_STEM] for each in workspaces}
     counts = Counter(stems.values())
     unclear = {"", INDEX, *(stem for stem, count in counts.items() if count > 1)}
-    return {each: _add_digest(stem, each) if stem in unclear else stem for each, stem in stems.items()}
-
-
-def _add_digest(stem: str, workspace: str) -> str:
-    """Make a name unique by a digest of the workspace id."""
-    digest = blake2b(workspace.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
-    return f"{stem or 'workspace'}-{digest}"
+    digests = {each: blake2b(each.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest() for each in stems}
+    return {each: f"{stem or 'workspace'}-{digests[each]}" if stem in unclear else stem for each, stem in stems.items()}
 
 
 def render_folder(
