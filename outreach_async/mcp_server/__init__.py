@@ -18,40 +18,34 @@ of a shell: give the full path of the command if it is not found, and set its va
 
 Tools
 -----
-`list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` return pages of 20 items. `audit` checks
-mailboxes and, with the argument `campaigns`, campaigns too. It returns recommended actions, most urgent first; with the argument
-`rule`, it returns the findings of that rule. `brief` lists open tasks and, with the server's option `--history history.db`, the
-changes since the last audit in that file. The option adds the tool `history`: daily figures of workspaces, campaigns or domains.
-The commands `brief --history` and `audit --history` write the file; the tools only read it.
-`explain_rule` explains a rule, or lists all rules. `check_contacts` checks contacts as an import does, without sending them.
+`list_campaigns`, `campaign_steps`, `list_mailboxes` and `list_fields` return pages of 20 items. `audit` checks mailboxes and,
+with the argument `campaigns`, campaigns too. It returns recommended actions, most urgent first; with the argument `rule`, it
+returns the findings of that rule. `brief` lists open tasks and, with the server's option `--history history.db`, the changes
+since the last audit in that file. The option adds the tool `history`: daily figures of workspaces, campaigns or domains. The
+commands `brief --history` and `audit --history` write the file; the tools only read it. `explain_rule` explains a rule, or lists
+all rules. `check_contacts` checks contacts as an import does, without sending them.
 
-The tools read only the workspaces of `--workspace` (or `OUTREACH_WORKSPACE`) and `--allow-writes`. The first workspace is the
-default. With a configuration file, tools accept names too, and show both. `campaign_steps`, however, accepts the id of any
-campaign, because the service requires no workspace to read steps. `--deadline` sets the time limit of a call, 50 seconds by
-default.
-
-The resources are the last audit's full report (`outreach://audit/latest`) and the last brief (`outreach://brief/latest`), both as
-Markdown. The prompts are two common questions: `morning` (changes, problems and actions) and `campaign` (the results of a
-campaign, and recommended changes).
+The tools read only the workspaces of `--workspace` (or `OUTREACH_WORKSPACE`) and `--allow-writes`. The first is the default. With
+a configuration file, tools accept names too, and show both. `campaign_steps`, however, accepts the id of any campaign, because
+the service requires no workspace to read steps. `--deadline` sets the time limit of a call, 50 seconds by default.
 
 Third-party data
 ----------------
 Anyone who can name a campaign or reply to an e-mail can write text that an assistant reads. Every result with data of the service
-is one JSON object. Its first member, `notice`, states that the other members are data and never instructions; Markdown begins
-with the same sentence. Long strings are truncated. Control characters, characters that change the direction of text, and
-invisible characters are escaped. These measures cannot be complete: an assistant may still follow an instruction in the data.
-Allow only actions that are acceptable in the worst case. Without `--allow-writes`, an assistant can only read.
+is one JSON object. Its first member, `notice`, states that the other members are data and never instructions. Long strings are
+truncated; control characters, characters that change the direction of text, and invisible characters are escaped. This cannot be
+complete: an assistant may still follow an instruction in the data. Allow only actions that are acceptable in the worst case.
+Without `--allow-writes`, an assistant can only read.
 
 Creating contacts
 -----------------
-`--allow-writes space_1` adds the tool `create_contacts` for the named workspace. The tool requires an owner key. A call creates
-at most 50 contacts, each with at most 50 fields. If a contact already exists, the call skips the contact or adds only its
-missing fields; fields are never overwritten. Before anything is sent, the assistant's program shows a form with every contact
-to create (MCP elicitation), and a person must confirm. The form shows every field, also those in `custom` and `extra`. It
-shortens values of more than 40 characters, and shows their length. A call for another workspace or with an invalid contact is
-refused before the person is asked. If the program cannot show forms, the call fails, and the error lists the alternatives. For
-every contact, the result contains `status`, `certain` (whether this status is certain) and `possible` (all statuses that the
-contact may have).
+`--allow-writes space_1` adds the tool `create_contacts` for the named workspace. It requires an owner key. A call creates at most
+50 contacts, each with at most 50 fields. If a contact already exists, the call skips it or adds only its missing fields; fields
+are never overwritten. Before anything is sent, the assistant's program shows a form with every contact and every field (MCP
+elicitation), and a person must confirm. The form shortens values of more than 40 characters, and shows their length. A call for
+another workspace or with an invalid contact is refused before the person is asked. If the program cannot show forms, the call
+fails, and the error lists the alternatives. For every contact, the result contains `status`, `certain` (whether this status is
+certain) and `possible` (all statuses that the contact may have).
 
 No schema, result or error contains the owner key or a credential in a header. Every error includes a remedy.
 
@@ -63,8 +57,8 @@ listens on loopback only, and does not accept `--allow-writes`.
 
 From Python
 -----------
-`create_server` returns a server of the official MCP SDK. The SDK can serve it over HTTP; add authentication in that case, because
-anyone who connects can call every tool. The SDK's client can call the server in the same process, as in a test:
+`create_server` returns a server of the official MCP SDK, whose client can call it in the same process, as in a test. Over HTTP,
+add authentication, because anyone who connects can call every tool:
 
 ```python
 import json

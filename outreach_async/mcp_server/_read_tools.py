@@ -12,12 +12,11 @@ import anyio.to_thread
 import attrs
 from pydantic import Field
 
-from outreach_async.audit import CATALOGUE, Report, audit, explain
+from outreach_async.audit import CATALOGUE, Finding, Report, audit, explain
 from outreach_async.audit._conditions import quote
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS
 from outreach_async.audit.history import History, Kind
 from outreach_async.audit.policy import suggest_name
-from outreach_async.audit.reports import write, write_brief
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, list_gaps
 from outreach_async.audit.reports._summary import (
     Task,
@@ -40,18 +39,14 @@ from outreach_async.mcp_server._answers import (
     PAGE_SIZE,
     AnswerWriter,
     NamedWorkspaces,
-    count_pages,
     cut_page,
     pick,
 )
-from outreach_async.models import CampaignSteps, Mailbox, Page
+from outreach_async.models import CampaignSteps, Page
 
 MAX_CONTACTS: Final = 50
-"""Maximum number of contacts in one call of a tool."""
 MAX_FIELDS: Final = 50
-"""Maximum number of fields of a contact. A person must be able to read all of them."""
-REPORT_URI: Final = "outreach://audit/latest"
-BRIEF_URI: Final = "outreach://brief/latest"
+"""Maximum number of contacts in a call of a tool, and of fields of a contact. A person must be able to read all of them."""
 
 PageNumber = Annotated[int, Field(ge=1)]
 Contacts = Annotated[list[Annotated[dict[str, Any], Field(max_length=MAX_FIELDS)]], Field(min_length=1, max_length=MAX_CONTACTS)]
@@ -73,62 +68,51 @@ _CAMPAIGN_NEWS: Final = (
     *("id", "name", "workspace", "status", "contacts", "sent", "replies_num", "bounces_num", "left_to_send"),
     *("new_contacts", "new_sent", "new_replies", "new_bounces"),
 )
-MAX_DAYS: Final = 100
-"""Maximum number of rows in an answer about the history: a day of several workspaces has several."""
+MAX_DAYS: Final = 100  # rows of an answer about the history: a day of several workspaces has several
 _HISTORY_NOTE: Final = (
     "Figures of each day in UTC. A missing figure is not known. If spread_over is above 1, days had no audit, and the difference "
     "was divided among them."
 )
-_MAX_PLACES: Final = 3
-"""Maximum number of domains, servers or workspaces that an action of an audit lists."""
+_MAX_PLACES: Final = 3  # domains, servers or workspaces that an action of an audit lists
 
 
+@attrs.define(eq=False)
 class ReadTools:
-    def __init__(
-        self,
-        client: OutreachClient,
-        workspaces: NamedWorkspaces,
-        *,
-        deadline: float,
-        clock: Callable[[], float] | None,
-        history: History | None,
-    ) -> None:
-        self._client = client
-        self._workspaces = workspaces
-        self._deadline = deadline
-        self._clock = clock
-        self._answers = AnswerWriter.of(client)
-        self._history = history
-        self._report: Report | None = None
-        self._brief: Brief | None = None
+    """The tools. The docstring of each method is the description that assistants see, in every conversation."""
+
+    _client: OutreachClient
+    _workspaces: NamedWorkspaces
+    _deadline: float
+    _clock: Callable[[], float] | None
+    _history: History | None
+    _answers: AnswerWriter
+    _report: Report | None = None
+    _brief: Brief | None = None
 
     async def list_campaigns(self, workspace: str | None = None, page: PageNumber = 1) -> str:
+        """List campaigns. opens, replies and bounces are percentages."""
         space = self._choose_workspace(workspace)
         found = await self._client.campaigns.list(workspace=space, page=page, display=PAGE_SIZE, undecodable="keep")
         return self._write_page(space, page, found, "campaigns", _CAMPAIGN)
 
+    async def campaign_steps(self, campaign: str, page: PageNumber = 1) -> str:
+        """List a campaign's steps and their templates (A/B variants), with results in percent. wait_time is in ms."""
+        steps = await self._client.campaigns.steps(campaign)
+        rows = cut_page("templates", list(_list_templates(steps)), page, dict)
+        return self._answers.write(campaign=campaign, **pick(steps, ("days_left", "days_left_display")), **rows)
+
     async def list_mailboxes(self, workspace: str | None = None, page: PageNumber = 1) -> str:
+        """List sending mailboxes with limits, volume and DNS checks."""
         space = self._choose_workspace(workspace)
-        found: Page[Mailbox] = await self._client.mailboxes.list(
-            workspace=space, page=page, display=PAGE_SIZE, undecodable="keep"
-        )
+        found = await self._client.mailboxes.list(workspace=space, page=page, display=PAGE_SIZE, undecodable="keep")
         return self._write_page(space, page, found, "mailboxes", _MAILBOX)
 
-    async def campaign_steps(self, campaign: str, page: PageNumber = 1) -> str:
-        steps = await self._client.campaigns.steps(campaign)
-        rows = list(_list_templates(steps))
-        return self._answers.write(
-            campaign=campaign,
-            **pick(steps, ("days_left", "days_left_display")),
-            **_paging(page, len(rows)),
-            templates=cut_page(rows, page),
-        )
-
     async def list_fields(self, workspace: str | None = None, page: PageNumber = 1) -> str:
+        """List the field codes that contacts can have."""
         space = self._choose_workspace(workspace)
         fields = await self._client.with_options(workspace=space).workspaces.fields()
-        rows = [pick(field, ("code", "label")) for field in cut_page(fields, page)]
-        return self._answers.write(**self._workspaces.describe(space), **_paging(page, len(fields)), fields=rows)
+        rows = cut_page("fields", fields, page, lambda field: pick(field, ("code", "label")))
+        return self._answers.write(**self._workspaces.describe(space), **rows)
 
     async def audit(
         self,
@@ -137,11 +121,10 @@ class ReadTools:
         rule: str | None = None,
         page: PageNumber = 1,
     ) -> str:
-        """Audit workspaces. Return the recommended actions or, if `rule` is given, the findings of this rule.
-
-        If `rule` is given or `page` is above 1, the last report is reused if possible. A new audit is run if that report covers
-        other workspaces, or if campaigns are needed and that report has none.
-        """
+        """Audit mailboxes and, if 'campaigns' is true, also campaigns and their steps. Returns problems and remedies, most
+        urgent first. If 'rule' is given, returns that rule's findings, from the last audit if possible. 'page' selects a further
+        page.
+        """  # noqa: D205 - one paragraph
         spaces = self._choose_workspaces(workspaces)
         if rule is not None:
             rule = require_rule(rule)
@@ -152,6 +135,7 @@ class ReadTools:
         return self._write_actions(report, page) if rule is None else self._write_findings(report, rule, page)
 
     async def brief(self, workspaces: list[str] | None = None, page: PageNumber = 1) -> str:
+        """List open tasks, changes since the last brief, and each campaign's new e-mails and replies."""
         spaces = self._choose_workspaces(workspaces)
         brief = self._brief if page > 1 else None
         if brief is None or [space.id for space in brief.workspaces] != spaces:
@@ -178,11 +162,13 @@ class ReadTools:
         domain: str | None = None,
         days: Annotated[int, Field(ge=1, le=PAGE_SIZE)] = 14,
     ) -> str:
+        """Daily figures of workspaces, or of a campaign (id) or domain, from earlier audits."""
+        assert self._history is not None  # noqa: S101 - the tool is offered only with a history
         spaces = [self._choose_workspace(workspace)] if workspace else list(self._workspaces.ids)
         if campaign is not None and domain is not None:
             raise InvalidRequest("campaign and domain: expected one of them, got both; omit one")
         kind: Kind = "campaign" if campaign is not None else "domain" if domain is not None else "workspace"
-        read = partial(self._require_history().daily, kind, campaign or domain, workspaces=spaces, days=days)
+        read = partial(self._history.daily, kind, campaign or domain, workspaces=spaces, days=days)
         found = await anyio.to_thread.run_sync(read)
         shown = found[-MAX_DAYS:]
         return self._answers.write(
@@ -191,12 +177,8 @@ class ReadTools:
             **({"omitted": len(found) - len(shown)} if len(found) > len(shown) else {}),
         )
 
-    def _require_history(self) -> History:
-        if self._history is None:  # pragma: no cover - the tool is offered only with a history
-            raise InvalidRequest("history: none; start the server with --history FILE")
-        return self._history
-
     async def explain_rule(self, rule: str | None = None) -> str:
+        """Explain an audit rule, such as OA120: condition, thresholds, source, remedy. Without 'rule', lists all."""
         if rule is not None:
             return explain(require_rule(rule))
         rules = [CATALOGUE[name] for name in sorted(CATALOGUE)]
@@ -205,6 +187,9 @@ class ReadTools:
     async def check_contacts(
         self, contacts: Contacts, workspace: str | None = None, columns: dict[str, str] | None = None
     ) -> str:
+        """Check up to 50 contacts (column to value) before creating contacts. Sends nothing. 'columns' maps column names to field
+        codes or 'ignore'.
+        """  # noqa: D205 - one paragraph
         space = self._choose_workspace(workspace)
         lines = "\n".join(map(json.dumps, contacts)).encode()
         file = await anyio.to_thread.run_sync(partial(open_file, BytesIO(lines), format="jsonl"))
@@ -224,21 +209,8 @@ class ReadTools:
             contacts=results,
         )
 
-    def read_report(self) -> str:
-        if self._report is None:
-            raise InvalidRequest("report: no audit has completed yet; call the tool 'audit' first")
-        return self._answers.write_document(write(self._report, "markdown"))
-
-    def read_brief(self) -> str:
-        if self._brief is None:
-            raise InvalidRequest("brief: no brief exists yet; call the tool 'brief' first")
-        return self._answers.write_document(write_brief(self._brief, "markdown"))
-
     def _choose_workspace(self, given: str | None) -> str:
-        """Return the id of the given workspace, or by default of the first workspace that the server may read."""
-        if (found := self._workspaces.find(given or None)) is None:
-            raise InvalidRequest(f"workspace: expected one of {self._workspaces}, got another id; pass one of them")
-        return found
+        return self._workspaces.require(given or None)
 
     def _choose_workspaces(self, given: list[str] | None) -> list[str]:
         """Return the given workspaces without duplicates, or by default all workspaces that the server may read."""
@@ -262,39 +234,33 @@ class ReadTools:
             summary=f"{format_headline(AUDIT_TITLE, summary)} {summary.verdict} Findings: {format_counts(summary.counts)}.",
             workspaces=len(report.workspaces),
             unreadable=[self._workspaces.label_of(space) for space in report.unreadable[:PAGE_SIZE]],
-            full_report=REPORT_URI,
-            **_paging(page, len(summary.tasks)),
-            actions=[_describe_task(task) for task in cut_page(summary.tasks, page)],
+            **cut_page("actions", summary.tasks, page, _describe_task),
         )
 
     def _write_brief(self, brief: Brief, page: int) -> str:
-        campaigns = brief.campaigns or []
+        def describe_campaign(campaign: CampaignBrief) -> dict[str, Any]:
+            dates = {name: None if at is None else format_time(at) for name, at in pick(campaign, ("end", "end_before")).items()}
+            return {**pick(campaign, _CAMPAIGN_NEWS), **dates, **self._workspaces.describe(campaign.workspace)}
+
+        tasks = cut_page("tasks", brief.tasks, page, lambda task: {**_describe_task(task), "new": task.new, "worse": task.worse})
+        resolved = cut_page("resolved", brief.resolved, page, lambda task: pick(task, ("rule", "title", "findings")))
+        campaigns = cut_page("campaigns", brief.campaigns or [], page, describe_campaign)
+        largest = {name: max(tasks[name], campaigns[name]) for name in ("pages", "total")}
         return self._answers.write(
             MAX_PROSE,
             summary=f"{format_headline(BRIEF_TITLE, brief)} {brief.verdict} {format_changes(brief)}",
             not_up_to_date=[f"{name} {text}".strip() for name, text in list_gaps(brief)],
-            full_brief=BRIEF_URI,
-            **_paging(page, max(len(brief.tasks), len(campaigns))),
-            tasks=[{**_describe_task(task), "new": task.new, "worse": task.worse} for task in cut_page(brief.tasks, page)],
-            resolved=[pick(task, ("rule", "title", "findings")) for task in cut_page(brief.resolved, page)],
-            campaigns=[
-                {**_describe_campaign(campaign), **self._workspaces.describe(campaign.workspace)}
-                for campaign in cut_page(campaigns, page)
-            ],
+            **{**resolved, **campaigns, **tasks, **largest},
         )
 
     def _write_findings(self, report: Report, name: str, page: int) -> str:
+        def describe(finding: Finding) -> dict[str, Any]:
+            subject = subject_name(finding, report.names)
+            about = {"subject": subject, "severity": finding.severity.value, "message": finding.message}
+            return {**self._workspaces.describe(finding.workspace), **about}
+
         found = [finding for finding in report.findings if finding.rule == name]
-        rows = [
-            {
-                **self._workspaces.describe(each.workspace),
-                "subject": subject_name(each, report.names),
-                "severity": each.severity.value,
-                "message": each.message,
-            }
-            for each in cut_page(found, page)
-        ]
-        return self._answers.write(MAX_PROSE, rule=name, **_paging(page, len(found)), findings=rows)
+        return self._answers.write(MAX_PROSE, rule=name, **cut_page("findings", found, page, describe))
 
 
 def require_rule(rule: str) -> str:
@@ -307,10 +273,6 @@ def require_rule(rule: str) -> str:
     return name
 
 
-def _paging(page: int, items: int) -> dict[str, int]:
-    return {"page": page, "pages": count_pages(items), "total": items}
-
-
 def _list_templates(steps: CampaignSteps) -> Iterator[Mapping[str, Any]]:
     """Yield a row for each template, and a row for each step without templates."""
     for step in steps.data:
@@ -320,41 +282,23 @@ def _list_templates(steps: CampaignSteps) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
-def _describe_task(task: Task) -> Mapping[str, Any]:
+def _describe_task(task: Task) -> dict[str, Any]:
     places = [f"{name} ({count})" for name, count in task.groups[:_MAX_PLACES]]
     if more := len(task.groups) - len(places):
         places.append(f"and {more:,} more")
-    return {
-        "rule": task.rule,
-        "title": task.title,
-        "severity": task.severity.value,
-        "findings": task.findings,
-        "mailboxes": task.mailboxes,
-        "where": places,
-        "example": task.example,
-        "remedy": task.remedy,
-    }
-
-
-def _describe_campaign(campaign: CampaignBrief) -> dict[str, Any]:
-    """Return a campaign of a brief, with dates instead of Unix seconds."""
-    ends = pick(campaign, ("end", "end_before"))
-    return {**pick(campaign, _CAMPAIGN_NEWS), **{name: None if at is None else format_time(at) for name, at in ends.items()}}
+    return (
+        pick(task, ("rule", "title", "severity", "findings", "mailboxes")) | {"where": places} | pick(task, ("example", "remedy"))
+    )
 
 
 def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:
-    """Return the result for a checked row: its findings and, if the row cannot be sent, the reason.
-
-    The values of the row are omitted. A tool result would have to truncate and clean them, and an assistant might copy such an
-    altered value into a contact.
-    """
+    # Without the values, which would be cut and cleaned: an assistant might copy an altered value into a contact.
     refusal = row.refusal()
     reason = {} if refusal is None else {"reason": str(refusal)}
     return {"row": row.line, "sendable": refusal is None, **reason, "findings": findings}
 
 
 def _explain_columns(error: UnmappedColumns, given: Mapping[str, str]) -> str:
-    """Return the message for unknown columns. The message suggests a value for the tool's argument `columns`."""
     proposed = {**given, **{column.header: column.proposals[0] for column in error.columns}}
     return (
         f"columns: expected known columns, got {error.count:,} unknown or ambiguous; "

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import anyio
+import attrs
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent
@@ -17,7 +18,7 @@ from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
 from outreach_async.bulk._outcomes import unsent_outcome
 from outreach_async.client import OutreachClient
-from outreach_async.errors import BulkError, BulkStopped, InvalidRequest, OutreachError
+from outreach_async.errors import BulkError, BulkStopped, InvalidRequest
 from outreach_async.mcp_server._answers import MAX_PROSE, AnswerWriter, NamedWorkspaces, clean_text
 from outreach_async.mcp_server._read_tools import MAX_FIELDS, Contacts
 
@@ -38,12 +39,12 @@ class Confirmation(BaseModel):
     create: bool = Field(description="Create these contacts")
 
 
+@attrs.frozen
 class WriteTool:
-    def __init__(self, client: OutreachClient, workspaces: NamedWorkspaces, deadline: float) -> None:
-        self._client = client
-        self._deadline = deadline
-        self._workspaces = workspaces
-        self._answers = AnswerWriter.of(client)
+    _client: OutreachClient
+    _workspaces: NamedWorkspaces
+    _deadline: float
+    _answers: AnswerWriter
 
     def build_question(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
@@ -62,11 +63,7 @@ class WriteTool:
     async def create(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: Duplicates
     ) -> CallToolResult:
-        """Create the contacts, and return the outcome of each contact.
-
-        The time limit, or an error that affects every contact, can stop the run early. The result is then an error, but still
-        contains the outcome of each contact.
-        """
+        """Create the contacts. If the run stops early, the result is an error, but has the outcome of each contact, too."""
         half, space = self._deadline / 2, self._require_workspace(workspace)
         run = self._client.contacts.create_many(
             contacts,
@@ -91,12 +88,8 @@ class WriteTool:
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=stopped is not None)
 
     def _require_workspace(self, given: str) -> str:
-        if (found := self._workspaces.find(given)) is None:
-            raise InvalidRequest(
-                f"workspace: expected one of {self._workspaces}, got another id, so nothing was sent; "
-                "pass one of them. Only the person who runs this server can allow other workspaces, with --allow-writes"
-            )
-        return found
+        remedy = "pass one of them. Only the person who runs this server can allow other workspaces, with --allow-writes"
+        return self._workspaces.require(given, f"got another id, so nothing was sent; {remedy}")
 
     def _describe_outcome(self, outcome: ContactOutcome, contact: Mapping[str, Any]) -> dict[str, Any]:
         label = {
@@ -107,10 +100,7 @@ class WriteTool:
             "possible": sorted(status.value for status in outcome.possible),
             "id": outcome.id,
         }
-        return label if outcome.error is None else {**label, "error": self._explain(outcome.error)}
-
-    def _explain(self, error: OutreachError) -> str:
-        return self._answers.write_error(str(error))
+        return label if outcome.error is None else {**label, "error": self._answers.write_error(str(outcome.error))}
 
 
 async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], BulkError | None]:
@@ -142,23 +132,19 @@ def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> list[NewContact]:
     checked, problems = [], []
     for number, row in enumerate(contacts, 1):
         try:
-            checked.append(contact := to_contact(row))
-            check_contact(contact)
-            _check_field_count(contact)
+            check_contact(contact := to_contact(row))
         except InvalidRequest as error:
             problems.append(f"contact {number}: {error}")
+            continue
+        checked.append(contact)
+        if (count := len(contact.to_dict())) > MAX_FIELDS:  # the schema does not count the fields inside `custom` and `extra`
+            problems.append(f"contact {number}: expected at most {MAX_FIELDS} fields, got {count}; omit fields")
     if problems:
         more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
         raise InvalidRequest(
             f"{'; '.join(problems[:_MAX_PROBLEMS])}{more}; nothing was sent; correct the contacts and call again"
         )
     return checked
-
-
-def _check_field_count(contact: NewContact) -> None:
-    count = len(contact.to_dict())  # the schema does not count the fields inside `custom` and `extra`
-    if count > MAX_FIELDS:
-        raise InvalidRequest(f"contact: expected at most {MAX_FIELDS} fields, got {count}; omit fields")
 
 
 def _describe_contact(contact: NewContact) -> str:
@@ -168,25 +154,18 @@ def _describe_contact(contact: NewContact) -> str:
     return f"- {email}" + (f" ({', '.join(values)})" if values else "")
 
 
-def can_ask(context: Context) -> bool:
-    capabilities = context.client_capabilities
-    asking = capabilities.elicitation if capabilities is not None else None
-    # A client that declares no modes predates them, and supports forms.
-    return asking is not None and (asking.form is not None or asking.url is None)
-
-
 def build_create_function(tool: WriteTool) -> Any:
-    """Return the function that the MCP SDK calls for the tool.
-
-    The MCP SDK calls two resolvers first. `ask` returns the question, or raises an error. `require_approval` raises an error
-    unless the user has confirmed the call. The body of the function therefore runs only after a confirmation.
-    """
+    """Return the function that the MCP SDK calls for the tool."""
+    # The SDK calls two resolvers first: `ask` returns the question, or raises an error. `require_approval` raises an error unless
+    # the user has confirmed the call. The body of the function therefore runs only after a confirmation.
 
     async def ask(
         context: Context, workspace: str, contacts: Contacts, campaign: str | None, duplicates: Duplicates
     ) -> Elicit[Confirmation]:
         question = tool.build_question(workspace, contacts, campaign, duplicates)
-        if not can_ask(context):
+        asking = context.client_capabilities and context.client_capabilities.elicitation
+        # A client that declares no modes predates them, and supports forms.
+        if not asking or (asking.form is None and asking.url is not None):
             raise ToolError(_CANNOT_ASK)
         return question
 
@@ -204,6 +183,9 @@ def build_create_function(tool: WriteTool) -> Any:
         campaign: str | None = None,
         duplicates: Duplicates = "skip",
     ) -> CallToolResult:
+        """Create up to 50 contacts (field code to value; email is required). A person must confirm. Returns the status of each
+        contact, and whether the status is certain.
+        """  # noqa: D205 - one paragraph
         del approval  # the resolver raised an error unless the user confirmed
         return await tool.create(workspace, contacts, campaign, duplicates)
 

@@ -36,8 +36,6 @@ Choose the smallest tool that is enough
     files on an object store             this package, with URLs of the files; one process sends hundreds of requests per second
     machines that may be lost            this package and an engine, with the journals on storage that outlives the machines
 
-More processes do not raise the service's limit. Import in parts if one process cannot keep up, or if a machine may be lost.
-
 Capacity
 --------
 An import takes `contacts / rate` seconds, where `rate` is the sum of what the service permits for each workspace, until workers
@@ -63,10 +61,10 @@ Only S3 is tested, on a simulated server. Rows whose e-mail occurs more than onc
 sends the rows in the order of the files, one at a time per e-mail. E-mails are compared as `create_many` compares them. No two
 parts share an e-mail, so the resulting contacts do not depend on which part runs first.
 
-The options of the import belong to the plan: the mapping of the columns, `duplicates`, `campaign`, `repeats` and others. The
-option `repeats="error"` rejects a row if its e-mail occurs in the previous 10,000 rows of the part `repeats`, regardless of case.
-To map columns by the labels of the workspace's fields, pass `fields=await client.workspaces.fields()`. To recognise a column with
-names of campaigns, pass `workspace` and `list_campaigns`, such as the `campaigns.list` of a `SyncClient`.
+The options of the import belong to the plan. The option `repeats="error"` rejects a row if its e-mail occurs in the previous
+10,000 rows of the part `repeats`, regardless of case. To map columns by the labels of the workspace's fields, pass
+`fields=await client.workspaces.fields()`. To recognise a column with names of campaigns, pass `workspace` and `list_campaigns`,
+such as the `campaigns.list` of a `SyncClient`.
 
 A plan is a value without secrets, and can be pickled or stored as JSON. The plan records the size of each file, and its
 modification time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of a file on other
@@ -82,11 +80,6 @@ Path("people.csv").write_text("E-mail\nann@company.example\n")
 Path("plan.json").write_bytes(plan(["people.csv"]).to_json())
 (part,) = ImportPlan.from_json(Path("plan.json").read_bytes()).parts
 print(part.id, [row["email"] for _, row in part.read_rows()])  # -> 00000 ['ann@company.example']
-Path("people.csv").write_text("E-mail\nann@company.example\nbo@company.example\n")
-try:
-    part.require_unchanged()
-except ValueError as error:
-    print(error)  # -> ...people.csv: the file has changed since the import was planned; ...
 ```
 
 Journals
@@ -110,17 +103,17 @@ loss. On network file systems with unreliable locks, make sure that your engine 
 Results
 -------
 `import_part` returns when every row of the part has an outcome. Otherwise it raises: `BulkSuspended` if the service was down or
-throttling for too long (run the part again later), `BulkStopped` if an error affects every row (fix its cause first). The errors
-and the reports can be pickled. `merge_reports` accepts reports in any order, including several reports of one part. The import is
-complete if `report.rows == made.rows`. A report lists the first 100 failed rows of each part by file and line, and `failed_rows`
-lists all. With `results=True`, each worker also records what became of every row of its part, in compressed JSON Lines beside the
-journal (`00000.results.0.jsonl.gz`), and `results_of(part, folder)` yields the rows of a part, for example with the ids of new
-contacts. The command `import --dask --results results.csv` merges them into one file. The command `outreach-async report FOLDER`
-reads the files of the plan: `--rejects rejects.csv` writes the failed rows with their cells, for another import, `--results
-results.csv` writes the outcomes of all rows by file, line and e-mail, and `--uncertain` lists the uncertain ones.
+throttling for too long (run the part again later), `BulkStopped` if an error affects every row (fix its cause first). Errors and
+reports can be pickled. `merge_reports` accepts reports in any order, including several of one part. The import is complete if
+`report.rows == made.rows`. A report lists the first 100 failed rows of each part by file and line. `report.findings` is the
+number of cells such as `#REF!`, `NULL` or the postal code `75001.0`, which are not sent as text, and `report.first_findings` has
+the first ten of each part. The other checks of the command `import` do not run.
 
-Cells such as `#REF!`, `NULL` or the postal code `75001.0` are not sent as text. `report.findings` is their number, and
-`report.first_findings` has the first ten of each part. The other checks of the command `import` do not run.
+`results_of(part, folder)` yields what became of each row of a part, for example the ids of new contacts. With `results=True`,
+each worker records it in compressed JSON Lines beside the journal (`00000.results.0.jsonl.gz`). The command `import --dask
+--results results.csv` merges them into one file. The command `outreach-async report FOLDER` reads the files of the plan:
+`--rejects rejects.csv` writes the failed rows with their cells, for another import, `--results results.csv` writes the outcomes
+of all rows by file, line and e-mail, and `--uncertain` lists the uncertain ones.
 
 Rate and key
 ------------
@@ -151,7 +144,7 @@ Turn on retries, because a part may run any number of times. Turn off speculativ
 from outreach_async.spread._folder import CellFinding
 from outreach_async.spread._planning import ImportPlan, Part, plan
 from outreach_async.spread._results import results_of
-from outreach_async.spread._task import Connection, FailedRow, PartReport, SpreadReport, failed_rows, import_part, merge_reports
+from outreach_async.spread._task import Connection, FailedRow, PartReport, SpreadReport, import_part, merge_reports
 
 __all__ = [
     "CellFinding",
@@ -161,7 +154,6 @@ __all__ = [
     "Part",
     "PartReport",
     "SpreadReport",
-    "failed_rows",
     "import_part",
     "merge_reports",
     "plan",

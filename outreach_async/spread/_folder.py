@@ -80,8 +80,11 @@ class PartFindings:
 def journal_of(part: Part, folder: str | os.PathLike[str]) -> Journal | ObjectJournal:
     """Return the journal of a part. The journal has the fingerprint of the part, so a part of another plan cannot resume it."""
     place = os.fspath(folder)
+    source = f"rows with repeated e-mails from {len(part.files)} files"
+    if not part.repeated:
+        source = f"{part.files[0].location}, piece {part.pieces[0].number}"
     location = f"{place.rstrip('/')}/{part.id}" if is_url(place) else Path(place, f"{part.id}.db")
-    return journal_at(location, source=part.describe(), fingerprint=part.fingerprint())
+    return journal_at(location, source=source, fingerprint=part.fingerprint())
 
 
 def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, address: str | None) -> None:
@@ -107,16 +110,18 @@ def _require_same_plan(part: Part, place: str, identity: Identity, recorded: byt
     )
 
 
-def read_findings(part: Part, folder: str | os.PathLike[str]) -> PartFindings | None:
-    """Return the findings in the cells of a part; `None` if the part has not been read to its end."""
-    with translate_errors(os.fspath(folder)), suppress(FileNotFoundError, msgspec.MsgspecError):
-        return msgspec.json.decode(open_folder(folder).read(f"{part.id}.findings.json"), type=PartFindings)
-    return None
-
-
-def record_findings(part: Part, folder: str | os.PathLike[str], findings: PartFindings) -> None:
+def keep_findings(part: Part, folder: str | os.PathLike[str], found: PartFindings) -> PartFindings:
+    """Record the findings of a finished part, and return the recorded ones, which are the same in every call."""
+    objects, name = open_folder(folder), f"{part.id}.findings.json"
     with translate_errors(os.fspath(folder)):
-        create_or_read(open_folder(folder), f"{part.id}.findings.json", msgspec.json.encode(findings), after=PLAN_NAME)
+        with suppress(FileNotFoundError, msgspec.MsgspecError):
+            return msgspec.json.decode(objects.read(name), type=PartFindings)
+        if not found.is_complete:  # an earlier process finished the part, and was killed before it recorded the findings
+            found = PartFindings()
+            for _ in found.watch(part):
+                pass
+        create_or_read(objects, name, msgspec.json.encode(found), after=PLAN_NAME)
+        return found
 
 
 def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:

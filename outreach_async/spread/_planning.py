@@ -10,6 +10,7 @@ import os
 import zlib
 from array import array
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar, cast, get_args
@@ -42,7 +43,6 @@ T = TypeVar("T")
 REPEATS_ID: Final = "repeats"
 """The id of the part with the rows whose e-mail occurs more than once."""
 
-_FORMAT_VERSION: Final = 1
 _BUCKET_COUNT: Final = 256
 
 
@@ -80,7 +80,8 @@ class Piece:
     number: int
     rows: int
     repeated: int
-    mask: bytes = attrs.field(repr=False)
+    flags: bytes = attrs.field(repr=False)
+    """A byte for each row, compressed: 1 if its e-mail occurs more than once. It is empty if there is no such row."""
 
 
 @attrs.frozen
@@ -120,9 +121,7 @@ class Part:
         return sum(piece.repeated if self.repeated else piece.rows - piece.repeated for piece in self.pieces)
 
     def fingerprint(self) -> str:
-        r"""Return a digest of everything that determines the part's requests.
-
-        A journal of the part can be resumed only if the digest is unchanged.
+        r"""Return a digest of everything that determines the part's requests. A journal can be resumed only if it is unchanged.
 
         Example:
             ```python
@@ -132,19 +131,6 @@ class Part:
             ```
         """
         return blake2b(msgspec.json.encode(self), digest_size=16).hexdigest()
-
-    def describe(self) -> str:
-        r"""Return a human-readable description of the part's input.
-
-        Example:
-            ```python
-            Path("people.csv").write_text("E-mail\nann@company.example\n")
-            print(plan(["people.csv"]).parts[0].describe())  # -> ...people.csv, piece 0
-            ```
-        """
-        if self.repeated:
-            return f"rows with repeated e-mails from {len(self.files)} files"
-        return f"{self.files[0].location}, piece {self.pieces[0].number}"
 
     def require_unchanged(self) -> None:
         r"""Check that no file of the part has changed since the import was planned.
@@ -156,11 +142,7 @@ class Part:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
             (part,) = plan(["people.csv"]).parts
-            Path("people.csv").write_text("E-mail\nbo@acme.example, who is new\n")
-            try:
-                part.require_unchanged()
-            except InvalidRequest as error:
-                print(error)  # -> ...people.csv: the file has changed since the import was planned; ...
+            part.require_unchanged()  # raises an error after the file was changed
             ```
         """
         for file in self.files:
@@ -186,7 +168,10 @@ def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
     """Yield the rows of a part in order, each with its file; see `Part.read_rows`."""
     for piece in part.pieces:
         planned = part.files[piece.file]
-        for row in _select(_read_piece(part.options, planned, piece), piece.mask, listed=part.repeated):
+        rows = _read_piece(part.options, planned, piece)
+        # Without flags, no row is repeated. Then every part but the one with repeated rows reads the whole piece.
+        flags = zlib.decompress(piece.flags) if piece.flags else bytes(piece.rows)
+        for row in (row for row, flag in zip(rows, flags, strict=False) if flag == part.repeated):
             id_ = part.options.workspaces.get(str(row.members.get("workspace", "")).strip())
             yield planned, row if id_ is None else attrs.evolve(row, members={**row.members, "workspace": id_})
 
@@ -198,21 +183,12 @@ def _read_piece(options: SpreadOptions, planned: PlannedFile, piece: Piece) -> I
     count = 0
     for row in pieces[piece.number].rows(Columns(planned.headers, planned.codes)):
         count += 1
+        if count > piece.rows:
+            break
         yield row
     require_version(planned.location, planned.version)
     if count != piece.rows:
         raise changed_error(planned.location)
-
-
-def _select(rows: Iterable[Row], mask: bytes, *, listed: bool) -> Iterator[Row]:
-    """If `listed` is true, yield the rows whose bit in the mask is set; otherwise, yield the other rows."""
-    if not mask:
-        yield from () if listed else rows
-        return
-    bits = zlib.decompress(mask)
-    for index, row in enumerate(rows):
-        if bool(bits[index >> 3] >> (index & 7) & 1) is listed:
-            yield row
 
 
 @attrs.frozen
@@ -275,7 +251,7 @@ class ImportPlan:
             Path("plan.json").write_bytes(plan(["people.csv"]).to_json())
             ```
         """
-        return msgspec.json.encode({"version": _FORMAT_VERSION, "plan": self})
+        return msgspec.json.encode(_StoredPlan(self, 1))
 
     @classmethod
     def from_json(cls, data: bytes | str) -> ImportPlan:
@@ -298,8 +274,8 @@ class ImportPlan:
 
 
 class _StoredPlan(msgspec.Struct, forbid_unknown_fields=True):
-    version: Literal[1]
     plan: ImportPlan
+    version: Literal[1]
 
 
 class KeyIndex:
@@ -308,25 +284,29 @@ class KeyIndex:
     # If different keys have the same hash, their rows are treated as equal.
 
     def __init__(self, hash_size: int = 8) -> None:
+        self.rows = 0
         self._hash_size = hash_size
         self._hashes = [array("Q") for _ in range(_BUCKET_COUNT)]
         self._positions = [array("Q") for _ in range(_BUCKET_COUNT)]
 
-    def add(self, position: int, key: str) -> None:
-        """Add a row by its key. A key has the same hash in every process, so the same files always result in the same plan."""
-        digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=self._hash_size).digest()
-        self._hashes[digest[0]].append(int.from_bytes(digest))
-        self._positions[digest[0]].append(position)
+    def add(self, key: str | None) -> None:
+        """Add a row. A key has the same hash in every process, so the same files always result in the same plan."""
+        if key is not None:
+            digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=self._hash_size).digest()
+            self._hashes[digest[0]].append(int.from_bytes(digest))
+            self._positions[digest[0]].append(self.rows)
+        self.rows += 1
 
-    def mark_repeats(self, bits: bytearray) -> None:
-        """In `bits`, set the bit at the position of every row that shares its key with another row."""
+    def find_repeats(self) -> bytearray:
+        """Return a byte for each row: 1 if the row shares its key with another row."""
+        flags = bytearray(self.rows)
         for hashes, positions in zip(self._hashes, self._positions, strict=True):
             first: dict[int, int] = {}
             for key, position in zip(hashes, positions, strict=True):
                 earlier = first.setdefault(key, position)
                 if earlier != position:
-                    bits[earlier >> 3] |= 1 << (earlier & 7)
-                    bits[position >> 3] |= 1 << (position & 7)
+                    flags[earlier] = flags[position] = 1
+        return flags
 
 
 def plan(
@@ -348,10 +328,6 @@ def plan(
     list_campaigns: Callable[[str], Iterable[Campaign]] | None = None,
 ) -> ImportPlan:
     r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
-
-    Each row group of a Parquet file becomes a part, and so does each file of another format. Rows whose e-mails occur more than
-    once are moved to one further part, and are sent in the order of the files. E-mails are compared as in `create_many`.
-    JSON Lines files are read twice, and all other files once. Planning needs at most 32 bytes of memory per row.
 
     Args:
         files: Paths, or URLs of objects, such as `s3://bucket/key`. The schemes `s3`, `gs` and `az` need the extra `lake`.
@@ -400,21 +376,47 @@ def plan(
     if list_campaigns is not None:
         require_id("workspace", workspace, "workspace", "pass the id of the workspace of rows that name none")
     targets = Targets(Target(workspace, campaign), list_campaigns and _to_async(list_campaigns), workspaces)
-    mapper = _Mapper(overrides or {}, tuple(fields), targets, ignore_unknown=ignore_unknown)
-    planned, pieces, index = list[PlannedFile](), list[_IndexedPiece](), KeyIndex()
+    given = {column.strip(): code for column, code in (overrides or {}).items()}
+    mapped = partial(_map_columns, overrides=given, targets=targets, fields=tuple(fields), ignore_unknown=ignore_unknown)
+    planned, counted, index = list[PlannedFile](), list[tuple[int, int, int]](), KeyIndex()
     for location in _list_locations(files):
         version = read_version(location)
         file = options.open(location, version)
-        columns = mapper.map(file)
+        columns = mapped(file)
+        email = columns.codes.index("email")
+        for number, piece in enumerate(file.split()):
+            before = index.rows
+            for cell in piece.column(email):
+                # A row without an e-mail is never sent.
+                index.add(order_key(cell) if cell and not cell.isspace() else None)
+            counted.append((len(planned), number, index.rows - before))
         planned.append(PlannedFile(location, version, columns.headers, columns.codes))
-        pieces += _index_pieces(index, file, columns, len(planned) - 1, _end_of(pieces))
         require_version(location, version)
-    mapper.require_all_used()
-    bits = bytearray(_end_of(pieces) >> 3)
-    index.mark_repeats(bits)
+    if unused := given.keys() - {header.strip() for file in planned for header in file.headers}:
+        raise InvalidRequest(f"map: no file has the column {min(unused)!r}; use a name from a header")
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
         options = attrs.evolve(options, workspaces=dict(workspaces))
-    return ImportPlan(tuple(planned), tuple(piece.finish(bits) for piece in pieces), options)
+    return ImportPlan(tuple(planned), tuple(_build_pieces(counted, index.find_repeats())), options)
+
+
+def _build_pieces(counted: Iterable[tuple[int, int, int]], flags: bytearray) -> Iterator[Piece]:
+    end = 0
+    for file, number, rows in counted:
+        start, end = end, end + rows
+        own = bytes(flags[start:end])
+        yield Piece(file, number, rows, repeated := sum(own), zlib.compress(own) if repeated else b"")
+
+
+def _map_columns(
+    file: File, *, overrides: Mapping[str, str], targets: Targets, fields: tuple[WorkspaceField, ...], ignore_unknown: bool
+) -> Columns:
+    names = {header.strip() for header in file.headers}
+    own = {column: code for column, code in overrides.items() if column in names}
+    own |= _run_here(recognise_targets(file, own, targets))
+    try:
+        return map_columns(file.headers, own, fields, ignore_unknown=ignore_unknown)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{file.name}: {error}") from None
 
 
 def _list_locations(files: Iterable[str | os.PathLike[str]]) -> list[str]:
@@ -427,33 +429,6 @@ def _list_locations(files: Iterable[str | os.PathLike[str]]) -> list[str]:
         twice = next(location for location in locations if locations.count(location) > 1)
         raise InvalidRequest(f"files: expected each file once, got {twice} twice; remove one of them")
     return locations
-
-
-class _Mapper:
-    """Maps the columns of several files with the same overrides. Each override must apply to at least one file."""
-
-    def __init__(
-        self, overrides: Mapping[str, str], fields: tuple[WorkspaceField, ...], targets: Targets, *, ignore_unknown: bool
-    ) -> None:
-        self._overrides = {column.strip(): code for column, code in overrides.items()}
-        self._unused = set(self._overrides)
-        self._fields = fields
-        self._targets = targets
-        self._ignore_unknown = ignore_unknown
-
-    def map(self, file: File) -> Columns:
-        names = {header.strip() for header in file.headers}
-        overrides = {column: code for column, code in self._overrides.items() if column in names}
-        self._unused -= overrides.keys()
-        overrides |= _run_here(recognise_targets(file, overrides, self._targets))
-        try:
-            return map_columns(file.headers, overrides, self._fields, ignore_unknown=self._ignore_unknown)
-        except InvalidRequest as error:
-            raise InvalidRequest(f"{file.name}: {error}") from None
-
-    def require_all_used(self) -> None:
-        if self._unused:
-            raise InvalidRequest(f"map: no file has the column {min(self._unused)!r}; use a name from a header")
 
 
 def _to_async(list_campaigns: Callable[[str], Iterable[Campaign]]) -> ListCampaigns:
@@ -471,37 +446,3 @@ def _run_here(waiting: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         return cast("T", end.value)
     raise RuntimeError("the coroutine waits")  # pragma: no cover - it lists campaigns with a synchronous function
-
-
-@attrs.frozen
-class _IndexedPiece:
-    """A piece whose rows have been added to the index, at consecutive positions from `first`, which is a multiple of eight."""
-
-    file: int
-    number: int
-    rows: int
-    first: int
-
-    def finish(self, bits: bytearray) -> Piece:
-        own = bytes(bits[self.first >> 3 : self.first + self.rows + 7 >> 3])
-        repeated = int.from_bytes(own).bit_count()
-        return Piece(self.file, self.number, self.rows, repeated, zlib.compress(own) if repeated else b"")
-
-
-def _end_of(pieces: list[_IndexedPiece]) -> int:
-    """Return the position at which the next piece starts: after the last row of `pieces`, rounded up to a multiple of eight."""
-    return pieces[-1].first + pieces[-1].rows + 7 & ~7 if pieces else 0
-
-
-def _index_pieces(index: KeyIndex, file: File, columns: Columns, at: int, first: int) -> list[_IndexedPiece]:
-    """Add the e-mails of a file to the index, and return the file's pieces."""
-    email, pieces = columns.codes.index("email"), list[_IndexedPiece]()
-    for number, piece in enumerate(file.split()):
-        start = _end_of(pieces) if pieces else first
-        rows = 0
-        for cell in piece.column(email):
-            if cell and not cell.isspace():  # a row without an e-mail is never sent
-                index.add(start + rows, order_key(cell))
-            rows += 1
-        pieces.append(_IndexedPiece(at, number, rows, start))
-    return pieces

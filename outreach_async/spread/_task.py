@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -17,19 +16,16 @@ from outreach_async._service.validation import require_choice, require_id, requi
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.bulk import Outcomes
 from outreach_async.bulk._outcomes import BulkReport, LedgerCounts, Targeted, add_targets  # noqa: F401 - of annotations
-from outreach_async.bulk.journal import Journal, ObjectJournal
 from outreach_async.bulk.journal._identity import Earlier
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer._rejects import is_reject
-from outreach_async.importer._table import Row
 from outreach_async.spread._folder import (
     CellFinding,
     PartFindings,
     journal_of,
+    keep_findings,
     locate,
-    read_findings,
-    record_findings,
     record_part,
 )
 from outreach_async.spread._planning import Part
@@ -40,7 +36,8 @@ from outreach_async.transport._wire import Transport
 Backend: TypeAlias = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 
 _MAX_FAILURES: Final = 100
-"""Maximum number of failed rows that a report lists. `failed_rows` lists all of them."""
+"""Maximum number of failed rows that a report lists. `results_of` has all of them."""
+_COUNTS: Final = frozenset(field.name for field in attrs.fields(BulkReport))
 
 
 @attrs.frozen(kw_only=True)
@@ -181,14 +178,9 @@ class _RowsReport(BulkReport):
             print(merge_reports([]).to_dict()["findings"])  # -> 0
             ```
         """
-        values = attrs.asdict(self, filter=lambda field, _: field.name != "targets")
-        lists: dict[str, Any] = {name: list(values[name]) for name in ("parts", "failures", "first_findings") if name in values}
-        return {
-            **{name: values[name] for name in ("part", "fingerprint") if name in values},
-            **super().to_dict(),
-            "findings": self.findings,
-            **lists,
-        }
+        values = attrs.asdict(self, filter=lambda field, _: field.name not in _COUNTS)
+        rows = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {**super().to_dict(), **rows}
 
 
 @attrs.frozen(kw_only=True)
@@ -292,10 +284,32 @@ def run_part(
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     part.require_unchanged()
     record_part(part, journal, connection.workspace, service_address(connection))
-    record, findings = journal_of(part, journal), PartFindings()
-    run = partial(_create_contacts, rows=findings.watch(part), rate=rate, on_start=on_start)
+    record, found, options = journal_of(part, journal), PartFindings(), part.options
+
+    async def create_contacts() -> None:
+        async with connection.create_client(rate) as client:
+            run = client.contacts.create_many(
+                found.watch(part),
+                duplicates=options.duplicates,
+                strict_validation=options.strict_validation,
+                campaign=options.campaign,
+                concurrency=connection.concurrency,
+                # Only the part with the repeated e-mails needs the policy, which may read and store its whole input first.
+                repeats=options.repeats if part.repeated else "serial",
+                journal=record,
+                resume=True,
+                earlier=earlier,
+                total=part.rows,
+                max_outage=connection.max_outage,
+            )
+            async with run as outcomes:
+                if on_start is not None:
+                    on_start(outcomes)
+                async for _ in outcomes:
+                    pass
+
     try:
-        anyio.run(run, part, record, connection, earlier)
+        anyio.run(create_contacts)
     except OutreachError as failure:
         # Process pools print the causes of an error, and Dask pickles them. Errors of other libraries may quote the request.
         failure.__cause__ = failure.__context__ = None
@@ -307,7 +321,15 @@ def run_part(
         raise error
     if results:
         record_results(part, journal)
-    findings = _keep_findings(part, journal, findings if findings.is_complete else None)
+    return _build_report(part, journal, report, keep_findings(part, journal, found))
+
+
+def _build_report(part: Part, journal: str | os.PathLike[str], report: BulkReport, findings: PartFindings) -> PartReport:
+    failed = filter(is_reject, journal_of(part, journal).outcomes()) if _count_failed(report) else ()
+    failures = (
+        FailedRow(each.file.location, each.row.line, each.outcome.status.value, each.message, *each.outcome.target)
+        for each in locate(part, failed)
+    )
     return PartReport(
         part=part.id,
         fingerprint=part.fingerprint(),
@@ -317,46 +339,10 @@ def run_part(
         repeats=report.repeats,
         targets=report.targets,
         seconds=report.seconds,
-        failures=tuple(islice(failed_rows(part, journal), _MAX_FAILURES)) if _count_failed(report) else (),
+        failures=tuple(islice(failures, _MAX_FAILURES)),
         findings=findings.count,
         first_findings=findings.first,
     )
-
-
-def _keep_findings(part: Part, journal: str | os.PathLike[str], found: PartFindings | None) -> PartFindings:
-    """Return the findings of a finished part, the same ones in every call."""
-    if (findings := read_findings(part, journal)) is not None:
-        return findings
-    if found is None:  # an earlier process finished the part, and was killed before it recorded the findings
-        found = PartFindings()
-        for _ in found.watch(part):
-            pass
-    record_findings(part, journal, found)
-    return found
-
-
-def failed_rows(part: Part, journal: str | os.PathLike[str]) -> Iterator[FailedRow]:
-    r"""Yield the failed rows of a part, as recorded in its journal, in the order of the part's rows.
-
-    Args:
-        part: The part.
-        journal: Folder or URL of the journals, as for `import_part`.
-
-    Raises:
-        InvalidRequest: There is no journal. Also raised if a file cannot be read, or has changed since the import was planned.
-        JournalError: The journal is damaged or cannot be read.
-
-    Example:
-        ```python
-        Path("people.csv").write_text("E-mail,City\n,Lyon\n")
-        (part,) = plan(["people.csv"]).parts
-        await client.contacts.create_many([row for _, row in part.read_rows()], journal=Path(f"{part.id}.db"))
-        print([(row.line, row.status) for row in failed_rows(part, ".")])  # -> [(2, 'rejected')]
-        ```
-    """
-    for found in locate(part, filter(is_reject, journal_of(part, journal).outcomes())):
-        outcome = found.outcome
-        yield FailedRow(found.file.location, found.row.line, outcome.status.value, found.message, *outcome.target)
 
 
 def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
@@ -396,36 +382,3 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
 
 def _count_failed(report: BulkReport) -> int:
     return sum(report.outcomes[outcome] for outcome in FAILED_OUTCOMES) - report.repeats
-
-
-async def _create_contacts(
-    part: Part,
-    record: Journal | ObjectJournal,
-    connection: Connection,
-    earlier: Earlier,
-    *,
-    rows: Iterator[Row],
-    rate: Rate | None,
-    on_start: Callable[[Outcomes], None] | None,
-) -> None:
-    options = part.options
-    async with connection.create_client(rate) as client:
-        run = client.contacts.create_many(
-            rows,
-            duplicates=options.duplicates,
-            strict_validation=options.strict_validation,
-            campaign=options.campaign,
-            concurrency=connection.concurrency,
-            # Only the part with the repeated e-mails needs the policy, which may read and store its whole input first.
-            repeats=options.repeats if part.repeated else "serial",
-            journal=record,
-            resume=True,
-            earlier=earlier,
-            total=part.rows,
-            max_outage=connection.max_outage,
-        )
-        async with run as outcomes:
-            if on_start is not None:
-                on_start(outcomes)
-            async for _ in outcomes:
-                pass

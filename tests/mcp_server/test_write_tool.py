@@ -117,7 +117,7 @@ async def test_another_workspace_is_refused_before_the_person_is_asked(service: 
         ({"contacts": [dict.fromkeys(MANY_CODES, "x")]}, "contacts.0: Dictionary should have at most 50 items"),
         (
             {"contacts": [{"email": "a@a.example", "custom": dict.fromkeys(MANY_CODES, "x")}]},
-            "contact 1: contact: expected at most 50 fields, got 52; omit fields; nothing was sent",
+            "contact 1: expected at most 50 fields, got 52; omit fields; nothing was sent",
         ),
         ({"contacts": [ANN, {"email": " "}]}, "contact 2: email: expected an address, got a blank string"),
         ({"contacts": [{"mail": "a@a.example"}]}, "contact 1: 'mail': not a field of a contact; did you mean 'email'?"),

@@ -124,11 +124,10 @@ def test_a_plan_survives_json_and_pickle_and_is_made_alike_again(written: list[T
 
 @given(st.lists(st.integers(0, 300).map(str), max_size=60), st.sampled_from([1, 8]))
 def test_a_hash_collision_only_adds_repeated_rows(keys: list[str], hash_size: int) -> None:
-    index, bits = KeyIndex(hash_size), bytearray(len(keys) + 7 >> 3)
-    for place, key in enumerate(keys):
-        index.add(place, key)
-    index.mark_repeats(bits)
-    marked = {place for place in range(len(keys)) if bits[place >> 3] >> (place & 7) & 1}
+    index = KeyIndex(hash_size)
+    for key in keys:
+        index.add(key)
+    marked = {place for place, flag in enumerate(index.find_repeats()) if flag}
     repeated = {place for place, key in enumerate(keys) if keys.count(key) > 1}
     assert marked >= repeated
     assert hash_size == 1 or marked == repeated
@@ -140,8 +139,8 @@ def test_planning_takes_at_most_32_bytes_per_row() -> None:
     tracemalloc.start()
     try:
         for place in range(rows):
-            index.add(place, str(place // 2))
-        index.mark_repeats(bytearray(rows >> 3))
+            index.add(str(place // 2))
+        index.find_repeats()
         assert tracemalloc.get_traced_memory()[1] <= 32 * rows
     finally:
         tracemalloc.stop()
@@ -155,7 +154,6 @@ def test_row_groups_of_parquet_are_parts_with_lines_of_the_file(tmp_path: Path) 
         ("00001", [6, 7, 8, 9]),
         ("00002", [10, 11]),
     ]
-    assert made.parts[1].describe() == f"{tmp_path / 'p.parquet'}, piece 1"
 
 
 def test_repeats_within_a_file_and_across_files_are_one_part(tmp_path: Path) -> None:
@@ -170,7 +168,7 @@ def test_repeats_within_a_file_and_across_files_are_one_part(tmp_path: Path) -> 
         ("a.csv", 4),
         ("b.csv", 2),
     ]
-    assert (part.id, part.repeated, part.describe()) == ("repeats", True, "rows with repeated e-mails from 2 files")
+    assert (part.id, part.repeated) == ("repeats", True)
 
 
 def test_rows_without_an_email_stay_in_the_part_of_their_file(tmp_path: Path) -> None:

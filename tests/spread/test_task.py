@@ -27,7 +27,6 @@ from outreach_async.spread import (
     ImportPlan,
     PartReport,
     SpreadReport,
-    failed_rows,
     import_part,
     merge_reports,
     plan,
@@ -115,13 +114,13 @@ def test_a_plan_passes_its_options_to_the_service(connection: Connection, servic
     assert service.options == {"duplicates": "overwrite", "strict_validation": False, "campaign": None}
 
 
-def test_a_report_lists_a_hundred_failures_and_failed_rows_lists_all(connection: Connection, tmp_path: Path) -> None:
+def test_a_report_lists_a_hundred_failures_and_the_results_have_all(connection: Connection, tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("E-mail,City\nann@x.example,0\n" + ",Rome\n" * 130, encoding="utf-8")
     (part,) = plan([path], overrides={"City": ROW}).parts
     report = import_part(part, tmp_path, connection)
     assert (len(report.failures), report.failed) == (100, 130)
-    assert [row.line for row in failed_rows(part, tmp_path)] == list(range(3, 133))
+    assert [row["line"] for row in results_of(part, tmp_path) if row["status"] == "rejected"] == list(range(3, 133))
 
 
 def test_a_part_of_a_changed_file_is_refused_before_anything_is_sent(
@@ -232,7 +231,7 @@ def test_journals_at_a_url_serve_as_those_in_a_folder(
     requests = service.requests
     assert import_part(part, journals, connection) == report
     assert service.requests == requests
-    assert [row.line for row in failed_rows(part, journals)] == [3, 6]
+    assert [row.line for row in report.failures] == [3, 6]
     assert ObjectJournal(f"file://{tmp_path}/journals/{part.id}").report().state == "finished"
 
 
