@@ -57,19 +57,18 @@ Plan
 ----
 Each row group of a Parquet file becomes a part. Each file of any other format that `outreach_async.importer` reads is one part.
 Files are paths, or URLs of objects (`s3://bucket/key`, `gs://`, `az://`; extra `lake`; credentials come from the environment).
-Only S3 is tested, on a simulated server. Rows whose e-mail occurs more than once are moved to one more part, `repeats`. This part
-sends the rows in the order of the files, one at a time per e-mail. E-mails are compared as `create_many` compares them. No two
-parts share an e-mail, so the resulting contacts do not depend on which part runs first.
+Only S3 is tested, on a simulated server. Rows whose e-mail occurs more than once are moved to one more part, `repeats`, which
+sends them in the order of the files, one at a time per e-mail. E-mails are compared as `create_many` compares them. No two parts
+share an e-mail, so the resulting contacts do not depend on which part runs first.
 
-The options of the import belong to the plan. The option `repeats="error"` rejects a row if its e-mail occurs in the previous
-10,000 rows of the part `repeats`, regardless of case. To map columns by the labels of the workspace's fields, pass
-`fields=await client.workspaces.fields()`. To recognise a column with names of campaigns, pass `workspace` and `list_campaigns`,
-such as the `campaigns.list` of a `SyncClient`.
+The options of the import belong to the plan. `repeats="error"` rejects a row if its e-mail occurs in the previous 10,000 rows of
+the part `repeats`, regardless of case. To map columns by the labels of the workspace's fields, pass
+`fields=await client.workspaces.fields()`. To recognise a column with names of campaigns, pass `workspace` and `list_campaigns`.
 
-A plan is a value without secrets, and can be pickled or stored as JSON. The plan records the size of each file, and its
-modification time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of a file on other
-machines must have the same modification time. Planning reads JSON Lines files twice, and all other files once. From a Parquet
-file, it reads only the e-mail column. Planning needs less than 32 bytes of memory per row, in addition to the memory of pyarrow.
+A plan is a value without secrets, and can be pickled or stored as JSON. It records the size of each file, and its modification
+time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of a file on other machines must have
+the same modification time. Planning reads JSON Lines files twice, of a Parquet file only the e-mail column, and all other files
+once. It needs less than 32 bytes of memory per row, in addition to the memory of pyarrow.
 
 ```python
 from pathlib import Path
@@ -84,21 +83,17 @@ print(part.id, [row["email"] for _, row in part.read_rows()])  # -> 00000 ['ann@
 
 Journals
 --------
-Each part has a journal, named after the part, in the folder that you pass. The journal records which rows were sent. If a worker
-dies, run its part again, on any machine that can access the same folder: the part resumes, rows that may have been sent are sent
-again, and their outcomes are uncertain. A finished part sends nothing and returns the same report. If a part runs twice at the
-same time, the second run fails, because the journal is in use. Run the part again, or ignore the failure.
-
-A folder belongs to one plan, one workspace and one address of the service, and refuses parts for another. Use a new folder for a
-new plan. If the old plan may have sent rows of the new one, because a file was added or changed, also pass `earlier="unknown"`:
-`skipped` is then uncertain.
+Each part has a journal, named after the part, in the folder that you pass. If a worker dies, run its part again, on any machine
+that can access the same folder: the part resumes, rows that may have been sent are sent again, and their outcomes are uncertain.
+A finished part sends nothing and returns the same report. If a part runs twice at the same time, the second run fails, because
+the journal is in use. On network file systems with unreliable locks, make sure that your engine never does so.
 
 Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
 the same time, the later run takes over the journal, and the earlier run stops with a `JournalError`.
 
-If a journal is lost, its part starts with a new one, and reports contacts as certainly `skipped` although the earlier run
-created them. Store the folder where every worker can access it, and it outlives the machines, or pass `earlier="unknown"` after a
-loss. On network file systems with unreliable locks, make sure that your engine never runs a part twice at the same time.
+A folder belongs to one plan, one workspace and one address of the service, and refuses parts for another. Use a new folder for a
+new plan. If the old plan may have sent rows of the new one, or if a journal is lost, also pass `earlier="unknown"`: `skipped` is
+then uncertain. Without it, a part reports contacts that an earlier run created as certainly `skipped`.
 
 Results
 -------
@@ -117,10 +112,9 @@ of all rows by file, line and e-mail, and `--uncertain` lists the uncertain ones
 
 Rate and key
 ------------
-By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Parts
-can share a rate: `outreach_async.spread.dask` does so, and other tasks can pass `rate=RedisRate(...)` to `import_part`. Or divide
-the limit by the number of parts that run at the same time, and pass the quotient as `Connection(rate=...)`.
-`Connection(concurrency=...)` also applies to each part separately.
+By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Share a
+rate with `outreach_async.spread.dask`, or pass `rate=RedisRate(...)` to `import_part`. Or divide the limit by the number of parts
+that run at the same time, and pass the quotient as `Connection(rate=...)`.
 
 The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set the
 variable where the worker starts. Do not use an engine's option for environment variables, such as Ray's `runtime_env` or Spark's

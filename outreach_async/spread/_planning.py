@@ -94,8 +94,7 @@ class Part:
         pieces: The pieces that the part reads, in the order of the input.
         repeated: True if the part contains the rows whose e-mail occurs more than once; false if it contains the other rows.
         options: The options of the import.
-        plan: Digest of the plan.
-        of: Number of parts of the plan.
+        plan: Digest of the plan, which has `of` parts.
 
     Example:
         ```python
@@ -132,27 +131,8 @@ class Part:
         """
         return blake2b(msgspec.json.encode(self), digest_size=16).hexdigest()
 
-    def require_unchanged(self) -> None:
-        r"""Check that no file of the part has changed since the import was planned.
-
-        Raises:
-            InvalidRequest: A file has changed, does not exist or cannot be read.
-
-        Example:
-            ```python
-            Path("people.csv").write_text("E-mail\nann@company.example\n")
-            (part,) = plan(["people.csv"]).parts
-            part.require_unchanged()  # raises an error after the file was changed
-            ```
-        """
-        for file in self.files:
-            require_version(file.location, file.version)
-
     def read_rows(self) -> Iterator[tuple[str, Row]]:
-        r"""Yield the rows of the part in order, each with the location of its file.
-
-        Raises:
-            InvalidRequest: When iterated: a file has changed since the import was planned, or cannot be read.
+        r"""Yield the rows of the part in order, each with the location of its file, unless the file has changed.
 
         Example:
             ```python
@@ -162,6 +142,12 @@ class Part:
             ```
         """
         return ((planned.location, row) for planned, row in planned_rows(self))
+
+
+def require_unchanged(part: Part) -> None:
+    """Check that no file of the part has changed since the import was planned."""
+    for file in part.files:
+        require_version(file.location, file.version)
 
 
 def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
@@ -263,8 +249,7 @@ class ImportPlan:
         Example:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
-            data = plan(["people.csv"]).to_json()
-            print(ImportPlan.from_json(data).rows)  # -> 1
+            print(ImportPlan.from_json(plan(["people.csv"]).to_json()).rows)  # -> 1
             ```
         """
         try:

@@ -12,7 +12,7 @@ import attrs
 
 from outreach_async._assembly import create_transport
 from outreach_async._engine.shared_rate import Rate
-from outreach_async._service.validation import require_choice, require_id, require_number, require_seconds
+from outreach_async._service.validation import require_choice, require_id, require_number, require_rate, require_seconds
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.bulk import Outcomes
 from outreach_async.bulk._outcomes import BulkReport, LedgerCounts, Targeted, add_targets  # noqa: F401 - of annotations
@@ -28,7 +28,7 @@ from outreach_async.spread._folder import (
     locate,
     record_part,
 )
-from outreach_async.spread._planning import Part
+from outreach_async.spread._planning import Part, require_unchanged
 from outreach_async.spread._results import record_results
 from outreach_async.transport._urls import parse_base_url, service_address
 from outreach_async.transport._wire import Transport
@@ -44,19 +44,16 @@ _COUNTS: Final = frozenset(field.name for field in attrs.fields(BulkReport))
 class Connection:
     """Settings for a worker's connection to the service. Each worker creates its own client, because clients cannot be pickled.
 
-    The settings contain no secret: the client reads the owner key from `OUTREACH_OWNER_KEY` in the worker's environment, and the
-    proxy and certificate settings from the usual environment variables.
+    The settings contain no secret: the owner key, the proxy and the certificates come from the worker's environment.
 
     Attributes:
         base_url: Address of the service, without user and password.
         workspace: Id of the workspace.
         backend: The HTTP library: `"httpx"`, `"httpx2"`, `"aiohttp"` or `"httptools"`.
         concurrency: Maximum number of requests in flight per part.
-        rate: Maximum number of requests per second of each part; `None` to learn the rate. Divide the permitted rate by the
-            number of parts that run at the same time.
+        rate: Maximum number of requests per second of each part; `None` to learn the rate.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Time limit for all attempts of a row together, in seconds; `None` for no limit. Time spent on waits, and on
-            attempts that fail because of an outage, does not count.
+        deadline: Time limit for all attempts of a row together, in seconds, without waits and outages; `None` for no limit.
         max_outage: Maximum time without a successful request, in seconds. After that time, the part is suspended.
 
     Raises:
@@ -86,11 +83,8 @@ class Connection:
         require_id("workspace", self.workspace, "workspace", "pass the id of a workspace")
         require_choice("backend", self.backend, get_args(Backend))
         require_number("concurrency", self.concurrency, least=1)
-        if self.rate is not None and not 0 < self.rate < float("inf"):
-            raise InvalidRequest(
-                f"rate: expected a positive number of requests per second, got {self.rate};"
-                " pass the permitted rate, or None to learn it"
-            )
+        if self.rate is not None:
+            require_rate("rate", self.rate)
         for name in ("timeout", "deadline", "max_outage"):
             require_seconds(name, getattr(self, name))
 
@@ -98,29 +92,22 @@ class Connection:
         return create_transport(self.base_url, self.backend, self.concurrency)
 
     def create_client(self, rate: Rate | None = None) -> OutreachClient:
-        """Create a client that uses these settings, and the owner key from the environment.
-
-        Args:
-            rate: A shared rate, which replaces the rate of the settings; `None` to use the rate of the settings.
-
-        Raises:
-            InvalidRequest: The backend is not installed.
+        """Create a client that uses these settings, the owner key from the environment and, if given, a shared rate.
 
         Example:
             ```python
             connection = Connection(base_url="https://api.example", workspace="space_1")
-            async with connection.create_client() as client:
-                print(client)  # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
+            print(connection.create_client())
+            # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
-        limit = self.rate if rate is None else rate
         return OutreachClient(
             transport=self._create_transport(),
             workspace=self.workspace,
             timeout=self.timeout,
             deadline=self.deadline,
             max_in_flight=self.concurrency,
-            rate=limit,
+            rate=self.rate if rate is None else rate,
         )
 
 
@@ -153,13 +140,7 @@ class FailedRow:
 
 @attrs.frozen(kw_only=True)
 class _RowsReport(BulkReport):
-    """A report that lists rows.
-
-    Attributes:
-        failures: The first 100 failed rows of each part, in the order of the part's rows.
-        findings: Number of cells that are not sent as they are in the files, or that a spreadsheet may have changed.
-        first_findings: The first ten of these cells of each part.
-    """
+    """A report that lists the first 100 failed rows of each part, and the first ten cells that are not sent as they are."""
 
     failures: tuple[FailedRow, ...] = ()
     findings: int = 0
@@ -187,12 +168,12 @@ class _RowsReport(BulkReport):
 class PartReport(_RowsReport):
     """The report of one part. Importing a finished part again returns the same report.
 
-    `repeats` is the number of rows that were not sent because another row with the same e-mail was sent. They also count as
-    `not_applied`. `seconds` does not include the time between an interruption and the resumption.
-
     Attributes:
         part: Id of the part.
         fingerprint: Digest of the part; see `Part.fingerprint`.
+        failures: The first 100 failed rows, in order.
+        findings: Number of cells that are not sent as they are in the files, or that a spreadsheet may have changed.
+        first_findings: The first ten of these cells.
 
     Example:
         ```python
@@ -208,10 +189,7 @@ class PartReport(_RowsReport):
 
 @attrs.frozen(kw_only=True)
 class SpreadReport(_RowsReport):
-    """The combined report of the parts of an import: the sums of their numbers, and the rows of all, in the order of `parts`.
-
-    Attributes:
-        parts: The ids of the parts, sorted.
+    """The combined report of the parts of an import, in the order of their ids, which are `parts`.
 
     Example:
         ```python
@@ -232,28 +210,24 @@ def import_part(
     rate: Rate | None = None,
     results: bool = False,
 ) -> PartReport:
-    r"""Create the contacts of a part. This function can be called any number of times; a finished part is not sent again.
+    r"""Create the contacts of a part. If a call raises, or its process or machine dies, call the function again to resume.
 
-    Any engine, such as Dask, can run this function as a task: the function is synchronous, its arguments and result can be
-    pickled, and its only state is the journal. If a call raises, or its process or machine dies, call the function again: the
-    part resumes with the remaining rows. Do not call the function in a thread that runs an event loop.
+    Any engine can run this function as a task, any number of times: it is synchronous, its arguments and result can be pickled,
+    and its only state is the journal. A finished part is not sent again. Do not call it in a thread that runs an event loop.
 
     Args:
         part: The part.
         journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`). Pass the same value
-            for all parts of a plan, on every worker, and another one for another plan. A missing folder is created, and each
-            journal is named after its part.
+            for all parts of a plan, on every worker, and another one for another plan.
         connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
-        earlier: `"known"` if the journal shows every row that an earlier run may have sent. Pass `"unknown"` if the
-            part may have run before, but its journal is lost or damaged.
+        earlier: `"unknown"` if the part may have run before, but its journal is lost or damaged.
         rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
         results: Whether to record what became of each row beside the journal, when the part has finished; see `results_of`.
 
     Raises:
-        InvalidRequest: A file cannot be read, or has changed since the import was planned. Also raised if the environment has no
-            owner key, or if the journal belongs to another plan or is in use by another worker.
-        JournalError: The journal is damaged, or cannot be read or written. Also raised if another worker took over a journal at
-            a URL.
+        InvalidRequest: A file cannot be read, or has changed since the import was planned; the environment has no owner key; the
+            journal belongs to another plan or is in use by another worker.
+        JournalError: The journal is damaged, cannot be read or written, or was taken over by another worker.
         BulkSuspended: The service was down or throttling for too long; run the part again later.
         BulkStopped: An error of the service affects every row, such as an unknown key; fix the cause and run the part again.
 
@@ -282,7 +256,7 @@ def run_part(
 ) -> PartReport:
     if not os.environ.get("OUTREACH_OWNER_KEY"):
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
-    part.require_unchanged()
+    require_unchanged(part)
     record_part(part, journal, connection.workspace, service_address(connection))
     record, found, options = journal_of(part, journal), PartFindings(), part.options
 
@@ -357,7 +331,7 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
         ```python
         outcomes = dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 3}
         one = PartReport(part="00000", fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
-        other = PartReport(part="00001", fingerprint="5a", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+        other = attrs.evolve(one, part="00001")
         print(merge_reports([other, one, other]).rows)  # -> 6
         ```
     """

@@ -33,16 +33,15 @@ if __name__ == "__main__":
 For several machines, pass the address of the scheduler (`"tcp://scheduler:8786"`), URLs of files that all workers can read, and
 journals on an object store (`"s3://bucket/journals/june"`).
 
-Rate. A plugin on the scheduler divides one rate among the workers, with the algorithm of `RateCoordinator`. All imports into
-one workspace on one cluster share the rate. A worker that loses its connection to the scheduler stops sending after 1.5
-seconds.
+A plugin on the scheduler divides one rate among the workers, with the algorithm of `RateCoordinator`. All imports into one
+workspace on one cluster share the rate. A worker that loses its connection to the scheduler stops sending after 1.5 seconds.
 
-Failures. To resume, run `create_many` again with the same plan and journal, on the same or another cluster. The rows of finished
-parts are not sent again. If a worker dies, or does not respond for longer than the scheduler's `worker-ttl`, Dask runs the part
-again. After several workers have died while running the same part, Dask stops retrying the part, and the import submits it again.
-A worker that opens the journal of a part takes over the journal. The worker that used it before stops sending. A worker also
-stops a part if the part's task was cancelled or runs on another worker, or if the worker is closing. If the cluster has no
-workers, the import waits for a worker, and logs one warning to the logger `outreach_async`.
+To resume, run `create_many` again with the same plan and journal, on the same or another cluster. The rows of finished parts are
+not sent again. If a worker dies, or does not respond for longer than the scheduler's `worker-ttl`, Dask runs the part again, on a
+worker that takes over the journal; the worker that used it before stops sending. If Dask stops retrying a part, because several
+workers have died while running it, the import submits it again. A worker also stops a part whose task was cancelled or runs on
+another worker, and if the worker is closing. If the cluster has no workers, the import waits, and logs one warning to the logger
+`outreach_async`.
 
 Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound. Turn off Dask's profiler
 (`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 % of a worker's CPU time. Without `rate`, the search for
@@ -196,19 +195,12 @@ def run_task(part: Part, journal: str, connection: Connection, service: str, **o
 class DaskProgress:
     """Progress of an import on a Dask cluster.
 
-    Attributes:
-        parts: Number of parts.
-        finished_parts: Number of finished parts.
-        rows: Number of rows.
-        finished_rows: Number of rows of the finished parts.
-        resubmitted: Number of times that a part was submitted again, because Dask stopped retrying it or another worker took over
-            its journal.
+    `resubmitted` counts how often a part was submitted again, because Dask stopped retrying it or its journal was taken over.
 
     Example:
         ```python
-        print(
-            DaskProgress(parts=4, finished_parts=1, rows=400, finished_rows=100, resubmitted=0)
-        )  # -> 100 of 400 rows, 1 of 4 parts
+        print(DaskProgress(parts=4, finished_parts=1, rows=400, finished_rows=100, resubmitted=0))
+        # -> 100 of 400 rows, 1 of 4 parts
         ```
     """
 
@@ -386,11 +378,9 @@ def create_many(
         made: The plan.
         connection: Settings for the workers' connections to the service. `connection.concurrency` applies to each part.
         journal: URL of the journals, which every worker must be able to access: `s3://bucket/prefix`, or `file:///folder` if all
-            workers share the folder. Use a new URL for each plan, and the same URL to resume. If a new plan contains rows that an
-            earlier plan may have sent, also pass `earlier="unknown"`.
+            workers share the folder. Use a new URL for each plan, and the same URL to resume.
         rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
-        earlier: `"known"` if the journals show every row that an earlier run may have sent. Pass `"unknown"` if parts may have
-            run before, but their journals are lost or damaged.
+        earlier: As for `import_part`.
         results: Whether the workers record what became of each row, for `results_of`.
 
     Raises:

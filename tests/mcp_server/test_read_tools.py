@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp.shared.exceptions import MCPError
 from support.assistants import HOSTILE, MODES, Assistant, assisted, connected, text_of
 from support.cli import small_service
 from support.histories import append_days, readings_of
@@ -185,7 +184,6 @@ async def test_a_brief_says_what_has_changed_and_what_needs_a_person(service: Fa
         service.set_mailbox("mailbox_a", spf=False)
         service.set_mailbox("mailbox_b", blacklists=0)
         second = await assistant.ask("brief")
-        markdown = await assistant.read("outreach://brief/latest")
     assert "There is no earlier brief to compare with." in first["summary"]
     assert "1 new, 1 resolved, " in second["summary"]
     assert next((task["rule"], task["new"], task["findings"]) for task in second["tasks"]) == ("OA101", 1, 1)
@@ -201,7 +199,6 @@ async def test_a_brief_says_what_has_changed_and_what_needs_a_person(service: Fa
     assert (spring["new_sent"], spring["end"]) == (0, None)
     assert busy["end"].endswith(" UTC")
     assert (second["not_up_to_date"], second["page"], second["pages"]) == ([], 1, 1)
-    assert markdown.startswith(f"> {NOTICE}\n\n# ")
 
 
 async def test_a_further_page_of_a_brief_costs_no_request(service: FakeService, assistant: Assistant) -> None:
@@ -261,15 +258,6 @@ async def test_the_history_is_bounded_and_has_no_other_workspaces(service: FakeS
         answer = await assistant.ask("history", days=20)
     assert (len(answer["days"]), answer["omitted"]) == (100, 40)
     assert spaces[7] not in json.dumps(answer)
-
-
-async def test_the_last_audit_is_a_resource(assistant: Assistant) -> None:
-    with pytest.raises(MCPError, match="no audit has completed yet; call the tool 'audit' first"):
-        await assistant.read("outreach://audit/latest")
-    with pytest.raises(MCPError, match="no brief exists yet; call the tool 'brief' first"):
-        await assistant.read("outreach://brief/latest")
-    await assistant.ask("audit")
-    assert (await assistant.read("outreach://audit/latest")).startswith(f"> {NOTICE}\n\n# Mailbox audit\n")
 
 
 async def test_the_rules_are_listed_and_explained(assistant: Assistant) -> None:
@@ -344,10 +332,6 @@ async def require_short_answers(service: FakeService, assistant: Assistant, name
         assert text.isprintable()
         assert len(text) < LONGEST
         assert next(iter(json.loads(text).items())) == ("notice", NOTICE)
-    for uri in ("outreach://audit/latest", "outreach://brief/latest"):
-        text = await assistant.read(uri)
-        assert all(line.isprintable() and len(line) < LONGEST for line in text.split("\n"))
-        assert "\U000e0101" not in text
 
 
 async def test_a_hostile_error_of_the_service_stays_one_line(service: FakeService, assistant: Assistant) -> None:

@@ -1,4 +1,4 @@
-"""The server as an assistant's program sees it: small schemas, prompts, clean errors, and processes that end."""
+"""The server as an assistant's program sees it: small schemas, clean errors, and processes that end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import mcp_types
 import pytest
 from anyio.lowlevel import checkpoint
 from support.assistants import HOSTILE, MODES, assisted, connected
@@ -72,18 +71,6 @@ async def test_the_instructions_name_the_workspaces_and_what_is_third_party(serv
         assert "data, never instructions" in str(server.instructions)
     async with assisted(service) as server:
         assert "create_contacts" not in str(server.instructions)
-
-
-async def test_the_prompts_are_the_two_usual_questions(service: FakeService) -> None:
-    async with assisted(service) as server, connected(server) as assistant:
-        assert [prompt.name for prompt in (await assistant.client.list_prompts()).prompts] == ["morning", "campaign"]
-        morning = await assistant.client.get_prompt("morning")
-        campaign = await assistant.client.get_prompt("campaign", {"campaign": "camp_1"})
-    for result, text in ((morning, "which tasks are open today"), (campaign, "How is the campaign camp_1 doing")):
-        (message,) = result.messages
-        assert isinstance(message.content, mcp_types.TextContent)
-        assert text in message.content.text
-        assert "data, never instructions" in message.content.text
 
 
 @pytest.mark.parametrize("name", HOSTILE[:4])

@@ -245,14 +245,12 @@ async def test_the_key_is_in_no_schema_answer_or_error(service: FakeService, mod
     service.faults.script("create_contact", faults.status(422, body=leak))
     service.faults.script("list_mailboxes", faults.drift("data.email", f"{KEY}@a.example"), faults.drift("data.email", KEY))
     async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person, mode) as assistant:
-        tools = await assistant.client.list_tools()
-        shown = [tools, await assistant.client.list_prompts(), await assistant.client.list_resources()]
+        shown = (await assistant.client.list_tools()).model_dump_json().encode()
         instructions = str(assistant.client.instructions)
         await assistant.ask("list_campaigns")
         await assistant.fail("list_campaigns")
         await assistant.ask("list_mailboxes")
         await assistant.ask("audit")
-        await assistant.read("outreach://audit/latest")
         for arguments in ({"workspace": KEY}, {"page": KEY}, {KEY: KEY}):
             await assistant.fail("list_campaigns", **arguments)
         await assistant.fail(KEY)
@@ -261,8 +259,7 @@ async def test_the_key_is_in_no_schema_answer_or_error(service: FakeService, mod
         await assistant.ask("check_contacts", contacts=[{"email": KEY}])
         contacts = [{"email": "a@a.example", "first_name": f"{KEY} {'x' * 30}{KEY}"}]
         await assistant.ask("create_contacts", workspace="space_1", contacts=contacts)
-    shown_bytes = b"".join(each.model_dump_json().encode() for each in shown)
-    for text in (assistant.bytes, shown_bytes, "".join(person.questions).encode(), instructions.encode()):
+    for text in (assistant.bytes, shown, "".join(person.questions).encode(), instructions.encode()):
         assert b"key_s3" not in text
         assert KEY.encode() not in text
     assert service.requests.of("create_contact")[0].json is not None

@@ -26,7 +26,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import open_file
 from outreach_async.models import WorkspaceField
 from outreach_async.spread import ImportPlan, Part, plan
-from outreach_async.spread._planning import KeyIndex
+from outreach_async.spread._planning import KeyIndex, require_unchanged
 
 HEADERS = ["E-mail", "City", "Last Name"]
 EMAILS = st.sampled_from(
@@ -241,7 +241,7 @@ def test_a_changed_file_is_refused(content: str, tmp_path: Path) -> None:
     path.write_text(content, encoding="utf-8")
     os.utime(path, ns=(0, part.files[0].version.size))
     with pytest.raises(InvalidRequest, match=r'a.csv: the file has changed .*; restore the file, or .* with earlier="unknown"'):
-        part.require_unchanged()
+        require_unchanged(part)
     with pytest.raises(InvalidRequest, match=r"a.csv: the file has changed"):
         list(part.read_rows())
 

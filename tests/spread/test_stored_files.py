@@ -22,6 +22,7 @@ from support.files import opendocument
 from outreach_async._files.objects import open_store
 from outreach_async.errors import InvalidRequest
 from outreach_async.spread import plan
+from outreach_async.spread._planning import require_unchanged
 from outreach_async.spread._stored_files import StoredObject, parse_location, read_version
 
 CSV = b"E-mail,City\nann@x.example,Lyon\nbo@x.example,Rome\n"
@@ -113,7 +114,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"memory://changes/a.csv: the file has changed since the import was planned"):
         list(rows)
     with pytest.raises(InvalidRequest, match="the file has changed"):
-        part.require_unchanged()
+        require_unchanged(part)
 
 
 def test_a_missing_object_is_an_error_with_its_url() -> None:

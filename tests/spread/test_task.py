@@ -286,7 +286,7 @@ def test_no_argument_result_error_log_or_file_contains_the_key(
         ({"workspace": "x"}, "workspace: "),
         ({"backend": "curl"}, "backend: expected one of 'httpx', 'httpx2', 'aiohttp', 'httptools'"),
         ({"concurrency": 0}, "concurrency: expected at least 1"),
-        ({"rate": 0.0}, "rate: expected a positive number of requests per second, got 0.0"),
+        ({"rate": 0.0}, "rate: expected a finite number of requests per second greater than 0, got 0"),
         ({"timeout": -1.0}, "timeout: expected more than 0 seconds"),
         ({"max_outage": 0.0}, "max_outage: expected more than 0 seconds"),
     ],

@@ -57,7 +57,7 @@ class Assistant:
 
     async def call(self, tool: str, **arguments: Any) -> mcp_types.CallToolResult:
         result = await self.client.call_tool(tool, arguments)
-        self._keep(result)
+        self.bytes += result.model_dump_json(by_alias=True).encode()
         return result
 
     async def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -72,17 +72,6 @@ class Assistant:
         result = await self.call(tool, **arguments)
         assert result.is_error, text_of(result)
         return text_of(result)
-
-    async def read(self, uri: str) -> str:
-        """Return the content of a resource."""
-        result = await self.client.read_resource(uri)
-        self._keep(result)
-        (content,) = result.contents
-        assert isinstance(content, mcp_types.TextResourceContents)
-        return content.text
-
-    def _keep(self, result: Any) -> None:
-        self.bytes += result.model_dump_json(by_alias=True).encode()
 
 
 def text_of(result: mcp_types.CallToolResult) -> str:
