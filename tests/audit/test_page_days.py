@@ -29,7 +29,7 @@ LAST = date(2026, 3, 1)
 
 
 def day(back: int = 0, workspace: str = "space_1", campaign: str | None = None, **about: Any) -> DayFigures:
-    values = {"date": (LAST - timedelta(days=back)).isoformat(), "name": "", "sent": 100, "replied": 3, "bounced": 1}
+    values: dict[str, Any] = {"date": str(LAST - timedelta(days=back)), "name": "", "sent": 100, "replied": 3, "bounced": 1}
     return DayFigures(workspace=workspace, id=campaign or workspace, **(values | about))
 
 

@@ -52,7 +52,7 @@ def render_csv(report: Report) -> Iterator[str]:
     r"""Render the findings as CSV (RFC 4180), with the title of the rule and the name of the workspace."""
     # Strings that a spreadsheet would evaluate as a formula get a leading apostrophe. Control characters become escapes such as
     # `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
-    writer: Any = csv.writer(SimpleNamespace(write=str))  # type: ignore[arg-type]  # `writerow` returns what `write` returns
+    writer: Any = csv.writer(SimpleNamespace(write=str))  # `writerow` returns what `write` returns
     yield writer.writerow([*(field.name for field in attrs.fields(Finding)), "title", "workspace_name"])
     for finding in report.findings:
         added = rule_title(finding.rule), report.names.get(finding.workspace)

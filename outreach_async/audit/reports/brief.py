@@ -246,9 +246,12 @@ def _build_campaigns(report: Report, earlier: Report | None) -> list[CampaignBri
 def _build_campaign(row: CampaignRow, before: CampaignRow | None, since: float) -> CampaignBrief:
     # If the campaign was created after the earlier audit, all of its numbers are new.
     start = 0 if (row.created or 0) > since else None
+    figures: dict[str, Any] = {
+        new: _increase(getattr(row, name), getattr(before, name) if before else start) for new, name in _GROWING.items()
+    }
     return CampaignBrief(
         **{name: getattr(row, name) for name in _COPIED},
-        **{new: _increase(getattr(row, name), getattr(before, name) if before else start) for new, name in _GROWING.items()},
+        **figures,
         status_before=before.status if before else None,
         end_before=before.end if before else None,
     )
