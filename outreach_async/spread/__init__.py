@@ -104,11 +104,10 @@ reports can be pickled. `merge_reports` accepts reports in any order, including 
 number of cells such as `#REF!`, `NULL` or the postal code `75001.0`, which are not sent as text, and `report.first_findings` has
 the first ten of each part. The other checks of the command `import` do not run.
 
-`results_of(part, folder)` yields what became of each row of a part, for example the ids of new contacts. With `results=True`,
-each worker records it in compressed JSON Lines beside the journal (`00000.results.0.jsonl.gz`). The command `import --dask
---results results.csv` merges them into one file. The command `outreach-async report FOLDER` reads the files of the plan:
-`--rejects rejects.csv` writes the failed rows with their cells, for another import, `--results results.csv` writes the outcomes
-of all rows by file, line and e-mail, and `--uncertain` lists the uncertain ones.
+`results_of(part, folder)` yields what became of each row of a part, for example the ids of new contacts, from its journal and its
+files. The command `import --dask --results results.csv` writes those of all parts to one file. The command `outreach-async report
+FOLDER` reads the files of the plan: `--rejects rejects.csv` writes the failed rows with their cells, for another import,
+`--results results.csv` writes the outcomes of all rows, and `--uncertain` lists the uncertain ones.
 
 Rate and key
 ------------
@@ -135,9 +134,8 @@ Turn on retries, because a part may run any number of times. Turn off speculativ
     report = merge_reports(parts.map(lambda part: import_part(part, folder, connection)).collect())
 """
 
-from outreach_async.spread._folder import CellFinding
+from outreach_async.spread._folder import CellFinding, results_of
 from outreach_async.spread._planning import ImportPlan, Part, plan
-from outreach_async.spread._results import results_of
 from outreach_async.spread._task import Connection, FailedRow, PartReport, SpreadReport, import_part, merge_reports
 
 __all__ = [

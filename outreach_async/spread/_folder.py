@@ -22,6 +22,7 @@ from outreach_async.bulk.journal._identity import Identity, encode_identity, req
 from outreach_async.bulk.journal._object_journal import translate_errors
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._rejects import Reject, find_field, fit_cells, is_reject
+from outreach_async.importer._results import describe_outcome
 from outreach_async.importer._table import FILE_COLUMN, Row
 from outreach_async.spread._planning import Part, PlannedFile, planned_rows
 
@@ -110,20 +111,6 @@ def _require_same_plan(part: Part, place: str, identity: Identity, recorded: byt
     )
 
 
-def keep_findings(part: Part, folder: str | os.PathLike[str], found: PartFindings) -> PartFindings:
-    """Record the findings of a finished part, and return the recorded ones, which are the same in every call."""
-    objects, name = open_folder(folder), f"{part.id}.findings.json"
-    with translate_errors(os.fspath(folder)):
-        with suppress(FileNotFoundError, msgspec.MsgspecError):
-            return msgspec.json.decode(objects.read(name), type=PartFindings)
-        if not found.is_complete:  # an earlier process finished the part, and was killed before it recorded the findings
-            found = PartFindings()
-            for _ in found.watch(part):
-                pass
-        create_or_read(objects, name, msgspec.json.encode(found), after=PLAN_NAME)
-        return found
-
-
 def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:
     """Return the recorded part to which a journal belongs. Return `None` if the journal was not written by an import in parts."""
     with translate_errors(os.fspath(folder)):
@@ -162,6 +149,34 @@ def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[LocatedOu
             _, other = files[bisect_right(files, outcome.repeats, key=itemgetter(0)) - 1]
             message = rejection_message(f"{other.location}: line {lines[outcome.repeats]}")
         yield LocatedOutcome(outcome, files[-1][1], row, message)
+
+
+def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    r"""Yield what became of each row of a part, in order; for a part that is not finished, of the rows with an outcome.
+
+    Each result is a dict with the columns of the command's `--results`: `file`, `line`, `email`, `workspace`, `campaign`,
+    `status`, `certain`, `possible`, `attempts`, `id`, `error` and `remedy`.
+
+    Args:
+        part: The part.
+        journal: Folder or URL of the journals, as for `import_part`.
+
+    Raises:
+        InvalidRequest: When iterated: a file cannot be read, or has changed since the import was planned.
+        JournalError: When iterated: the journal is damaged or cannot be read.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\n")
+        made = plan(["people.csv"])
+        print([row["id"] for part in made.parts for row in results_of(part, "journals")])  # -> []
+        ```
+    """
+    if read_part(journal, part.id, part.fingerprint()) is None or not (record := journal_of(part, journal)).exists():
+        return
+    for each in locate(part, record.outcomes()):
+        place = {"file": each.file.location, "line": each.row.line, "email": each.email}
+        yield {**place, **describe_outcome(each.outcome, each.message), "certain": each.outcome.certain}
 
 
 def rejects_of_parts(parts: Iterable[tuple[Part, JournalReader]]) -> tuple[tuple[str, ...], Iterator[Reject]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -24,12 +25,10 @@ from outreach_async.spread._folder import (
     CellFinding,
     PartFindings,
     journal_of,
-    keep_findings,
     locate,
     record_part,
 )
 from outreach_async.spread._planning import Part, require_unchanged
-from outreach_async.spread._results import record_results
 from outreach_async.transport._urls import parse_base_url, service_address
 from outreach_async.transport._wire import Transport
 
@@ -208,7 +207,6 @@ def import_part(
     *,
     earlier: Earlier = "known",
     rate: Rate | None = None,
-    results: bool = False,
 ) -> PartReport:
     r"""Create the contacts of a part. If a call raises, or its process or machine dies, call the function again to resume.
 
@@ -222,7 +220,6 @@ def import_part(
         connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
         earlier: `"unknown"` if the part may have run before, but its journal is lost or damaged.
         rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
-        results: Whether to record what became of each row beside the journal, when the part has finished; see `results_of`.
 
     Raises:
         InvalidRequest: A file cannot be read, or has changed since the import was planned; the environment has no owner key; the
@@ -241,7 +238,7 @@ def import_part(
             print(error)  # -> owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker
         ```
     """
-    return run_part(part, journal, connection, earlier=earlier, rate=rate, results=results)
+    return run_part(part, journal, connection, earlier=earlier, rate=rate)
 
 
 def run_part(
@@ -251,7 +248,6 @@ def run_part(
     *,
     earlier: Earlier = "known",
     rate: Rate | None = None,
-    results: bool = False,
     on_start: Callable[[Outcomes], None] | None = None,
 ) -> PartReport:
     if not os.environ.get("OUTREACH_OWNER_KEY"):
@@ -293,9 +289,10 @@ def run_part(
         error = BulkSuspended(f"run suspended: part {part.id} was cancelled; run the part again to send the remaining rows")
         error.resumable = True
         raise error
-    if results:
-        record_results(part, journal)
-    return _build_report(part, journal, report, keep_findings(part, journal, found))
+    if not found.is_complete:  # an earlier process finished the part, so that its rows were not read again
+        found = PartFindings()
+        deque(found.watch(part), 0)
+    return _build_report(part, journal, report, found)
 
 
 def _build_report(part: Part, journal: str | os.PathLike[str], report: BulkReport, findings: PartFindings) -> PartReport:

@@ -369,7 +369,6 @@ def create_many(
     journal: str,
     rate: float | None = None,
     earlier: Earlier = "known",
-    results: bool = False,
 ) -> DaskImport:
     r"""Import a plan on a Dask cluster. The import starts when the result is used in a `with` statement; see `DaskImport`.
 
@@ -381,7 +380,6 @@ def create_many(
             workers share the folder. Use a new URL for each plan, and the same URL to resume.
         rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
         earlier: As for `import_part`.
-        results: Whether the workers record what became of each row, for `results_of`.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -413,7 +411,6 @@ def create_many(
         "journal": journal,
         "connection": connection,
         "earlier": earlier,
-        "results": results,
         "service": f"{connection.base_url} {connection.workspace}",
     }
     return DaskImport(cluster, made, arguments, None if rate is None else require_rate("rate", rate))

@@ -32,7 +32,6 @@ from outreach_async.spread import (
     plan,
     results_of,
 )
-from outreach_async.spread._results import record_results
 from outreach_async.spread._task import run_part
 
 CSV = "E-mail,City\nann@x.example,Lyon\n,Rome\nbo@x.example,Bern\nANN@x.example,Paris\n,Oslo\n"
@@ -98,8 +97,6 @@ def test_a_report_counts_the_cells_that_are_not_sent_unchanged(connection: Conne
         *((str(path), line, "city") for line in range(4, 11)),
     ]
     assert (report.findings, merge_reports([report]).to_dict()["findings"]) == (12, 12)
-    assert import_part(part, folder, connection) == report
-    (folder / f"{part.id}.findings.json").unlink()  # as if the process had been killed before it recorded them
     assert import_part(part, folder, connection) == report
 
 
@@ -196,31 +193,23 @@ def test_a_suspended_part_is_resumed_by_running_it_again(
 
 
 @pytest.mark.parametrize("place", ["{}", "file://{}"])
-def test_recorded_results_are_those_of_the_journal_and_have_each_row_once(
+def test_results_are_those_of_the_journal_and_have_each_row_once(
     made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, place: str
 ) -> None:
     folder, (part, _) = place.format(tmp_path / "journals"), numbered(made).parts
     assert list(results_of(part, folder)) == []
     service.fake.faults.script("create_contact", faults.status(503, retry_after=3600))
     with pytest.raises(BulkSuspended):
-        import_part(part, folder, connection, results=True)
+        import_part(part, folder, connection)
     assert {row["status"] for row in results_of(part, folder)} == {"rejected"}  # so far
     import_part(part, folder, connection)
-    expected = list(results_of(part, folder))
-    assert {row["file"] for row in expected} == {part.files[0].location}
-    assert [(row["line"], row["email"], row["status"], row["certain"]) for row in expected] == [
+    found = list(results_of(part, folder))
+    assert {row["file"] for row in found} == {part.files[0].location}
+    assert [(row["line"], row["email"], row["status"], row["certain"]) for row in found] == [
         (3, "", "rejected", True),
         (4, "bo@x.example", "added", True),
         (6, "", "rejected", True),
     ]
-    record_results(part, folder, chunk=2)
-    names = [path.name for path in sorted((tmp_path / "journals").glob("*.gz"))]
-    assert names == [f"00000.results.{number}.jsonl.gz" for number in range(2)]
-    assert list(results_of(part, folder)) == expected
-    (tmp_path / "journals" / names[1]).unlink()  # the worker was killed before it wrote it
-    assert list(results_of(part, folder)) == expected
-    assert import_part(part, folder, connection, results=True) == import_part(part, folder, connection)
-    assert list(results_of(part, folder)) == expected
 
 
 def test_journals_at_a_url_serve_as_those_in_a_folder(

@@ -126,7 +126,7 @@ def sign_and_import(part: Part, folder: Path, connection: Connection) -> PartRep
     """Write the id of this process to a file, and import a part."""
     (folder / f"{part.id}.pid").write_text(str(os.getpid()), encoding="utf-8")
     os.environ["OUTREACH_OWNER_KEY"] = KEY  # a fork server started by an earlier test lacks it
-    return import_part(part, folder, connection, results=True)
+    return import_part(part, folder, connection)
 
 
 def possibly_sent(parts: Sequence[Part], folder: Path) -> dict[int, int]:

@@ -36,9 +36,8 @@ from outreach_async.importer._mapping_file import apply_mapping, read_mapping
 from outreach_async.importer._rejects import export_rejects, is_rejects_file, write_rejects
 from outreach_async.importer._results import OUTCOME_COLUMNS, describe_outcome, describe_outcomes
 from outreach_async.importer._target_columns import recognise_targets
-from outreach_async.spread._folder import locate, read_part, rejects_of_parts
+from outreach_async.spread._folder import locate, read_part, rejects_of_parts, results_of
 from outreach_async.spread._planning import Part
-from outreach_async.spread._results import results_of
 
 _LISTED_RUNS: Final = 10
 _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_sent", "windows")
@@ -187,7 +186,7 @@ class _Run:
             yield {**place, **describe_outcome(found.outcome, found.message)}
 
     def describe_all(self) -> Iterator[dict[str, Any]]:
-        """Yield a JSON object for each outcome. Workers may have recorded those of a part."""
+        """Yield a JSON object for each outcome."""
         return results_of(self.part, self.folder) if self.part else self.describe(lambda _: True)
 
 

@@ -106,10 +106,7 @@ def _run(
 ) -> SpreadReport:
     from outreach_async.spread.dask import create_many  # imported on demand: the extra may be missing
 
-    results = settings["results"] is not None
-    run = create_many(
-        cluster, made, connection, journal=settings["journal"], rate=rate, earlier=settings["earlier"], results=results
-    )
+    run = create_many(cluster, made, connection, journal=settings["journal"], rate=rate, earlier=settings["earlier"])
     with show_progress(screen, "Importing", made.rows) as show, run:
         for _ in run:
             progress = run.progress
