@@ -21,32 +21,28 @@ from outreach_async.fake import FakeService
 FAKE = ("--base-url", "fake:")
 
 
-@pytest.mark.parametrize(
-    ("name", "begins"),
-    [
-        ("audit.html", "<!doctype html>"),
-        ("audit.md", "# Mailbox audit"),
-        ("audit.json", "{"),
-        ("audit.csv", "rule,severity,"),
-        ("audit.txt", "Mailbox audit: "),
-    ],
-)
-def test_the_file_suffix_selects_the_output_format(shell: Shell, tmp_path: Path, name: str, begins: str) -> None:
-    ended = shell("audit", *FAKE, "--output", str(tmp_path / name))
-
-    assert (ended.code, ended.err) == (1, "")
-    assert (tmp_path / name).read_text(encoding="utf-8").startswith(begins)
-    assert f"Written: {tmp_path / name}" in ended.out
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+BEGINNINGS = {
+    "audit.html": "<!doctype html>",
+    "audit.md": "# Mailbox audit",
+    "audit.json": "{",
+    "audit.csv": "rule,severity,",
+    "audit.txt": "Mailbox audit: ",
+}
 
 
-def test_one_audit_writes_several_files(shell: Shell, tmp_path: Path) -> None:
-    page, data = tmp_path / "a.html", tmp_path / "a.json"
-    code, value = shell.json("audit", *FAKE, "--output", str(page), "--output", str(data))
+def test_one_audit_writes_a_file_in_the_format_of_each_suffix(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    paths = [tmp_path / name for name in BEGINNINGS]
+    ended = shell("audit", *server_options, *(option for path in paths for option in ("--output", str(path))))
 
-    assert code == 1
-    assert json.loads(data.read_bytes()) == value
-    assert page.exists()
+    assert (ended.code, ended.err) == (0, "")
+    assert all(f"Written: {path}" in ended.out for path in paths)
+    assert {path.name for path in tmp_path.iterdir()} == set(BEGINNINGS)
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith(BEGINNINGS[path.name])
+        assert KEY not in text
 
 
 def test_without_a_file_the_format_applies_to_stdout(shell: Shell) -> None:
@@ -55,7 +51,6 @@ def test_without_a_file_the_format_applies_to_stdout(shell: Shell) -> None:
     rows = list(csv.DictReader(ended.out.splitlines()))
     assert ended.code == 1
     assert "OA110" in {row["rule"] for row in rows}
-    assert shell("audit", *FAKE, "--format", "terminal").out.startswith("Mailbox audit: ")
 
 
 def test_json_is_printed_as_one_object_on_the_last_line(shell: Shell) -> None:
@@ -199,13 +194,6 @@ def test_a_terminal_gets_the_styled_report(tmp_path: Path) -> None:
     assert "What to do, most urgent first" in shown
 
 
-def test_no_output_file_contains_a_key(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    for name in ("a.html", "a.json", "a.csv", "a.md", "a.txt"):
-        shell("audit", *server_options, "--output", str(tmp_path / name))
-
-        assert KEY not in (tmp_path / name).read_text(encoding="utf-8")
-
-
 def test_the_embedded_service_is_audited_at_its_own_time(shell: Shell) -> None:
     assert shell.json("audit", *FAKE)[1]["at"] == 1_772_442_000
 
@@ -217,5 +205,5 @@ def test_campaigns_are_checked_only_if_asked_for(shell: Shell) -> None:
 
     assert (code, without["campaigns"]) == (1, None)
     assert value["campaigns"]["checked"] == 7
-    assert {"OA203", "OA222"} <= {finding["rule"] for finding in value["findings"]}
+    assert "OA203" in {finding["rule"] for finding in value["findings"]}
     Draft202012Validator(schema()).validate(value)
