@@ -157,13 +157,8 @@ def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str
     Each result is a dict with the columns of the command's `--results`: `file`, `line`, `email`, `workspace`, `campaign`,
     `status`, `certain`, `possible`, `attempts`, `id`, `error` and `remedy`.
 
-    Args:
-        part: The part.
-        journal: Folder or URL of the journals, as for `import_part`.
-
-    Raises:
-        InvalidRequest: When iterated: a file cannot be read, or has changed since the import was planned.
-        JournalError: When iterated: the journal is damaged or cannot be read.
+    The arguments are those of `import_part`. Errors are raised while iterating: an `InvalidRequest` if a file has changed since
+    the import was planned or cannot be read, a `JournalError` if the journal is damaged.
 
     Example:
         ```python

@@ -94,7 +94,8 @@ class Part:
         pieces: The pieces that the part reads, in the order of the input.
         repeated: True if the part contains the rows whose e-mail occurs more than once; false if it contains the other rows.
         options: The options of the import.
-        plan: Digest of the plan, which has `of` parts.
+        plan: Digest of the plan.
+        of: Number of parts of the plan.
 
     Example:
         ```python

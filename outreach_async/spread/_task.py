@@ -188,7 +188,10 @@ class PartReport(_RowsReport):
 
 @attrs.frozen(kw_only=True)
 class SpreadReport(_RowsReport):
-    """The combined report of the parts of an import, in the order of their ids, which are `parts`.
+    """The combined report of the parts of an import.
+
+    Attributes:
+        parts: The ids of the parts, sorted. The rows are in this order.
 
     Example:
         ```python

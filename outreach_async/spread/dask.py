@@ -195,7 +195,12 @@ def run_task(part: Part, journal: str, connection: Connection, service: str, **o
 class DaskProgress:
     """Progress of an import on a Dask cluster.
 
-    `resubmitted` counts how often a part was submitted again, because Dask stopped retrying it or its journal was taken over.
+    Attributes:
+        parts: Number of parts.
+        finished_parts: Number of finished parts.
+        rows: Number of rows.
+        finished_rows: Number of rows of the finished parts.
+        resubmitted: Number of times that a part was submitted again, because Dask stopped retrying it or its journal was taken.
 
     Example:
         ```python

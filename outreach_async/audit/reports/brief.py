@@ -97,10 +97,21 @@ class CampaignBrief:
     """A campaign in a brief. Unknown numbers are `None`.
 
     Attributes:
-        id: Id of the campaign. This and the other figures of today are those of `CampaignRow`.
+        id: Id of the campaign.
+        name: Name of the campaign, as the service returned it.
+        workspace: Id of the workspace.
+        status: Status of the campaign, as the service returned it.
         status_before: Status in the earlier report; `None` if the earlier report does not contain the campaign.
+        contacts: Number of contacts.
+        sent: E-mails sent, over all steps.
+        replies_num: Number of replies.
+        bounces_num: Number of bounces.
+        left_to_send: E-mails left to send, over all steps.
         new_contacts: Contacts added since the earlier report; `None` if the number of contacts is unknown or has decreased.
-        new_sent: E-mails sent since the earlier report; `None` if unknown. Likewise `new_replies` and `new_bounces`.
+        new_sent: E-mails sent since the earlier report.
+        new_replies: Replies since the earlier report.
+        new_bounces: Bounces since the earlier report.
+        end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
         end_before: Estimated end in the earlier report, in Unix seconds.
 
     Example:
@@ -136,22 +147,19 @@ class Brief(Summary):
 
     Attributes:
         at: Time of the audit, in Unix seconds.
-        since: Time of the earlier audit, in Unix seconds; `None` in the first brief.
+        since: Time of the earlier audit; `None` in the first brief. Likewise `score_before`.
         size: Numbers of mailboxes, domains, workspaces and campaigns, as text.
         verdict: Conclusion in one or two sentences.
         mailboxes: Number of checked mailboxes.
         score: Score of all mailboxes; `None` if no mailbox was checked.
-        score_before: Score in the earlier report; `None` if the earlier report has no score.
         counts: Number of findings by severity.
         changes: How the findings of the earlier report and of this one add up; `None` in the first brief.
         stop: Subjects of critical findings, such as the addresses of mailboxes that must stop sending.
         workspaces: The workspaces, in the order of the audit.
         dropped: Ids of workspaces that only the earlier report covers.
-        tasks: The open tasks, the most severe first. Notes are included only if some are new. Within a severity, tasks with
-            findings that are new or have become more severe come first.
-        resolved: Earlier findings that no longer apply, by rule and severity. Notes are left out.
-        campaigns: The campaigns, grouped by workspace. Within a workspace, campaigns that sent the most e-mails since the earlier
-            report come first. `None` if the audit did not read campaigns.
+        tasks: The open tasks, the most severe first, and within a severity those with news. Notes are in it only if some are new.
+        resolved: Earlier findings that no longer apply, by rule and severity, without notes.
+        campaigns: The campaigns, grouped by workspace, those that sent most since the earlier report first; `None` if not read.
         names: Names of workspaces by id. A workspace without a name is not in it.
         service_clock: True if `at` is the service's time, because its clock and the local clock differ by more than a minute.
 

@@ -1,15 +1,12 @@
-"""Write a page for each workspace, which contains nothing of the others, and an index of all.
+"""Render a page for each workspace, which contains nothing of the others, and an index of all.
 
 An agency can send a page to its client: the page is the report of an audit of this client's workspace alone. A domain or server
 that clients share is judged by this client's mailboxes only. Beside each page is its JSON report, with which the next page is
 compared:
 
 ```python
-from pathlib import Path
-
 import anyio
 from outreach_async import OutreachClient
-from outreach_async._files.atomic import atomic_write
 from outreach_async.audit import stream
 from outreach_async.audit.reports.folder import render_folder
 
@@ -19,19 +16,13 @@ async def main() -> None:
     async with OutreachClient() as client:
         run = stream(client, names, names=names)
         whole = await run
-    for name, text in render_folder(whole, run.separate()).items():
-        atomic_write(Path(name), text)
-        print(name)  # -> index.html
-        # -> acme.html
-        # -> acme.json
-        # -> globex.html
-        # -> globex.json
+    print(*render_folder(whole, run.separate()))  # -> index.html acme.html acme.json globex.html globex.json
 
 
 anyio.run(main)
 ```
 
-The command `outreach-async audit --output-folder reports` does the same, and compares each page with the JSON report that it
+The command `outreach-async audit --output-folder reports` writes these files, and compares each page with the JSON report that it
 replaces.
 """
 
@@ -86,8 +77,7 @@ def render_folder(
     Example:
         ```python
         run = stream(client, ["space_1"])
-        whole = await run
-        print(list(render_folder(whole, run.separate())))  # -> ['index.html', 'space_1.html', 'space_1.json']
+        print(list(render_folder(await run, run.separate())))  # -> ['index.html', 'space_1.html', 'space_1.json']
         ```
     """
     known, stems = list(days), name_pages(whole.workspaces, whole.names)
