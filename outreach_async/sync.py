@@ -36,7 +36,7 @@ from itertools import islice
 from os import PathLike
 from time import monotonic
 from types import TracebackType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 import anyio
 import attrs
@@ -53,6 +53,15 @@ from outreach_async.pagination import Collected, HasId, PageCursor, Pager, next_
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 from outreach_async.transport._secret import hide
 from outreach_async.transport._wire import Response
+
+if TYPE_CHECKING:  # tools look up the names of mirrored annotations here
+    from collections.abc import Iterable, Mapping  # noqa: F401
+
+    from outreach_async._engine.shared_rate import Rate  # noqa: F401
+    from outreach_async._service.retry import RetryPolicy  # noqa: F401
+    from outreach_async.hooks import Hook  # noqa: F401
+    from outreach_async.resources import Seconds  # noqa: F401
+    from outreach_async.transport._wire import Transport  # noqa: F401
 
 __all__ = ["SyncClient", "SyncOutcomes", "SyncPage", "SyncPager", "SyncRun"]
 
