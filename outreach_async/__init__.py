@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from outreach_async._engine.shared_rate import Rate, RateShare, RateUsage, SharedRate
     from outreach_async._service.contacts import CreatedContact, NewContact, Target
     from outreach_async._service.retry import RetryPolicy
-    from outreach_async._service.rows import ContactFields, ContactRow
-    from outreach_async._vocabulary import UNSET, Outcome
+    from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, Outcome
     from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome, Journal, Ledger, ObjectJournal
     from outreach_async.client import OutreachClient
     from outreach_async.errors import (
@@ -141,50 +140,25 @@ __all__ = [
 ]
 
 _EXPORTS: Final = {
-    "bulk": ("BulkProgress", "BulkReport", "ContactOutcome", "Journal", "Ledger", "ObjectJournal"),
-    "client": ("OutreachClient",),
-    "_service.contacts": ("CreatedContact", "NewContact", "Target"),
+    "bulk": "BulkProgress BulkReport ContactOutcome Journal Ledger ObjectJournal",
+    "client": "OutreachClient",
+    "_service.contacts": "CreatedContact NewContact Target",
     "errors": (
-        "BulkError",
-        "BulkStopped",
-        "BulkSuspended",
-        "ContactRejected",
-        "DeadlineExceeded",
-        "Forbidden",
-        "InvalidRequest",
-        "JournalError",
-        "NotFound",
-        "OutreachError",
-        "RateLimited",
-        "StatusError",
-        "TransportError",
-        "Unauthorized",
-        "UnexpectedResponse",
+        "BulkError BulkStopped BulkSuspended ContactRejected DeadlineExceeded Forbidden InvalidRequest JournalError "
+        "NotFound OutreachError RateLimited StatusError TransportError Unauthorized UnexpectedResponse"
     ),
-    "models": (
-        "Campaign",
-        "CampaignSteps",
-        "FieldList",
-        "Mailbox",
-        "Page",
-        "ResponseInfo",
-        "Step",
-        "Template",
-        "Undecodable",
-        "WorkspaceField",
-    ),
-    "pagination": ("Collected", "Pager"),
-    "redis_rate": ("RedisRate",),
-    "_service.retry": ("RetryPolicy",),
-    "_service.rows": ("ContactFields", "ContactRow"),
-    "_engine.shared_rate": ("Rate", "RateShare", "RateUsage", "SharedRate"),
-    "transport._aiohttp": ("AiohttpTransport",),
-    "transport._httptools": ("HttptoolsTransport",),
-    "transport._httpx": ("HttpxTransport",),
-    "transport._wire": ("Progress", "Request", "Response", "Transport"),
-    "_vocabulary": ("UNSET", "Outcome"),
+    "models": "Campaign CampaignSteps FieldList Mailbox Page ResponseInfo Step Template Undecodable WorkspaceField",
+    "pagination": "Collected Pager",
+    "redis_rate": "RedisRate",
+    "_service.retry": "RetryPolicy",
+    "_engine.shared_rate": "Rate RateShare RateUsage SharedRate",
+    "transport._aiohttp": "AiohttpTransport",
+    "transport._httptools": "HttptoolsTransport",
+    "transport._httpx": "HttpxTransport",
+    "transport._wire": "Progress Request Response Transport",
+    "_vocabulary": "UNSET ContactFields ContactRow Outcome",
 }
-_EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names}
+_EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

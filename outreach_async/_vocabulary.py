@@ -3,11 +3,12 @@
 See the sections "Resources" and "Endpoints" of the service's API documentation.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: `ContactRow` would not know at run time that `email` is required.
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, Literal, Self
+from typing import Final, Literal, Required, Self, TypedDict
 
 import msgspec
 
@@ -146,43 +147,74 @@ ID_PREFIXES: Final[dict[str, str]] = {
 CUSTOM_PREFIX: Final = "custom_"
 CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
 
-STANDARD_FIELDS: Final[tuple[str, ...]] = (
-    "first_name",
-    "middle_name",
-    "last_name",
-    "full_name",
-    "nickname",
-    "title",
-    "mobile_phone",
-    "work_phone",
-    "home_phone",
-    "voip_phone",
-    "other_phone",
-    "company_name",
-    "company_formal_name",
-    "company_industry",
-    "address_1",
-    "address_2",
-    "city",
-    "zip",
-    "region",
-    "state",
-    "country",
-    "timezone",
-    "gender",
-    "occupation",
-    "stack_overflow",
-    "website",
-    "website_2",
-    "website_3",
-    "personal_note",
-    "personal_note_2",
-    "personal_note_3",
-    "job_start_date",
-    "graduation_date",
-    "school",
-    "degree",
-)
+
+class ContactFields(TypedDict, total=False):
+    """The optional fields of a contact, which `contacts.create(email=..., ...)` accepts as keywords.
+
+    Example:
+        ```python
+        fields: ContactFields = {"first_name": "Ann", "city": "Lyon"}
+        print((await client.contacts.create(email="ann@company.example", **fields)).status)  # -> added
+        ```
+    """
+
+    first_name: str | None
+    middle_name: str | None
+    last_name: str | None
+    full_name: str | None
+    nickname: str | None
+    title: str | None
+    mobile_phone: str | None
+    work_phone: str | None
+    home_phone: str | None
+    voip_phone: str | None
+    other_phone: str | None
+    company_name: str | None
+    company_formal_name: str | None
+    company_industry: str | None
+    address_1: str | None
+    address_2: str | None
+    city: str | None
+    zip: str | None
+    region: str | None
+    state: str | None
+    country: str | None
+    timezone: str | None
+    gender: str | None
+    occupation: str | None
+    stack_overflow: str | None
+    website: str | None
+    website_2: str | None
+    website_3: str | None
+    personal_note: str | None
+    personal_note_2: str | None
+    personal_note_3: str | None
+    job_start_date: str | None
+    graduation_date: str | None
+    school: str | None
+    degree: str | None
+    custom: Mapping[str, str | None]
+    extra: Mapping[str, str | None]
+
+
+class ContactRow(ContactFields, total=False):
+    """A row of `create_many` as a typed dict: type checkers then find misspelled and missing fields.
+
+    The keys are the field names of `NewContact`, and `campaign` and `workspace` for a row with a target of its own.
+
+    Example:
+        ```python
+        rows: list[ContactRow] = [{"email": "ann@company.example", "first_name": "Ann", "campaign": "camp_1"}]
+        print((await client.contacts.create_many(rows)).rows)  # -> 1
+        ```
+    """
+
+    email: Required[str]
+    campaign: str | None
+    workspace: str | None
+
+
+STANDARD_FIELDS: Final = tuple(name for name in ContactFields.__annotations__ if name not in {"custom", "extra"})
 """The 35 optional fields of a new contact, in the order of the service's API documentation."""
 
 RESERVED_FIELDS: Final[frozenset[str]] = frozenset({"owner_key", "workspace", "email", "upload_options", *STANDARD_FIELDS})

@@ -33,6 +33,10 @@ async def main() -> None:
 anyio.run(main)
 ```
 
+Events of a call have the `call`, a number that is unique in this process, and the name of its `operation`, such as
+`create_contact`; events of a bulk run have the number of the `run`. Events with a result have a `status_code` and a `request_id`,
+which are `None` without a response, and an `error`, which is the class name of the error or `None`.
+
 Every start event is followed by its end event, even after an error or a cancellation. Events contain no body, no header except
 the request id, no contact and no secret. Later versions may add more events: ignore unknown events, as `match` does.
 
@@ -81,12 +85,35 @@ Example:
 
 
 @attrs.frozen(kw_only=True)
-class CallStarted:
+class _CallEvent:
+    call: int
+    operation: str
+
+
+@attrs.frozen(kw_only=True)
+class _RunEvent:
+    run: int
+
+
+@attrs.frozen(kw_only=True)
+class _CallResult(_CallEvent):
+    status_code: int | None = None
+    request_id: str | None = None
+    error: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _RunResult(_RunEvent):
+    status_code: int | None = None
+    request_id: str | None = None
+    error: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CallStarted(_CallEvent):
     """A call started, for example for one page of a list or one row of a bulk run. Its first attempt may start later.
 
     Attributes:
-        call: Number of the call, unique in this process.
-        operation: Name of the operation, such as `create_contact`.
         method: The HTTP method.
         target: Path and query, with secrets masked; for `client.request()` only the path, because the query may contain any data.
         base_url: Base URL of the service, without user and password; `None` if the transport does not state one.
@@ -94,14 +121,11 @@ class CallStarted:
 
     Example:
         ```python
-        events = []
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
-        print(events[0].operation, events[0].method, events[0].target)  # -> list_fields GET /workspaces/space_1/all-fields
+        def starts_write(event):
+            return isinstance(event, CallStarted) and event.method == "POST"
         ```
     """
 
-    call: int
-    operation: str
     method: str
     target: str
     base_url: str | None
@@ -109,66 +133,48 @@ class CallStarted:
 
 
 @attrs.frozen(kw_only=True)
-class AttemptStarted:
+class AttemptStarted(_CallEvent):
     """An attempt started: its request is about to be passed to the transport.
 
     Hooks receive `AttemptStarted` and `AttemptEnded` in the task that sends the request.
 
     Attributes:
-        call: Number of the call.
-        operation: Name of the operation.
         attempt: Number of the attempt, from 1.
 
     Example:
         ```python
-        events = []
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
-        print(events[1])  # -> AttemptStarted(call=..., operation='list_fields', attempt=1)
+        def starts_retry(event):
+            return isinstance(event, AttemptStarted) and event.attempt > 1
         ```
     """
 
-    call: int
-    operation: str
     attempt: int
 
 
 @attrs.frozen(kw_only=True)
-class AttemptEnded:
-    """An attempt received a response, failed or was cancelled.
+class AttemptEnded(_CallResult):
+    """An attempt received a response, failed or was cancelled. `error` can be `timeout` or `cancelled`.
 
     Attributes:
-        call: Number of the call.
-        operation: Name of the operation.
         attempt: Number of the attempt, from 1.
         seconds: Duration of the attempt.
-        status_code: The HTTP status of the response; `None` without a response.
-        request_id: The response's `x-request-id`; `None` without one.
-        error: Class name of the error, or `timeout`, or `cancelled`; `None` if there was a response.
 
     Example:
         ```python
-        events = []
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
-        print(events[2].status_code, events[2].error, events[2].seconds < 60)  # -> 200 None True
+        def is_slow(event):
+            return isinstance(event, AttemptEnded) and event.seconds > 5
         ```
     """
 
-    call: int
-    operation: str
     attempt: int
     seconds: float
-    status_code: int | None = None
-    request_id: str | None = None
-    error: str | None = None
 
 
 @attrs.frozen(kw_only=True)
-class RetryScheduled:
+class RetryScheduled(_CallEvent):
     """A failed attempt will be retried.
 
     Attributes:
-        call: Number of the call.
-        operation: Name of the operation.
         attempt: Number of the attempt that failed.
         error: Class name of the error.
         status_code: The HTTP status of the response; `None` without a response.
@@ -177,15 +183,11 @@ class RetryScheduled:
 
     Example:
         ```python
-        events = []
-        fake.faults.script("list_fields", faults.status(503))
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
-        print(events[3].attempt, events[3].status_code, events[3].evidence)  # -> 1 503 ambiguous
+        def is_throttled(event):
+            return isinstance(event, RetryScheduled) and event.evidence == "refused"
         ```
     """
 
-    call: int
-    operation: str
     attempt: int
     error: str
     status_code: int | None
@@ -194,17 +196,12 @@ class RetryScheduled:
 
 
 @attrs.frozen(kw_only=True)
-class CallEnded:
-    """A call returned, raised or was cancelled.
+class CallEnded(_CallResult):
+    """A call returned, raised or was cancelled. `status_code` and `request_id` are those of the last response.
 
     Attributes:
-        call: Number of the call.
-        operation: Name of the operation.
         attempts: Number of attempts.
         seconds: Duration of the call, including waits.
-        status_code: The HTTP status of the final response; `None` without one.
-        request_id: The final response's `x-request-id`; `None` without one.
-        error: Class name of the error, or `cancelled`; `None` for a success.
 
     Example:
         ```python
@@ -214,84 +211,61 @@ class CallEnded:
         ```
     """
 
-    call: int
-    operation: str
     attempts: int
     seconds: float
-    status_code: int | None = None
-    request_id: str | None = None
-    error: str | None = None
 
 
 @attrs.frozen(kw_only=True)
-class BulkStateChanged:
-    """A bulk run started, slowed down, paused, resumed its normal speed or ended.
+class BulkStateChanged(_RunResult):
+    """A bulk run started, slowed down, paused, resumed its normal speed or ended, possibly early with an `error`.
 
     Attributes:
-        run: Number of the run, unique in this process.
         state: `running`, `throttled` or `paused`; at the end `finished`, `interrupted`, `stopped` or `suspended`.
         before: The previous state; `None` at the start.
         rows: Number of rows with an outcome, including rows that earlier processes finished.
         limit: The client's rate limit in requests per second, configured or learned; `None` if there is none.
         wait: Expected duration of a pause, in seconds; otherwise 0.
-        error: Class name of the error that ended the run early; `None` otherwise.
-        status_code: The HTTP status of the response that caused the error; `None` without one.
-        request_id: The `x-request-id` of the response that caused the error; `None` without one.
 
     Example:
         ```python
-        events = []
-        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[events.append])
-        await observed.contacts.create_many([{"email": "ann@company.example"}])
-        print(events[0].state, events[0].rows, events[-1].state, events[-1].rows)  # -> running 0 finished 1
+        def is_paused(event):
+            return isinstance(event, BulkStateChanged) and event.state == "paused"
         ```
     """
 
-    run: int
     state: BulkState
     before: BulkState | None
     rows: int
     limit: float | None = None
     wait: float = 0.0
-    error: str | None = None
-    status_code: int | None = None
-    request_id: str | None = None
 
 
 @attrs.frozen(kw_only=True)
-class BulkRateChanged:
+class BulkRateChanged(_RunEvent):
     """The current rate limit of a bulk run, reported about once a second while the run is throttled, and after each pause.
 
     Attributes:
-        run: Number of the run.
         limit: The client's rate limit in requests per second.
 
     Example:
         ```python
-        events = []
-        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[events.append])
-        await observed.contacts.create_many([{"email": "ann@company.example"}])
-        print([event.limit for event in events if isinstance(event, BulkRateChanged)])  # -> []
+        def is_slow(event):
+            return isinstance(event, BulkRateChanged) and event.limit < 10
         ```
     """
 
-    run: int
     limit: float
 
 
 @attrs.frozen(kw_only=True)
-class RowEnded:
+class RowEnded(_RunResult):
     """A row of a bulk run received its outcome. With a journal, the outcome is already saved.
 
     Attributes:
-        run: Number of the run.
         index: The row's index in the input, from 0.
         status: The outcome.
         certain: Whether `status` is known to be the actual outcome.
         attempts: Number of attempts to send the row.
-        error: Class name of the error; `None` if the service reported the outcome.
-        status_code: The HTTP status of the response that caused the error; `None` without one.
-        request_id: The `x-request-id` of the response that caused the error; `None` without one.
 
     Example:
         ```python
@@ -302,14 +276,10 @@ class RowEnded:
         ```
     """
 
-    run: int
     index: int
     status: Outcome
     certain: bool
     attempts: int
-    error: str | None = None
-    status_code: int | None = None
-    request_id: str | None = None
 
 
 Event: TypeAlias = (
@@ -346,21 +316,9 @@ __all__ = [
 class Hook(Protocol):
     """A callable that receives the events of a client. It runs inside the call and must not block.
 
-    An exception in a hook does not affect the call. The first exception of each hook is logged; later exceptions are ignored.
-
     Example:
         ```python
-        class Counter:
-            def __init__(self) -> None:
-                self.events = 0
-
-            def __call__(self, event: Event, /) -> None:
-                self.events += 1
-
-
-        counter = Counter()
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[counter]).workspaces.fields()
-        print(counter.events)  # -> 4
+        hook: Hook = [].append
         ```
     """
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, Unpack
 
 import attrs
 
@@ -18,13 +18,12 @@ from outreach_async._service import operations
 from outreach_async._service.contacts import CreatedContact, NewContact, Target
 from outreach_async._service.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async._service.validation import choose_contact, require_choice, require_number, require_seconds
-from outreach_async._vocabulary import UNSET, DuplicatePolicy, Unset
+from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, DuplicatePolicy, Unset
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox
 from outreach_async.pagination import HasId, Pager
 from outreach_async.transport._secret import drop_frames, hide
 
 if TYPE_CHECKING:
-    from outreach_async._service.rows import ContactFields, ContactRow
     from outreach_async.bulk import ArrowStream, BulkRun, Numbers, Order, Repeats
     from outreach_async.bulk._targets import Targets
     from outreach_async.bulk.journal import JournalStore
@@ -68,15 +67,10 @@ class _Resource:
     _settings: Settings = attrs.field(repr=False)
     _throttle: Throttle | None = attrs.field(default=None, repr=False)  # of a run; by default, the client's
 
-    def _build_pager(self, build_page: PageBuilder[T], page: int, max_items: int | None, options: CallOptions) -> Pager[T]:
-        require_number("page", page, least=0)  # the API documentation does not show whether pages start at 0 or 1
-        if max_items is not None:
-            require_number("max_items", max_items, least=1)
-        return Pager(lambda number: self._engine.run(build_page(number), options, self._throttle), page, max_items)
 
-
-class Campaigns(_Resource):
-    """Methods for the campaigns of a workspace."""
+class _ListResource(_Resource, Generic[T]):
+    _operation: ClassVar[Callable[..., PageBuilder[Any]]]
+    _display: ClassVar[int]
 
     @drop_frames
     def list(
@@ -84,21 +78,21 @@ class Campaigns(_Resource):
         *,
         workspace: str | None = None,
         page: int = 1,
-        display: int = 100,
+        display: int | None = None,
         max_items: int | None = None,
         undecodable: UndecodableAction = "raise",
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
-    ) -> Pager[Campaign]:
-        """List campaigns (section "List campaigns" of the service's API documentation).
+    ) -> Pager[T]:
+        """List campaigns or mailboxes (sections "List campaigns" and "List mailboxes" of the service's API documentation).
 
-        Await the result for one page, or iterate over the result for all campaigns of all pages.
+        Await the result for one page, or iterate over the result for all items of all pages.
 
         Args:
             workspace: Id of the workspace; defaults to the client's workspace.
             page: Number of the page to start at.
-            display: Number of campaigns per page.
-            max_items: Maximum number of campaigns, over all pages; `None` for all.
+            display: Number of items per page; by default 100 campaigns, or 500 mailboxes, of which 2,000 is the maximum.
+            max_items: Maximum number of items, over all pages; `None` for all.
             undecodable: Policy for items that do not match the API documentation: `"raise"` raises an error, `"keep"` puts
                 the item in the page's `undecodable`.
             timeout: Timeout per attempt to fetch a page, in seconds.
@@ -112,13 +106,24 @@ class Campaigns(_Resource):
             ```python
             async for campaign in client.campaigns.list(display=50):
                 print(campaign.id, campaign.status)  # -> camp_1 live
+            print(len(await client.mailboxes.list().collect()))  # -> 2
             ```
         """
         require_choice("undecodable", undecodable, ("raise", "keep"))
         options = self._settings.call_options(timeout, deadline)
-        space = default_to(workspace, self._settings.workspace)
-        build_page = operations.list_campaigns(space, display, self._settings.request_defaults, keep=undecodable == "keep")
-        return self._build_pager(build_page, page, max_items, options)
+        space, size = default_to(workspace, self._settings.workspace), default_to(display, self._display)
+        build_page = self._operation(space, size, self._settings.request_defaults, keep=undecodable == "keep")
+        require_number("page", page, least=0)  # the API documentation does not show whether pages start at 0 or 1
+        if max_items is not None:
+            require_number("max_items", max_items, least=1)
+        return Pager(lambda number: self._engine.run(build_page(number), options, self._throttle), page, max_items)
+
+
+class Campaigns(_ListResource[Campaign]):
+    """Methods for the campaigns of a workspace."""
+
+    _operation = staticmethod(operations.list_campaigns)
+    _display = 100
 
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
         """Return the steps of a campaign, with statistics per template.
@@ -144,50 +149,11 @@ class Campaigns(_Resource):
             return await self._engine.run(operation, self._settings.call_options(timeout, deadline), self._throttle)
 
 
-class Mailboxes(_Resource):
+class Mailboxes(_ListResource[Mailbox]):
     """Methods for the mailboxes of a workspace."""
 
-    @drop_frames
-    def list(
-        self,
-        *,
-        workspace: str | None = None,
-        page: int = 1,
-        display: int = 500,
-        max_items: int | None = None,
-        undecodable: UndecodableAction = "raise",
-        timeout: Seconds = UNSET,
-        deadline: Seconds = UNSET,
-    ) -> Pager[Mailbox]:
-        """List mailboxes (section "List mailboxes" of the service's API documentation).
-
-        Await the result for one page, or iterate over the result for all mailboxes of all pages.
-
-        Args:
-            workspace: Id of the workspace; defaults to the client's workspace.
-            page: Number of the page to start at.
-            display: Number of mailboxes per page, at most 2,000.
-            max_items: Maximum number of mailboxes, over all pages; `None` for all.
-            undecodable: Policy for items that do not match the API documentation: `"raise"` raises an error, `"keep"` puts
-                the item in the page's `undecodable`.
-            timeout: Timeout per attempt to fetch a page, in seconds.
-            deadline: Time limit per page, over all attempts and waits, in seconds.
-
-        Raises:
-            InvalidRequest: An argument is invalid; raised at once. Other errors are raised when the result is awaited or iterated
-                over.
-
-        Example:
-            ```python
-            boxes = await client.mailboxes.list(display=2000).collect()
-            print([mailbox.id for mailbox in boxes])  # -> ['mailbox_1', 'mailbox_2']
-            ```
-        """
-        require_choice("undecodable", undecodable, ("raise", "keep"))
-        options = self._settings.call_options(timeout, deadline)
-        space = default_to(workspace, self._settings.workspace)
-        build_page = operations.list_mailboxes(space, display, self._settings.request_defaults, keep=undecodable == "keep")
-        return self._build_pager(build_page, page, max_items, options)
+    _operation = staticmethod(operations.list_mailboxes)
+    _display = 500
 
 
 class Workspaces(_Resource):

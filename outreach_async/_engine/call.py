@@ -10,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from copy import copy
-from typing import Generic, NoReturn, Protocol, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 import anyio
 import attrs
@@ -87,50 +87,23 @@ class RetryBudget:
         self.remaining = min(self.size, self.remaining + amount)
 
 
-class Throttle(Protocol):
-    """Decides when the attempts of calls or of a bulk run may start, and whether a failed attempt is retried."""
+class Throttle:
+    """Decides when the attempts of calls may start, and whether a failed attempt is retried; the base class of `RunThrottle`."""
 
     # For each attempt that starts, the caller must later call exactly one of `on_success`, `on_failure` and `on_cancelled`. Times
     # are on the event loop's clock.
-
-    @property
-    def gate(self) -> RetryAfterGate:
-        """The client's `Retry-After` gate."""
-
-    @property
-    def run(self) -> int | None:
-        """Number that identifies the bulk run or audit in this process; `None` for calls outside bulk runs and audits."""
-
-    def try_start(self, now: float) -> bool:
-        """Record the start of an attempt if the attempt may start now, and return whether it may."""
-
-    async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later, and record that it starts."""
-
-    def on_cancelled(self, now: float, started: float, /) -> None:
-        """Record a cancelled attempt, whether or not its request was sent."""
-
-    def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
-        """Record a successful attempt. `budget_spent` is the amount that the call's retries took from the retry budget."""
-
-    def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
-        """Record a failed attempt, and return whether to retry."""
-
-
-class ClientThrottle:
-    """The throttle of a client's calls outside bulk runs and audits."""
-
     # Every failed attempt counts towards the call's maximum number of attempts, with one exception. While the service throttles a
     # read that has a deadline, the read is retried until the deadline, and these failures do not count.
 
-    run = None
+    run: int | None = None
+    """Number that identifies the bulk run or audit in this process; `None` for calls outside bulk runs and audits."""
 
     def __init__(self, limiter: RateLimiter, policy: RetryPolicy) -> None:
         self._limiter = limiter
         self._policy = policy
         self._budget = RetryBudget(policy.budget)
 
-    def with_policy(self, policy: RetryPolicy) -> ClientThrottle:
+    def with_policy(self, policy: RetryPolicy) -> Throttle:
         """Return a throttle with another policy, which shares the limiter and the retry budget."""
         throttle = copy(self)
         throttle._policy = policy  # noqa: SLF001 - a new object of this class
@@ -141,6 +114,7 @@ class ClientThrottle:
         return self._limiter.gate
 
     def try_start(self, now: float) -> bool:
+        """Start an attempt if it may start now, and return whether it was started."""
         return self._limiter.try_start(now)
 
     async def wait_and_start(self, not_before: float) -> None:
@@ -151,7 +125,7 @@ class ClientThrottle:
     def on_cancelled(self, now: float, _started: float, /) -> None:
         self._limiter.on_cancelled(now)
 
-    def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int, /) -> None:
+    def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int = 0, /) -> None:
         self._limiter.on_success(now, started, headers)
         self._budget.refund(budget_spent or 1)
 

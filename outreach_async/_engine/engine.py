@@ -14,7 +14,7 @@ import anyio
 import attrs
 from anyio.lowlevel import checkpoint, current_token
 
-from outreach_async._engine.call import Call, CallOptions, ClientThrottle, Throttle
+from outreach_async._engine.call import Call, CallOptions, Throttle
 from outreach_async._engine.limiter import RateLimiter
 from outreach_async._engine.logs import LOGGER, log_failure, log_response, log_retry
 from outreach_async._engine.shared_rate import Rate, RatePoller
@@ -43,10 +43,9 @@ _MIN_ERROR_STATUS: Final = 300
 
 
 class DeadlineScope(Protocol):
-    """A cancel scope, or another object with a deadline."""
+    """A cancel scope, or another object with a deadline on the event loop's clock."""
 
     deadline: float
-    """Time at which the scope is cancelled, on the event loop's clock."""
 
 
 @attrs.define(eq=False, repr=False, slots=False)
@@ -60,7 +59,7 @@ class Engine:
     wall_clock: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
     observer: Observer | None = attrs.field(default=None, kw_only=True)
     limiter: RateLimiter = attrs.field(init=False)
-    throttle: ClientThrottle = attrs.field(init=False)
+    throttle: Throttle = attrs.field(init=False)
     rate_poller: RatePoller | None = attrs.field(init=False)
     copy_detector: CopyDetector = attrs.field(init=False)
 
@@ -76,7 +75,7 @@ class Engine:
             wall_clock=self.wall_clock,
         )
         self.rate_poller = None if shared is None else RatePoller(shared, self.limiter)
-        self.throttle = ClientThrottle(self.limiter, self.policy)
+        self.throttle = Throttle(self.limiter, self.policy)
         # After a copy, each later response on its connection would be taken for another request. No task has run since the
         # transport returned the copy, so the connection is still idle.
         self.copy_detector = CopyDetector(getattr(self.transport, "drop_idle", bool))

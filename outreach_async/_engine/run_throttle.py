@@ -14,8 +14,8 @@ from typing import Final, Literal
 import anyio
 
 from outreach_async._engine.breaker import FIRST_PAUSE, MIN_PAUSE, Breaker, FailureWindow, Reachability
-from outreach_async._engine.call import RetryBudget
-from outreach_async._engine.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter, RetryAfterGate
+from outreach_async._engine.call import Throttle
+from outreach_async._engine.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter
 from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
 
@@ -31,11 +31,12 @@ class _RunPaused(Exception):
     """The run was paused while a row waited in the client's queue."""
 
 
-class RunThrottle:
+class RunThrottle(Throttle):
     """Decides when a run's next attempt may start, and whether the row or the service caused a failure."""
 
     def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float | None = None) -> None:
-        self.run = _next_run()
+        super().__init__(limiter, policy)
+        self.run: int = _next_run()
         self.halted: OutreachError | None = None
         self.drained: OutreachError | None = None
         self.pause_reason = ""
@@ -43,20 +44,14 @@ class RunThrottle:
         self.dated: tuple[str, float] | None = None
         """The first `Date` that the service sent, and the local time at which it arrived."""
         self.on_change: Callable[[float], None] = lambda _now: None
-        self._limiter = limiter
-        self._policy = policy
         self._max_outage = MAX_OUTAGE if max_outage is None else max_outage
         self._fast_path = True  # nothing has failed, so only the limiter decides
         self._failure_window, self._breaker, self._reachability = FailureWindow(), Breaker(), Reachability()
         self._reachability.reached = max_outage is not None  # the caller wants to wait for the service from the first request on
         self._failing_since = math.inf  # start of the first failed attempt since the last success
         self._succeeded_at = -math.inf
-        self._budget, self._paused = RetryBudget(policy.budget), FifoWaiters()
+        self._paused = FifoWaiters()
         self._waits: dict[anyio.CancelScope, None] = {}  # an ordered set, so that a simulated run can be reproduced
-
-    @property
-    def gate(self) -> RetryAfterGate:
-        return self._limiter.gate
 
     @property
     def limit(self) -> float | None:
@@ -73,7 +68,6 @@ class RunThrottle:
         return "throttled" if self._limiter.is_throttled(now) else "running"
 
     def try_start(self, now: float) -> bool:
-        """Start an attempt at once if the limits allow it and no other attempt is waiting. Return whether the attempt started."""
         if self._fast_path:  # the path of a healthy run, executed once per row
             return self._limiter.try_start(now)
         if self.halted is not None or self._breaker.opens_at > now or not self._limiter.try_start(now):

@@ -13,7 +13,7 @@ from support.time import virtual_time
 from support.transports import LOOPS
 
 from outreach_async import BulkStopped, OutreachError, RateLimited, RetryPolicy, StatusError, TransportError
-from outreach_async._engine.call import ClientThrottle
+from outreach_async._engine.call import Throttle
 from outreach_async._engine.limiter import RateLimiter
 from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision
@@ -380,7 +380,7 @@ def test_an_outage_lasts_from_the_first_failed_attempt_after_the_last_success() 
 async def test_a_run_waits_for_a_gate_closed_by_another_call_and_starts_slowly() -> None:
     policy = RetryPolicy(jitter=lambda: 0.0)
     limiter = RateLimiter(policy, max_in_flight=2)
-    run, calls, began = RunThrottle(limiter, policy), ClientThrottle(limiter, policy), anyio.current_time()
+    run, calls, began = RunThrottle(limiter, policy), Throttle(limiter, policy), anyio.current_time()
     assert run.try_start(began)
     assert calls.try_start(began)
     run.on_success(began, began, {})

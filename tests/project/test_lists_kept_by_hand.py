@@ -14,7 +14,7 @@ import outreach_async._service.contacts
 import outreach_async.models
 from outreach_async._service.codec import DecodeError, structure
 from outreach_async._service.contacts import CreateContactResponse, NewContact
-from outreach_async._service.rows import ContactFields, ContactRow
+from outreach_async._vocabulary import ContactFields, ContactRow
 from outreach_async.fake._request import ANY_SEGMENT, ROUTES
 from outreach_async.fake.control._bodies import OperationName
 from outreach_async.fake.faults import OPERATIONS
