@@ -125,8 +125,8 @@ class Throttle:
     def on_cancelled(self, now: float, _started: float, /) -> None:
         self._limiter.on_cancelled(now)
 
-    def on_success(self, now: float, started: float, headers: Mapping[str, str], budget_spent: int = 0, /) -> None:
-        self._limiter.on_success(now, started, headers)
+    def on_success(self, now: float, started: float, _headers: Mapping[str, str], budget_spent: int = 0, /) -> None:
+        self._limiter.on_success(now, started)
         self._budget.refund(budget_spent or 1)
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:

@@ -1,7 +1,7 @@
 """The rate limiter of a client. It decides when each attempt starts, in calls and in bulk runs.
 
 A client and all its copies share one limiter, and therefore one queue. The limiter combines the configured rate, the limits that
-the service states (`Retry-After` and quota headers), the limit learned from refusals, and the number of requests in flight.
+the service states (`Retry-After`), the limit learned from refusals, and the number of requests in flight.
 The module `rate` contains the parts that do no I/O; only this module waits. Times are on the event loop's clock.
 """
 
@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 from weakref import WeakSet
 
@@ -20,13 +20,10 @@ import attrs
 
 from outreach_async._engine.rate import (
     CubicLimit,
-    QuotaTracker,
     RateMeter,
     Schedule,
     SlowStart,
     TokenBucket,
-    has_quota,
-    parse_quota,
 )
 from outreach_async._service.retry import FailedAttempt, FailureKind, RetryPolicy
 
@@ -160,12 +157,11 @@ class RateLimiter:
     def _reset(self) -> None:
         """Reset everything that was learned from responses: the gate, the limits and the measured rate."""
         self.gate = RetryAfterGate()
-        # False while nothing was refused and no quota header was seen: the fast path of a healthy service.
+        # False while nothing was refused: the fast path of a healthy service.
         self._is_learning = False
         self._share_expires_at = math.inf if self._usage is None else -math.inf
         self._hold_until = self._lowered_at = -math.inf
         self._meter, self._cubic, self._schedule, self._slow_start = RateMeter(), CubicLimit(), Schedule(), SlowStart()
-        self._quota = QuotaTracker()
         self._delayed_until = self._excluded_until = -math.inf
         self._ended_at = math.inf  # when the last attempt ended
 
@@ -264,7 +260,7 @@ class RateLimiter:
         if self._is_learning:
             rate = self._slow_start.rate(self._cubic.limit, now)
             due = -math.inf if rate is None else self._schedule.next_start(rate)
-            opens_at = max(opens_at, due, self.gate.opens_at, self._quota.opens_at(now))
+            opens_at = max(opens_at, due, self.gate.opens_at)
         return opens_at if max(opens_at, now) < self._share_expires_at else math.inf
 
     def _record_start(self, now: float) -> None:
@@ -272,7 +268,6 @@ class RateLimiter:
         if self._bucket is not None:
             self._bucket.record_start(now)
         if self._is_learning:
-            self._quota.record_start(now)
             rate = self._slow_start.rate(self._cubic.limit, now)
             if rate is not None:
                 self._schedule.record_start(rate, now)
@@ -284,37 +279,32 @@ class RateLimiter:
     def on_cancelled(self, now: float) -> None:
         self._end_attempt(now)
 
-    def on_success(self, now: float, started: float, headers: Mapping[str, str], paused_at: float | None = None) -> None:
+    def on_success(self, now: float, started: float, paused_at: float | None = None) -> None:
         self.in_flight -= 1
         self._ended_at = now
         if self._usage is not None:
             self._usage.completed += 1
-        if self._is_learning or paused_at is not None or has_quota(headers):
-            self._learn_from_success(now, started, headers, paused_at)
+        if self._is_learning or paused_at is not None:
+            self._learn_from_success(now, paused_at)
         self._meter.add(now, started)
         if self._queue:
             self._waiters.wake_first(self._earliest_start(now))
 
-    def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> bool:
-        """Record a failed attempt. Return whether the service refused it with a response that states a quota."""
+    def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> None:
         if attempt.kind is FailureKind.FINAL:  # refused for good, but the service answered: a success for the rate
-            self.on_success(attempt.ended, attempt.started, attempt.error.headers)
-            return False
-        self._quota.refund()
-        self.in_flight -= 1  # first, because a stated quota is reduced by the attempts in flight
-        states_quota = attempt.kind is FailureKind.REFUSED and self._learn_from_refusal(attempt, closes_gate=closes_gate)
-        self.in_flight += 1
+            self.on_success(attempt.ended, attempt.started)
+            return
+        if attempt.kind is FailureKind.REFUSED:
+            self._learn_from_refusal(attempt, closes_gate=closes_gate)
         self._end_attempt(attempt.ended)
-        return states_quota
 
     def _end_attempt(self, now: float) -> None:
         self.in_flight -= 1
         self._ended_at = now
         self._waiters.wake_first(self._earliest_start(now))
 
-    def _learn_from_success(self, now: float, started: float, headers: Mapping[str, str], paused_at: float | None) -> None:
+    def _learn_from_success(self, now: float, paused_at: float | None) -> None:
         self._is_learning = True
-        self._apply_quota(headers, started, now)
         if paused_at is not None:
             # Nothing was sent during the pause. Without `_exclude_time`, the limit would grow as if it had been in use during the
             # pause, and without `restart`, the measured rate would fall.
@@ -324,12 +314,11 @@ class RateLimiter:
         if paused_at is not None:  # after the limit has grown: refusals may have cut it to almost nothing
             self._slow_start.start(now, self._base_rate(now))
 
-    def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> bool:
-        """Lower the limit or apply `Retry-After`. Return whether the response states a quota."""
+    def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> None:
+        """Lower the limit or apply `Retry-After`."""
         self._is_learning = True
-        error, now, retry_after = attempt.error, attempt.ended, attempt.retry_after or 0.0
-        states_quota = self._apply_quota(error.headers, attempt.started, now)
-        is_429 = error.status_code == TOO_MANY_REQUESTS
+        now, retry_after = attempt.ended, attempt.retry_after or 0.0
+        is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         if self._usage is not None:  # the rate that assigns the shares learns from the refusals of all clients
             # Many requests in flight may be refused at once. After the share was lowered, the others add no information.
             self._usage.refused += is_429 and attempt.started >= self._lowered_at
@@ -338,7 +327,6 @@ class RateLimiter:
             self._cubic.cut(now, self._meter.rate(now), retry_after)
         if retry_after and closes_gate:
             self._close_gate(attempt, retry_after)
-        return states_quota
 
     def _close_gate(self, attempt: FailedAttempt, retry_after: float) -> None:
         # If many requests in flight are refused at once, only the longest wait counts.
@@ -362,15 +350,6 @@ class RateLimiter:
     def _base_rate(self, now: float) -> float:
         """Return the base rate in requests per second. After a pause, the rate limit rises from half to all of the base rate."""
         return self._cubic.limit or max(self._meter.rate(now), _MIN_BASE_RATE)
-
-    def _apply_quota(self, headers: Mapping[str, str], started: float, now: float) -> bool:
-        """Apply the quota that a response states, unless the quota resets more than `retry_after_cap` seconds from now."""
-        # Return whether the response states a quota.
-        if not has_quota(headers) or (quota := parse_quota(headers, self.wall_clock)) is None:
-            return False
-        if quota.reset <= self._policy.retry_after_cap:
-            self._quota.apply(quota, started=started, now=now, in_flight=self.in_flight)
-        return True
 
 
 _ALL_LIMITERS: Final[WeakSet[RateLimiter]] = WeakSet()

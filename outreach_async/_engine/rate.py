@@ -1,15 +1,6 @@
-"""Rate limits of a client, without I/O: a configured rate, quota headers, and a limit learned from the service's refusals.
+"""Rate limits of a client, without I/O: a configured rate, and a limit learned from the service's refusals.
 
 A token bucket enforces a configured rate. The rest of this module applies with and without a configured rate.
-
-A response may state a quota in any of these headers:
-
-    X-RateLimit-Limit: 60         RateLimit-Limit: 60, 60;w=60        RateLimit: limit=60, remaining=12, reset=30
-    X-RateLimit-Remaining: 12     RateLimit-Remaining: 12             RateLimit: "default";r=12;t=30
-    X-RateLimit-Reset: 30         RateLimit-Reset: 30                 RateLimit-Policy: "default";q=60;w=60
-
-Each column is one convention. The third has an old form of `RateLimit` in its first line, and a new form in the other lines.
-A `Reset` value is in seconds. A value of 100,000,000 or more is read as Unix time.
 
 There is no learned limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then the limit rises
 along a cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows
@@ -22,8 +13,6 @@ again, the search for the allowed rate starts over.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping
 from typing import Final
 
 import attrs
@@ -112,94 +101,6 @@ class SlowStart:
             return limit
         rate = self._base * (_START_FRACTION + (1 - _START_FRACTION) * max(0.0, now - self._began) / _DURATION)
         return rate if limit is None else min(rate, limit)
-
-
-_MIN_UNIX_TIME: Final = 1e8
-"""`Reset` values of at least this number, about three years in seconds, are read as Unix time."""
-_LIMIT_LIFETIME: Final = 60.0
-"""Assumed number of seconds from one reset of the quota to the next. A response that states a quota replaces this assumption."""
-_NUMBER: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)")
-_PARAMETER: Final = re.compile(r"\b(limit|remaining|reset|q|r|t)\s*=\s*([0-9]{1,15})")
-_LONG_NAMES: Final = {"q": "limit", "r": "remaining", "t": "reset"}
-
-
-@attrs.frozen
-class Quota:
-    """The quota that one response states."""
-
-    remaining: float
-    reset: float
-    limit: float = math.inf
-
-
-def has_quota(headers: Mapping[str, str]) -> bool:
-    """Return whether a response states a quota. This check runs for every response, so it must be cheap."""
-    return "x-ratelimit-remaining" in headers or "ratelimit-remaining" in headers or "ratelimit" in headers
-
-
-def parse_quota(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> Quota | None:
-    """Return the quota that a response states; `None` if `remaining` or `reset` is missing."""
-    text = f"{headers.get('ratelimit-policy', '')},{headers['ratelimit']}" if "ratelimit" in headers else ""
-    values = {_LONG_NAMES.get(name, name): float(value) for name, value in _PARAMETER.findall(text)} or _parse_fields(headers)
-    if "remaining" not in values or "reset" not in values:
-        return None
-    reset = values["reset"]
-    if reset >= _MIN_UNIX_TIME:
-        reset = max(0.0, reset - _response_time(headers, wall_clock))
-    return Quota(values["remaining"], reset, values.get("limit", math.inf))
-
-
-def _parse_fields(headers: Mapping[str, str]) -> dict[str, float]:
-    values: dict[str, float] = {}
-    for prefix in ("x-ratelimit-", "ratelimit-"):
-        for name in ("limit", "remaining", "reset"):
-            if name not in values and (number := _NUMBER.match(headers.get(prefix + name, ""))):
-                values[name] = float(number[1])
-    return values
-
-
-def _response_time(headers: Mapping[str, str], wall_clock: Callable[[], float]) -> float:
-    # The time is on the service's own clock if possible, because a `Reset` value in Unix time refers to that clock.
-    from email.utils import parsedate_to_datetime  # slow to import, and needed only for a reset in Unix time
-
-    try:
-        return parsedate_to_datetime(headers["date"]).timestamp()
-    except (KeyError, ValueError, OverflowError):
-        return wall_clock()
-
-
-@attrs.define(eq=False)
-class QuotaTracker:
-    """Tracks the number of attempts that the quota still allows."""
-
-    # Attempts in flight are subtracted from the quota's `remaining`, because the service may not have counted them yet. As a
-    # result, the client may briefly send too few requests, but never too many.
-    # Responses may arrive in a different order than their attempts started. The quota in the response to an earlier attempt never
-    # replaces the quota in the response to a later one.
-
-    _left: float = math.inf
-    _limit: float = math.inf
-    _resets_at: float = -math.inf
-    _applied_at: float = -math.inf
-
-    def apply(self, quota: Quota, *, started: float, now: float, in_flight: int) -> None:
-        """Apply the quota that a response states; `started` is the time at which the response's attempt started."""
-        if started >= self._applied_at:
-            self._applied_at = started
-            self._left, self._limit = quota.remaining - in_flight, quota.limit
-            self._resets_at = now + quota.reset
-
-    def opens_at(self, now: float) -> float:
-        return self._resets_at if self._left < 1 and now < self._resets_at else -math.inf
-
-    def record_start(self, now: float) -> None:
-        if now >= self._resets_at:
-            self._left, self._resets_at = self._limit, now + _LIMIT_LIFETIME
-        self._left -= 1
-
-    def refund(self) -> None:
-        """Allow one more request after an attempt that failed or did not start, because the service may not have counted it."""
-        self._left += 1
 
 
 BETA: Final = 0.7

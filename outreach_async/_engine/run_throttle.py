@@ -142,7 +142,7 @@ class RunThrottle(Throttle):
         if self.dated is None and "date" in headers:
             self.dated = headers["date"], self._limiter.wall_clock()
         paused_at = None if self._fast_path else self._on_healthy(started)
-        self._limiter.on_success(now, started, headers, paused_at)
+        self._limiter.on_success(now, started, paused_at)
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
         now = attempt.ended
@@ -180,7 +180,7 @@ class RunThrottle(Throttle):
         # delays only this row. In all other cases, `Retry-After` delays all requests of the client.
         is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True
-        states_quota = self._limiter.on_failure(attempt, closes_gate=not counts)
+        self._limiter.on_failure(attempt, closes_gate=not counts)
         self._reachability.reached = True
         if self._breaker.is_probe(attempt.started):
             self._breaker.on_probe_refusal(attempt.ended)
@@ -193,10 +193,7 @@ class RunThrottle(Throttle):
             if attempt.retry_after > (cap := self._policy.retry_after_cap):
                 text = f"the service asked to wait {attempt.retry_after:.0f} s, more than the limit of {cap:g} s"
                 self._suspend(text, attempt.error, attempt.retry_after)
-        if states_quota and attempt.retry_after is None:
-            self._failing_since = math.inf
-        else:
-            self._check_outage(attempt)
+        self._check_outage(attempt)
         self._charge_budget(attempt)
         return RetryDecision.RETRY
 

@@ -124,7 +124,7 @@ anyio.run(main)
 Rate, pauses and early ends
 ---------------------------
 At most `concurrency` requests are in flight, within the client's `max_in_flight` and `rate`. The client learns the service's
-limit from 429 responses, `Retry-After` and quota headers. Its runs, audits and calls share this limit. While the service is down,
+limit from 429 responses and `Retry-After`. Its runs, audits and calls share this limit. While the service is down,
 the run pauses and sends probes. A failure counts against a row only if other rows succeed meanwhile. `outcomes.progress` has the
 rows done, the total, the rows per second, the state, the seconds until a pause ends and the ETA. Iteration can end early:
 

@@ -62,7 +62,7 @@ Both are files on a local disk, or objects in a store (`s3://bucket/prefix`). Ne
 Rate, slots and pauses
 ----------------------
 A rate limits how many requests start per second. You can set one. With or without it, a client learns the service's limit from
-refusals (429, `Retry-After`, quota headers). `max_in_flight` is the number of slots: how many requests are in flight at once. If
+refusals (429, `Retry-After`). `max_in_flight` is the number of slots: how many requests are in flight at once. If
 the service is down or asks for a delay, everything that the client does pauses; this costs the rows and calls nothing but time.
 See `outreach_async.guides.operating`.
 

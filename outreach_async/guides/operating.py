@@ -50,7 +50,7 @@ A run does not raise for a row: the row's outcome says what happened. Besides, i
     a response is lost          sends the row again; `possible` lists every possible status
     a 3xx, a 5xx, 408, 425      treats the request as possibly applied, as `possible` shows; every other 4xx proves that it was
       or 499                    not applied
-    429, `Retry-After`, quota   learns the rate limit; nothing is sent before the service allows it
+    429, `Retry-After`          learns the rate limit; nothing is sent before the service allows it
     the service fails or is     pauses and probes, at no cost to the rows; raises `BulkSuspended` after `max_outage` seconds (by
       down                      default 900, or a few attempts if the service was never reached), or if asked to wait for more
                                 than 15 minutes

@@ -39,8 +39,6 @@ SCENES: dict[str, tuple[Scenario, dict[str, float], dict[float, float]]] = {
     "50/s, 10/s, 50/s": (Scenario(seconds=120, limits=[(0, 50), (40, 10), (80, 50)]), {"refusals": 0.05}, {40: 5, 80: 20}),
     # The first 64 requests are a large part of five minutes.
     "10/s, Retry-After: 1": (Scenario(seconds=300, limits=[(0, 10)], asks=1), {"refusals": 0.05, "good": 0.8}, {}),
-    # Few requests are refused besides the first ones, which were sent before the quota was known.
-    "60 a minute, told": (Scenario(seconds=600, limits=[(0, 1)], burst=60, reports_quota=True), {"refusals": 0.15}, {}),
 }
 """Scenarios, each with its requirements, and the seconds until a limit is used to 85 %, by the start of the limit."""
 
@@ -353,15 +351,12 @@ async def test_a_retry_after_beyond_the_policy_suspends_the_run() -> None:
 
 
 @virtual_time
-async def test_endless_throttling_suspends_the_run_unless_it_reports_a_quota() -> None:
-    without_retry_after, with_retry_after, quota_reported = flow(), flow(), flow()
-    quota = RateLimited("429", status_code=429, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9"})
+async def test_endless_throttling_suspends_the_run() -> None:
+    without_retry_after, with_retry_after = flow(), flow()
     for at in range(0, 1000, 10):
         fail(without_retry_after, REFUSED, FailureKind.REFUSED, float(at))
         fail(with_retry_after, REFUSED, FailureKind.REFUSED, float(at), retry_after=5.0)
-        fail(quota_reported, quota, FailureKind.REFUSED, float(at))
         assert (without_retry_after.halted is not None) is (with_retry_after.halted is not None) is (at >= 900)
-    assert quota_reported.halted is None
 
 
 def test_an_outage_lasts_from_the_first_failed_attempt_after_the_last_success() -> None:
@@ -415,17 +410,6 @@ def test_cancelling_a_start_of_a_healthy_run_changes_nothing() -> None:
     run.on_cancelled(1.0, 1.0)
     assert run.try_start(1.0)
     assert run.state(1.0) == "running"
-
-
-def test_an_attempt_waits_for_a_used_up_quota_unless_it_resets_too_late() -> None:
-    run = flow()
-    succeed(run, 1.0, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "30"})
-    assert not run.try_start(30.9)
-    assert run.try_start(31.0)
-    other = flow()
-    succeed(other, 1.0, headers={"x-ratelimit-remaining": "0", "x-ratelimit-reset": "3000"})
-    assert other.try_start(1.0)
-    assert other.halted is None
 
 
 def test_the_first_error_that_ends_a_run_is_kept() -> None:

@@ -12,7 +12,6 @@ from outreach_async import NewContact, Outcome, OutreachClient, Response, RetryP
 
 SCENES = {
     "100/s": (Scenario(seconds=30, limits=[(0, 100)]), 0.04),
-    "10/s, told": (Scenario(seconds=120, limits=[(0, 10)], burst=1, reports_quota=True), 0.07),
     "down for five minutes": (Scenario(seconds=450, limits=[(0, 10)], outages=[(60, 360, "refused")]), 0.08),
     "hanging for five minutes": (Scenario(seconds=480, limits=[(0, 10)], outages=[(60, 360, "hanging")]), 0.08),
 }
@@ -23,7 +22,7 @@ SCENES = {
 @pytest.mark.parametrize(
     ("scene", "backend"),
     [
-        *(("100/s", "asyncio"), ("100/s", "trio"), ("10/s, told", "trio")),
+        *(("100/s", "asyncio"), ("100/s", "trio")),
         *(("down for five minutes", "asyncio"), ("hanging for five minutes", "trio")),
     ],
 )

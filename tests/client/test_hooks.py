@@ -293,13 +293,6 @@ async def test_a_run_reports_at_once_that_it_pauses_and_that_it_continues() -> N
     assert [event.limit for event in paced] == sorted(event.limit for event in paced)
 
 
-async def test_a_run_that_waits_for_its_quota_is_throttled_without_a_failure() -> None:
-    spent = Response(201, {"ratelimit-limit": "10", "ratelimit-remaining": "0", "ratelimit-reset": "5"}, added().body)
-    spy = await run(Script(spent, added()), rows(4), concurrency=1)
-    assert spy.states[:2] == ["running", "throttled"]
-    assert {event.error for event in spy.of(CallEnded)} == {None}
-
-
 async def test_a_run_whose_journal_fails_during_a_pause_ends_at_once(tmp_path: Path) -> None:
     journal = Breaking(tmp_path / "run.db", inline=True)
     journal.verb = "record"

@@ -58,7 +58,7 @@ async def test_an_attempt_that_ends_passes_its_slot_to_the_first_waiter(result: 
         group.start_soon(limits.wait, limits.start_if_due)
         await anyio.wait_all_tasks_blocked()
         if result == "success":
-            limits.on_success(now, now, {})
+            limits.on_success(now, now)
         elif result == "failure":
             limits.on_failure(refused(now))
         else:
@@ -182,7 +182,7 @@ def test_an_idle_time_changes_neither_the_limit_nor_the_measured_rate() -> None:
             if 10 < now < 10.02:
                 limits.on_failure(refused(started))
             else:
-                limits.on_success(now, started, {})
+                limits.on_success(now, started)
         now += 0.01
     before = limits.limit
     assert before is not None
@@ -224,7 +224,7 @@ async def test_usage_counts_what_was_wanted_answered_and_refused() -> None:
     limits.apply_share(1000.0, math.inf)
     for _ in range(5):
         assert limits.try_start(now)
-    limits.on_success(now, now, {})
+    limits.on_success(now, now)
     limits.on_failure(FailedAttempt(StatusError("422", status_code=422), FailureKind.FINAL, now, now))
     limits.on_failure(refused(now, 2.0))
     limits.on_failure(refused(now, 1.0, StatusError("503", status_code=503)))

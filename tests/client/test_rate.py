@@ -16,14 +16,10 @@ from outreach_async._engine.rate import (
     SPACING,
     TOLERANCE,
     CubicLimit,
-    Quota,
-    QuotaTracker,
     RateMeter,
     Schedule,
     SlowStart,
     TokenBucket,
-    has_quota,
-    parse_quota,
 )
 
 seconds = st.floats(0.001, 30)
@@ -272,65 +268,3 @@ def test_after_a_pause_the_rate_rises_from_half_to_full() -> None:
     ramp.start(10.0, 100.0)
     assert [ramp.rate(None, at) for at in (9.0, 10.0, 11.0, 12.0)] == [50.0, 50.0, 75.0, None]
     assert [ramp.rate(60.0, at) for at in (10.0, 11.0, 12.0)] == [50.0, 60.0, 60.0]
-
-
-# Quotas
-
-WALL = 1_767_225_600.0
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({"x-ratelimit-limit": "60", "x-ratelimit-remaining": "12", "x-ratelimit-reset": "30"}, Quota(12, 30, 60)),
-        ({"ratelimit-limit": "60, 60;w=60", "ratelimit-remaining": "12", "ratelimit-reset": "30"}, Quota(12, 30, 60)),
-        ({"ratelimit": "limit=60, remaining=12, reset=30"}, Quota(12, 30, 60)),
-        ({"ratelimit": '"default";r=12;t=30', "ratelimit-policy": '"default";q=60;w=60'}, Quota(12, 30, 60)),
-        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1.5"}, Quota(0, 1.5)),
-        ({"x-ratelimit-remaining": "1", "x-ratelimit-reset": "1767225630"}, Quota(1, 30)),
-        (
-            {"x-ratelimit-remaining": "1", "x-ratelimit-reset": "1767225630", "date": "Thu, 01 Jan 2026 00:00:20 GMT"},
-            Quota(1, 10),
-        ),
-        ({"x-ratelimit-remaining": "1", "x-ratelimit-reset": "1767225630", "date": "never"}, Quota(1, 30)),
-        ({"x-ratelimit-remaining": "1", "x-ratelimit-reset": "1767225590"}, Quota(1, 0)),
-        ({"x-ratelimit-remaining": "5"}, None),
-        ({"x-ratelimit-remaining": "many", "x-ratelimit-reset": "soon"}, None),
-        ({"ratelimit": "?"}, None),
-    ],
-    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
-)
-def test_a_quota_is_parsed_from_every_known_header(headers: dict[str, str], expected: Quota | None) -> None:
-    assert has_quota(headers)
-    assert parse_quota(headers, lambda: WALL) == expected
-
-
-def test_a_response_without_a_remaining_count_reports_no_quota() -> None:
-    assert not has_quota({"x-ratelimit-limit": "60", "content-type": "application/json"})
-
-
-@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 20))
-def test_a_quota_bounds_the_attempts_until_it_resets(left: int, in_flight: int, failed: int) -> None:
-    allowance = QuotaTracker()
-    assert allowance.opens_at(0.0) == -math.inf
-    allowance.apply(Quota(left, 30, 60), started=1.0, now=2.0, in_flight=in_flight)
-    for _ in range(failed):
-        allowance.refund()
-    started_count = 0
-    while allowance.opens_at(3.0) <= 3.0:
-        allowance.record_start(3.0)
-        started_count += 1
-    assert started_count == max(0, left - in_flight + failed)
-    assert allowance.opens_at(3.0) == 32.0
-    started_count = 0
-    while allowance.opens_at(32.0) <= 32.0:
-        allowance.record_start(32.0)
-        started_count += 1
-    assert started_count == 60
-
-
-def test_a_response_to_an_older_attempt_does_not_update_the_quota() -> None:
-    allowance = QuotaTracker()
-    allowance.apply(Quota(0, 30), started=5.0, now=6.0, in_flight=0)
-    allowance.apply(Quota(9, 30), started=4.0, now=7.0, in_flight=0)
-    assert allowance.opens_at(8.0) == 36.0

@@ -64,7 +64,6 @@ class Scenario:
     latency: float = 0.05
     outages: Sequence[tuple[float, float, Trouble]] = ()
     asks: float | None = None
-    reports_quota: bool = False
     workers: int = 64
     seed: int = 0
 
@@ -116,19 +115,18 @@ class Service:
             await anyio.sleep(HANG)
             raise TransportError("no answer within 30 s", maybe_sent=True)
         allowed = trouble is None and self._take(at)
-        headers = self.quota_headers()
         await anyio.sleep(self.scene.latency * self.random.uniform(0.5, 1.5))
         if trouble == "503":
             raise StatusError("503", status_code=503, maybe_sent=True)
         if not allowed:
-            raise self._refuse(headers)
+            raise self._refuse()
         self.succeeded.append(self.now())
-        return headers
+        return {}
 
-    def _refuse(self, headers: dict[str, str]) -> OutreachError:
+    def _refuse(self) -> OutreachError:
         asks = self.scene.asks
         self.refused.append((self.now(), self.now() + (asks or 0.0)))
-        return RateLimited("429", status_code=429, headers=headers if asks is None else {**headers, "retry-after": str(asks)})
+        return RateLimited("429", status_code=429, headers={} if asks is None else {"retry-after": str(asks)})
 
     def _take(self, at: float) -> bool:
         limit = self.scene.limit(at)
@@ -138,17 +136,6 @@ class Service:
             return False
         self._tokens -= 1
         return True
-
-    def quota_headers(self) -> dict[str, str]:
-        if not self.scene.reports_quota:
-            return {}
-        most, limit = self.most(self._at), self.scene.limit(self._at)
-        reset = max(1, round((most - self._tokens) / limit))
-        return {
-            "x-ratelimit-limit": f"{int(most)}",
-            "x-ratelimit-remaining": f"{int(self._tokens)}",
-            "x-ratelimit-reset": f"{reset}",
-        }
 
 
 @attrs.define
