@@ -41,9 +41,8 @@ The marker, with all its arguments:
     )
 
 You can also put the marker on classes and modules; each argument is taken from the closest marker. With `behaviour="pairwise"`, a
-test runs about thirty times. Together, the runs cover every combination of the values of any two settings. If a run fails within
-a second, the plugin runs the test again with fewer settings that differ from the defaults, until all that are left are necessary.
-The summary names them: `failed under 10 of 28 behaviours: it fails with past_end='clamp', or with first_page=0, order='newest'`.
+test runs about thirty times. Together, the runs cover every combination of the values of any two settings. The summary names the
+settings with which every run failed: `failed under 18 of 28 behaviours: it fails with first_page=0, or with past_end='clamp'`.
 `--outreach-behaviour` sets the default behaviour.
 
 `outreach_virtual_time` requires tests that run through anyio's plugin: `@pytest.mark.anyio`, or `anyio_mode = auto`.
@@ -67,12 +66,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_BEHAVIOURS: pytest.StashKey[tuple[Behaviour, ...]] = pytest.StashKey()
 _FAKE_USE: pytest.StashKey[FakeUse] = pytest.StashKey()
-_CAUSES: pytest.StashKey[dict[str, list[Behaviour]]] = pytest.StashKey()
-_CAUSE: pytest.StashKey[str] = pytest.StashKey()
-_UNEXPLAINED: pytest.StashKey[bool] = pytest.StashKey()
-_BEHAVIOUR = "outreach_behaviour"
-_MAX_SECONDS = 1.0
-"""Longest duration of a failed test that is run again: finding the cause of a failure takes about twenty runs."""
 _BACKEND = "anyio_backend"
 _MARKER_HELP = (
     "outreach(seed=0, world=None, behaviour='documented', faults={}, unfired='error'): "
@@ -100,11 +93,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARKER_HELP)
     given = config.getoption("outreach_behaviour", None)
     if given is not None:
-        from outreach_async.testing._marker import FakeConfigError, read_behaviours
+        from outreach_async.testing._marker import read_behaviours
 
         try:
             config.stash[_DEFAULT_BEHAVIOURS] = read_behaviours(given, config.rootpath)
-        except FakeConfigError as error:
+        except (OSError, TypeError, ValueError) as error:
             raise pytest.UsageError(f"--outreach-behaviour: {error}") from None
 
 
@@ -277,59 +270,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     use = item.stash.get(_FAKE_USE, None)
     if use is not None:
-        vars(report).update(outreach_row=use.row, outreach_cause=item.stash.get(_CAUSE, None))  # pytest-xdist sends them
-        item.stash[_UNEXPLAINED] = (
-            use.row is not None and report.when == "call" and report.failed and report.duration <= _MAX_SECONDS
-        )
+        vars(report).update(outreach_row=use.row)  # pytest-xdist sends it
         if report.failed:
             report.sections.append(("outreach service", "\n".join(use.format_report())))
         if report.when == "teardown":
             del item.stash[_FAKE_USE]  # items live until the end of the run
     return report
-
-
-# The outermost wrapper: when it goes on, all other plugins have finished with this run of the test.
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
-    """Find the settings of the fake that made a test fail, unless an earlier run of the test has found them."""
-    result = yield
-    if item.stash.get(_UNEXPLAINED, False):
-        item.stash[_UNEXPLAINED] = False
-        _find_cause(item, nextitem)
-    return result
-
-
-def _find_cause(item: Any, nextitem: pytest.Item | None) -> None:
-    from outreach_async.testing._marker import find_cause, format_settings, has_cause, name_test
-
-    use = item.stash[_FAKE_USE]
-    causes = item.config.stash.setdefault(_CAUSES, {}).setdefault(name_test(item.nodeid, use.row), [])
-    if not has_cause(use.behaviour, causes):
-        arguments = item.callspec.params
-
-        def fails(behaviour: Behaviour) -> bool:
-            arguments[_BEHAVIOUR] = behaviour
-            return _fails_again(item, nextitem)
-
-        cause = find_cause(use.behaviour, fails)
-        arguments[_BEHAVIOUR], item.stash[_FAKE_USE] = use.behaviour, use
-        if cause is not None:
-            causes.append(cause)
-            item.stash[_CAUSE] = format_settings(cause)
-
-
-def _fails_again(item: Any, nextitem: pytest.Item | None) -> bool:
-    """Run a test again without reports, and return whether it failed. pytest has no public function for this."""
-    hooks, reraise = item.ihook, (KeyboardInterrupt, pytest.exit.Exception)
-    item._initrequest()  # noqa: SLF001 - a new request: the fixtures of the last run are finished
-    calls = [pytest.CallInfo.from_call(lambda: hooks.pytest_runtest_setup(item=item), "setup", reraise)]
-    if calls[0].excinfo is None:
-        calls.append(pytest.CallInfo.from_call(lambda: hooks.pytest_runtest_call(item=item), "call", reraise))
-    calls.append(
-        pytest.CallInfo.from_call(lambda: hooks.pytest_runtest_teardown(item=item, nextitem=nextitem), "teardown", reraise)
-    )
-    passing = pytest.skip.Exception, pytest.xfail.Exception
-    return any(call.excinfo is not None and not isinstance(call.excinfo.value, passing) for call in calls)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -339,9 +285,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if any(report.failed for report in rows):
         from outreach_async.testing._marker import summarize_failures
 
-        # The report of a teardown has no category. It has the cause, which is found after the test was torn down.
-        rows += [report for report in terminalreporter.getreports("") if getattr(report, "outreach_cause", None) is not None]
         terminalreporter.section("outreach behaviours")
-        ran = ((report.nodeid, report.outreach_row, report.failed, report.outreach_cause) for report in rows)
-        for line in summarize_failures(ran):
+        for line in summarize_failures((report.nodeid, report.outreach_row, report.failed) for report in rows):
             terminalreporter.line(line)

@@ -3,8 +3,8 @@
 A bug that depends on knobs usually depends on only one or two of them. Tests therefore need only about thirty behaviours, which
 cover every pair of values of any two knobs (pairwise coverage). All knobs together have billions of combinations.
 
-The report of a failed test contains the seed, the behaviour, the faults that never fired, and the last requests. Secrets are
-masked.
+The report of a failed test contains the seed, the behaviour, the faults that never fired, and the last requests, with masked
+secrets.
 """
 
 from __future__ import annotations
@@ -132,15 +132,15 @@ def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Be
     for mark in marks:
         if mark.args:
             raise FakeConfigError(f"expected keyword arguments ({', '.join(_READERS)}), got {mark.args[0]!r}; pass it by keyword")
-        try:
-            for name in mark.kwargs:
-                check_known(name, _READERS, "the marker")
-        except TypeError as error:
-            raise FakeConfigError(str(error)) from None
         given = {**mark.kwargs, **given}
-    values = {name: _READERS[name](value, folder) for name, value in given.items()}
-    behaviours = values.pop("behaviour", tuple(default))
-    return FakeConfig(behaviours=behaviours, **values)
+    values: dict[str, Any] = {"behaviours": tuple(default)}
+    for name, value in given.items():
+        try:
+            check_known(name, _READERS, "the marker")
+            values["behaviours" if name == "behaviour" else name] = _READERS[name](value, folder)
+        except (OSError, TypeError, ValueError) as error:
+            raise FakeConfigError(f"{name}: {error}" if name in _READERS else str(error)) from None
+    return FakeConfig(**values)
 
 
 def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
@@ -148,21 +148,14 @@ def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
         return (value,)
     if value == "pairwise":
         return pairwise()
-    try:
-        return (_read_behaviour(value, folder),)
-    except (OSError, TypeError, ValueError) as error:
-        raise FakeConfigError(f"behaviour: {error}") from error
-
-
-def _read_behaviour(value: Any, folder: Path) -> Behaviour:
     if isinstance(value, Mapping):
         for knob in value:
             check_known(knob, KNOB_NAMES, "Behaviour")
-        return Behaviour(**value)
+        return (Behaviour(**value),)
     if isinstance(value, str) and value in PRESETS:
-        return PRESETS[value]()
+        return (PRESETS[value](),)
     if isinstance(value, str | Path) and Path(value).suffix == ".toml":
-        return load_behaviour(folder / value)
+        return (load_behaviour(folder / value),)
     names = ", ".join(map(repr, [*PRESETS, "pairwise"]))
     raise TypeError(
         f"expected {names}, the path of a .toml file, a Behaviour or a mapping of knobs, got {value!r}; pass one of them"
@@ -171,7 +164,7 @@ def _read_behaviour(value: Any, folder: Path) -> Behaviour:
 
 def _read_seed(value: Any, _: Path) -> int:
     if type(value) is not int:
-        raise FakeConfigError(f"seed: expected a whole number, got {value!r}; pass a number such as 7")
+        raise TypeError(f"expected a whole number, got {value!r}; pass a number such as 7")
     return value
 
 
@@ -181,25 +174,22 @@ def _read_world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
     if isinstance(value, str | Path):
         return value if isinstance(value, str) and value.lstrip().startswith("{") else folder / value
     kinds = "the path of a world file, its content as a string, or the parsed document"
-    raise FakeConfigError(f"world: expected {kinds}, got {type(value).__name__}; pass one of them")
+    raise TypeError(f"expected {kinds}, got {type(value).__name__}; pass one of them")
 
 
 def _read_faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
     if not isinstance(value, Mapping):
-        raise FakeConfigError(f"faults: expected a mapping of operations to faults, got {type(value).__name__}; pass a dict")
+        raise TypeError(f"expected a mapping of operations to faults, got {type(value).__name__}; pass a dict")
     scripts = {operation: tuple(faults) if isinstance(faults, Sequence) else (faults,) for operation, faults in value.items()}
-    try:
-        for operation, script in scripts.items():
-            Faults(0).script(operation, *script)
-    except (TypeError, ValueError) as error:
-        raise FakeConfigError(f"faults: {error}") from error
+    for operation, script in scripts.items():
+        Faults(0).script(operation, *script)  # checks them
     return scripts
 
 
-def _read_unfired(value: Any, _: Path) -> Literal["error", "ignore"]:
+def _read_unfired(value: Any, _: Path) -> str:
     if value not in ("error", "ignore"):
-        raise FakeConfigError(f"unfired: expected 'error' or 'ignore', got {value!r}; pass one of them")
-    return "ignore" if value == "ignore" else "error"
+        raise ValueError(f"expected 'error' or 'ignore', got {value!r}; pass one of them")
+    return str(value)
 
 
 _READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
@@ -275,43 +265,36 @@ def format_setting(value: Any) -> str:
     return getattr(value, "__qualname__", None) or repr(value)
 
 
-# Causes of failures.
+# The summary of all rows.
 
 
-def find_cause(behaviour: Behaviour, fails: Callable[[Behaviour], bool]) -> Behaviour | None:
-    """Return the failing behaviour with the fewest settings that differ from the defaults."""
-    if not fails(behaviour):
-        return None
-    for knob in differing(behaviour):
-        smaller = attrs.evolve(behaviour, **{knob: getattr(_DEFAULTS, knob)})
-        if fails(smaller):
-            behaviour = smaller
-    return behaviour
-
-
-def has_cause(behaviour: Behaviour, causes: Iterable[Behaviour]) -> bool:
-    """Return whether a behaviour has all settings of one of the causes that differ from the defaults."""
-    own = differing(behaviour).items()
-    return any(all(setting in own for setting in differing(cause).items()) for cause in causes)
-
-
-def summarize_failures(ran: Iterable[tuple[str, int, bool, str | None]]) -> list[str]:
-    """Return one line for each test that failed at least once, with the settings that made it fail."""
+def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
+    """Return one line for each test that failed at least once, with the settings that explain its failures."""
     tests: dict[str, dict[int, bool]] = {}
-    causes: dict[str, dict[str, None]] = {}
-    for test, row, failed, cause in ran:
-        name = name_test(test, row)
-        rows = tests.setdefault(name, {})
+    for test, row, failed in ran:
+        rows = tests.setdefault(test.replace(format_row_id(row), "row*"), {})
         rows[row] = rows.get(row, False) or failed
-        causes.setdefault(name, {}).update({} if cause is None else {cause: None})
-    return [_summarize_test(name, rows, list(causes[name])) for name, rows in tests.items() if any(rows.values())]
+    return [_summarize_test(name, rows) for name, rows in tests.items() if any(rows.values())]
 
 
-def name_test(test: str, row: int) -> str:
-    """Return the id of a test without the index of its behaviour, such as `test_a.py::test_x[row*]`."""
-    return test.replace(format_row_id(row), "row*")
-
-
-def _summarize_test(name: str, rows: Mapping[int, bool], causes: Sequence[str]) -> str:
+def _summarize_test(name: str, rows: Mapping[int, bool]) -> str:
+    causes = find_causes(
+        [pairwise()[row] for row, failed in rows.items() if failed],
+        [pairwise()[row] for row, failed in rows.items() if not failed],
+    )
     line = f"{name} failed under {sum(rows.values())} of {len(rows)} behaviours"
     return f"{line}: it fails with {', or with '.join(causes)}" if causes else line
+
+
+def find_causes(failing: Iterable[Behaviour], passing: Iterable[Behaviour]) -> list[str]:
+    """Return the fewest settings such that every run with one of them failed, those with the most failures first."""
+    rest = [set(differing(behaviour).items()) for behaviour in failing]
+    innocent = {setting for behaviour in passing for setting in differing(behaviour).items()}
+    if set() in rest:
+        return ["all defaults"]
+    causes = []
+    while guilty := Counter(setting for settings in rest for setting in settings - innocent):
+        cause = max(sorted(guilty, key=repr), key=lambda setting: guilty[setting])
+        causes.append(f"{cause[0]}={format_setting(cause[1])}")
+        rest = [settings for settings in rest if cause not in settings]
+    return causes

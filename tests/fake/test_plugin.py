@@ -202,7 +202,7 @@ def test_own(outreach_fake):
 def test_an_invalid_behaviour_on_the_command_line_is_a_usage_error(suite: Suite) -> None:
     result = suite.run("def test_any(outreach_fake): pass", "--outreach-behaviour=loose")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--outreach-behaviour: behaviour: expected 'documented', *, got 'loose'*"])
+    result.stderr.fnmatch_lines(["*--outreach-behaviour: expected 'documented', *, got 'loose'*"])
 
 
 @pytest.mark.covers
@@ -255,65 +255,6 @@ def test_reads(outreach_fake):
     assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing._marker.format_settings(bad[0])}\n" in output
     assert "past_end='clamp'" in outreach_async.testing._marker.format_settings(bad[0])
     assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: it fails with past_end='clamp'\n" in output
-
-
-@pytest.mark.covers
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("test", "verdict"),
-    [
-        ("assert outreach_fake.behaviour.past_end == 'no such value'", "28 of 28 behaviours: it fails with all defaults"),
-        ("RUNS.append(1); assert len(RUNS) > 1", "1 of 28 behaviours"),
-        ("RUNS.append(1); pytest.skip('no') if len(RUNS) > 1 else pytest.fail('no')", "1 of 1 behaviours"),
-    ],
-    ids=["always", "once", "skipped when run again"],
-)
-def test_the_summary_of_a_failure_without_a_setting_names_none(suite: Suite, test: str, verdict: str) -> None:
-    marker = "@pytest.mark.outreach(behaviour='pairwise')"
-    output = suite.run(f"RUNS = []\n\n{marker}\ndef test_any(outreach_fake):\n    {test}\n").stdout.str()
-    assert f"test_any[row*] failed under {verdict}\n" in output
-
-
-@pytest.mark.thorough
-def test_a_failure_of_a_slow_test_is_not_run_again(suite: Suite) -> None:
-    suite.pytester.makeconftest("""
-import pytest
-
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_makereport():
-    report = yield
-    report.duration = 1.1
-    return report
-""")
-    output = suite.run("""
-RUNS = []
-
-@pytest.mark.outreach(behaviour="pairwise")
-def test_any(outreach_fake):
-    RUNS.append(1)
-    assert outreach_fake.behaviour.first_page == 1
-
-def test_runs():
-    assert len(RUNS) == 28
-""").stdout.str()
-    assert re.search(r"test_any\[row\*\] failed under \d+ of 28 behaviours\n", output)
-    assert "test_runs" not in output.partition("short test summary")[2]
-
-
-@pytest.mark.covers
-@pytest.mark.thorough
-def test_a_fixture_that_fails_when_a_test_is_run_again_is_a_failure(suite: Suite) -> None:
-    output = suite.run("""
-@pytest.fixture
-def choosy(outreach_fake):
-    assert outreach_fake.behaviour.past_end == "clamp"
-
-@pytest.mark.outreach(behaviour="pairwise")
-def test_any(choosy):
-    assert False
-""").stdout.str()
-    failed = sum(row.past_end == "clamp" for row in outreach_async.testing.pairwise())
-    assert f"test_any[row*] failed under {failed} of {failed} behaviours: it fails with all defaults\n" in output
 
 
 def test_passing_tests_add_nothing_to_the_output(suite: Suite) -> None:

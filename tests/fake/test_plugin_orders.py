@@ -45,7 +45,7 @@ def test_arguments_of_the_closest_marker_take_precedence_one_by_one() -> None:
     ids=["documented", "strict", "lenient", "pairwise", "value", "mapping"],
 )
 def test_a_behaviour_is_a_name_a_value_or_a_mapping_of_knobs(argument: Any, behaviours: tuple[Behaviour, ...]) -> None:
-    assert read_behaviours(argument, HERE) == behaviours
+    assert order({"behaviour": argument}).behaviours == read_behaviours(argument, HERE) == behaviours
 
 
 @pytest.mark.parametrize("as_given", [str, Path])
