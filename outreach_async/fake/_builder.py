@@ -124,7 +124,7 @@ class WorldBuilder(ABC):
         campaign_headers: Iterable[str] | None = None,
         mailbox_headers: Iterable[str] | None = None,
     ) -> str:
-        """Add an empty workspace.
+        """Add an empty workspace, and return its id.
 
         Args:
             id: The workspace's id; generated if not given.
@@ -133,9 +133,6 @@ class WorldBuilder(ABC):
             extra_fields: Labels of fields that are neither standard nor custom, by code.
             campaign_headers: Column names that the campaign list returns in `headers`.
             mailbox_headers: Column names that the mailbox list returns in `headers`.
-
-        Returns:
-            The workspace's id.
 
         Raises:
             ValueError: The id is malformed or already in use, or a code is malformed.
@@ -161,14 +158,7 @@ class WorldBuilder(ABC):
             return workspace.id
 
     def add_owner_key(self, *workspaces: str, key: str | None = None) -> str:
-        """Add an owner key, or give an existing owner key access to more workspaces.
-
-        Args:
-            workspaces: Ids of the workspaces that the key gets access to.
-            key: The key; generated if not given.
-
-        Returns:
-            The key.
+        """Add an owner key, or give an existing owner key access to more workspaces. Return the key; generated if not given.
 
         Raises:
             ValueError: A workspace does not exist, or the key is malformed.
@@ -190,14 +180,7 @@ class WorldBuilder(ABC):
             return key
 
     def add_mailbox(self, workspace: str, *, trouble: float = 0.0, **fields: Any) -> str:
-        """Add a mailbox; see `add_mailboxes` for the fields.
-
-        Returns:
-            The mailbox's id.
-
-        Raises:
-            TypeError: The name of a field is unknown, or a value cannot be written as JSON.
-            ValueError: The workspace does not exist, or a number is not finite.
+        """Add a mailbox with the arguments of `add_mailboxes`, and return its id.
 
         Example:
             ```python
@@ -208,19 +191,15 @@ class WorldBuilder(ABC):
         return self.add_mailboxes(workspace, 1, trouble=trouble, **fields)[0]
 
     def add_mailboxes(self, workspace: str, count: int, *, trouble: float = 0.0, **fields: Any) -> list[str]:
-        """Add mailboxes with generated statistics that are consistent with each other.
+        """Add mailboxes with generated statistics that are consistent with each other, and return their ids.
 
         Args:
             workspace: Id of the workspace.
             count: Number of mailboxes.
             trouble: Probability that a mailbox has a problem, from 0 to 1.
             fields: Values for any field of a mailbox, used unchanged, even if invalid. `domain` sets the domain of the e-mail
-                addresses; a rate can be two integers, `[part, whole]`; `last_activity` can be Unix seconds. `as_of` sets the time
-                of the statistics in Unix seconds, by default now. The counts of e-mails in the last 30 and 90 days decrease
-                after that time. An impossible count or percentage, such as -5, never changes.
-
-        Returns:
-            The mailboxes' ids.
+                addresses; a rate can be two integers, `[part, whole]`; `last_activity` can be Unix seconds. `as_of` is the time
+                of the statistics in Unix seconds, by default now; the counts of the last 30 and 90 days decrease after it.
 
         Raises:
             TypeError: The name of a field is unknown, or a value cannot be written as JSON.
@@ -248,35 +227,30 @@ class WorldBuilder(ABC):
             return [mailbox.id for mailbox in mailboxes]
 
     def add_campaign(self, workspace: str, **fields: Unpack[CampaignFields]) -> str:
-        """Add a campaign. The counts and percentages in responses are computed from the counts of its templates.
+        """Add a campaign, and return its id. Counts and percentages in responses are computed from the counts of its templates.
 
         Args:
             workspace: Id of the workspace.
             id: The campaign's id; generated if not given.
-            name: The campaign's name.
-            status: `draft`, `live`, `paused`, or any other status, to test how a client handles it.
+            name: The campaign's name; `Campaign` if not given.
+            status: `draft` (the default), `live`, `paused`, or any other status, to test how a client handles it.
             mailboxes: Ids of the mailboxes that the campaign sends through.
             steps: The steps in order. A step is a string of template letters, such as `A|B|PER`, or a mapping with any of `id`,
                 `status`, `wait_time` (milliseconds), `left_to_send`, `templates` and `sent`. `templates`, by default `A`, is a
-                string of letters, or a non-empty list of letters and mappings. Such a mapping has fields of a template, and
-                optionally the template's own `rates`. `sent` is the number of e-mails to distribute over the templates; their
-                opens and replies are generated.
-            contacts: Number of contacts of the campaign, not including those that `add_contacts` or requests add. By default, the
-                number of e-mails that step 1 has sent or has left to send.
+                string of letters, or a non-empty list of letters and mappings with fields of a template or its own `rates`.
+                `sent` is the number of e-mails to distribute over the templates; their opens and replies are generated.
+            contacts: Number of contacts besides those that `add_contacts` or requests add; by default, the number of e-mails that
+                step 1 has sent or has left to send.
             bounces_num: Number of bounced e-mails; by default generated for steps with `sent`, and 0 otherwise.
-            interested_num: Number of interested replies; by default generated for steps with `sent`, and 0 otherwise.
+            interested_num: Number of interested replies, with the same default.
             created: Creation time in Unix seconds; now if not given.
-            last_activity: Time of the last activity in Unix seconds, `None` for never, or `auto` for a recent time if any e-mail
-                was sent.
+            last_activity: Unix seconds, `None` for never, or `auto` (the default): a recent time if any e-mail was sent.
             rates: Rates of reactions from 0 to 1, by kind of reaction. The defaults are `open` 0.4, `click` 0.05, `reply` 0.06
                 and `unsubscribe` 0.01 of the delivered e-mails, `bounce` 0.02 of the sent e-mails, and `interested` 0.3 of
                 the replies.
 
-        Returns:
-            The campaign's id.
-
         Raises:
-            TypeError: The name of a field in a step or template is unknown, or a value has the wrong type.
+            TypeError: The name of a field is unknown, or a value has the wrong type.
             ValueError: The workspace or a mailbox does not exist, the id is malformed or already in use, a step has no template,
                 or the counts are inconsistent.
 
@@ -314,16 +288,13 @@ class WorldBuilder(ABC):
         campaign: str | None = None,
         owner_key: str | None = None,
     ) -> list[str]:
-        """Store contacts directly, without a request to the fake.
+        """Store contacts directly, without a request to the fake, and return their ids.
 
         Args:
             workspace: Id of the workspace.
             rows: Number of contacts to generate; or mappings with `email`, optionally `id`, and fields by code.
             campaign: Id of a campaign that the contacts join.
             owner_key: The owner key of the contacts; by default the first key with access to the workspace.
-
-        Returns:
-            The contacts' ids.
 
         Raises:
             TypeError: A row has an unknown key, or a value has the wrong type.
@@ -382,16 +353,13 @@ class WorldBuilder(ABC):
         mailboxes: Iterable[str] | None = None,
         rates: Mapping[str, float] | None = None,
     ) -> None:
-        """Change a campaign, as a user of the service would. Omitted values stay unchanged.
-
-        The changes take effect with the next `advance`.
+        """Change a campaign, from the next `advance` on. Omitted values stay unchanged.
 
         Args:
             campaign: The campaign's id.
-            status: `live` resumes sending; any other status holds back e-mails that are due. In any status, recipients react to
-                e-mails that were already sent.
-            mailboxes: Ids of the mailboxes that the campaign sends through from now on.
-            rates: Rates of reactions to e-mails sent from now on, by kind of reaction. A template with its own rates keeps them.
+            status: `live` sends; any other status holds back e-mails, but recipients react to those already sent.
+            mailboxes: Ids of the mailboxes that the campaign sends through.
+            rates: Rates of reactions to e-mails sent from now on. A template with its own rates keeps them.
 
         Raises:
             TypeError: The name of a rate is unknown, or a value has the wrong type.

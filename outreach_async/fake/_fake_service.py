@@ -61,9 +61,9 @@ class Snapshot:
     Example:
         ```python
         before = fake.snapshot()
-        fake.add_contacts("space_1", 5)
+        fake.advance(days=30)
         fake.restore(before)
-        print(len(fake.contacts("space_1")))  # -> 1
+        print(fake.now)  # -> 1767225600.0
         ```
     """
 
@@ -74,23 +74,20 @@ class Snapshot:
 class FakeService(WorldBuilder):
     """An in-memory implementation of the outreach service.
 
-    The fake follows the service's API documentation. Where the documentation leaves a question open, the fake decides; many of
-    these decisions are configurable. The fake is synchronous, does no I/O, and is safe to share between threads and tasks:
-    requests run one at a time. Values you do not pass are generated from `seed`: the same calls produce the same bytes.
+    It is synchronous, does no I/O, and is safe to share between threads and tasks: requests run one at a time.
 
     Args:
-        seed: Seed for generated data.
-        behaviour: Settings for the configurable decisions.
-        clock: The start time as an ISO 8601 string, or a callable that returns Unix seconds. With a start time, the time stands
-            still until `advance` is called. With a callable, each request first runs the simulated events
-            whose time has come, such as e-mails and replies.
+        seed: Seed for generated data: the same calls produce the same bytes.
+        behaviour: How the fake interprets rules that the service's API documentation leaves open.
+        clock: The start time as an ISO 8601 string: the time stands still until `advance` is called. Or a callable that returns
+            Unix seconds: each request first runs the simulated events that are due, such as e-mails and replies.
 
     Attributes:
         seed: The seed.
         behaviour: The behaviour; it can be replaced between requests.
         faults: The faults to inject.
         requests: The log of requests.
-        sim: The simulation of sent e-mails: watch its events, or script the reactions of recipients.
+        sim: The simulation: watch its events, or script the reactions of recipients.
 
     Raises:
         ValueError: `clock` is a string but not a valid ISO 8601 time.
@@ -132,9 +129,7 @@ class FakeService(WorldBuilder):
     # Requests.
 
     def asgi(self) -> Application:
-        """Return an ASGI application for this fake. Mount it in another application, or pass it to an ASGI server.
-
-        For an application with the control plane, call `outreach_async.fake.control.ControlPlane(fake).asgi()`.
+        """Return an ASGI application for this fake; `outreach_async.fake.control.ControlPlane(fake).asgi()` has a control plane.
 
         Example:
             ```python
@@ -162,11 +157,7 @@ class FakeService(WorldBuilder):
         return exchange.response
 
     def exchange(self, request: Request) -> Exchange:
-        """Execute a request with the fault that `faults` assigns to the request.
-
-        Returns:
-            The response, and the wire fault that the transport or server must reproduce.
-        """
+        """Execute a request. Return the response, and the wire fault that the transport or server must reproduce."""
         # The lock is held throughout, so that the due events, the fault, the request's number and its log entry belong together
         # even if several threads call the fake. Delays of faults come later: the sender of the response waits, without the lock.
         with self._locked_and_current():
@@ -196,8 +187,7 @@ class FakeService(WorldBuilder):
     def contacts(self, workspace: str) -> list[dict[str, Any]]:
         """Return the stored contacts of a workspace, in the order they were stored.
 
-        Returns:
-            One dict per contact: `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key), `created` (Unix seconds).
+        Each is a dict with `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key) and `created` (Unix seconds).
 
         Raises:
             ValueError: The workspace does not exist.
@@ -213,9 +203,7 @@ class FakeService(WorldBuilder):
             return [_contact_document(contact) for contact in self._world.contacts[workspace].values()]
 
     def contact(self, workspace: str, email: str) -> dict[str, Any] | None:
-        """Return the contact with the given e-mail, in the format of `contacts`; `None` if no contact has the e-mail.
-
-        `behaviour.email_key` decides how e-mails are compared.
+        """Return the contact with the given e-mail, in the format of `contacts`; `None` if there is none.
 
         Raises:
             ValueError: The workspace does not exist.
@@ -240,9 +228,6 @@ class FakeService(WorldBuilder):
     def advance(self, **step: float) -> None:
         """Advance the time, and run every event that is due by the new time: e-mails, opens, replies, ...
 
-        Events that are already due, such as the first e-mail to a contact that has just joined a live campaign, run on the next
-        call of `advance`, even on `advance(days=0)`.
-
         Args:
             step: The duration, as arguments of `datetime.timedelta`: `days`, `hours`, `minutes`, `seconds`, ...
 
@@ -266,8 +251,6 @@ class FakeService(WorldBuilder):
 
     @contextmanager
     def _locked_and_current(self) -> Iterator[None]:
-        """Hold the lock during the `with` block."""
-        # If a callable provides the time, events may have become due since the last call. They are run before the block.
         with self._lock:
             if self._clock.is_running:
                 self._run_due_events()
@@ -292,9 +275,7 @@ class FakeService(WorldBuilder):
         Example:
             ```python
             before = fake.snapshot()
-            fake.advance(days=30)
             fake.restore(before)
-            print(fake.now)  # -> 1767225600.0
             ```
         """
         with self._lock:
@@ -320,9 +301,7 @@ class FakeService(WorldBuilder):
             self.sim.listeners.clear()
 
     def load(self, source: str | Path | Mapping[str, Any]) -> None:
-        """Replace the stored data with the data of a world file. An invalid file changes nothing.
-
-        If the file contains a time, the fake's clock is set to that time.
+        """Replace the stored data, and the time if the file has one, with a world file. An invalid file changes nothing.
 
         Args:
             source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.world_file` shows the format.

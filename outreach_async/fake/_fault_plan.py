@@ -1,8 +1,4 @@
-"""`Faults` assigns faults to requests, by scripts and by rules. It does no I/O.
-
-A fault does nothing (`ok`), replaces the response, changes a value in the response, or is a wire fault. The functions in
-`faults` create faults. The fake's transport and server reproduce wire faults according to the tables in `transport`.
-"""
+"""`Faults` assigns faults to requests. The transport and the server reproduce wire faults by the tables in `_transport`."""
 
 from __future__ import annotations
 
@@ -69,7 +65,7 @@ class Fault:
 
 
 ok: Final = Fault("ok", commits=True)
-"""A placeholder in a script. The request at its position gets no fault, even if a rule of `Faults.add` matches the request.
+"""No fault. In a script, the request at its position gets no fault, even if a rule matches.
 
 Example:
     ```python
@@ -144,8 +140,7 @@ Example:
 class Faults:
     """Assigns faults to requests, by scripts and by rules.
 
-    A request gets the next fault in the script of its operation. If the script is empty, the request gets the fault of the first
-    rule that matches.
+    A request gets the next fault in the script of its operation, or else the fault of the first rule that matches.
 
     Args:
         seed: Seed of the random draws for rules with a probability.
@@ -226,9 +221,7 @@ class Faults:
 
         Example:
             ```python
-            fake.faults.add(hang())
             fake.faults.clear()
-            print(fake.faults.unfired)  # -> []
             ```
         """
         self._request_count = 0
@@ -254,7 +247,6 @@ class Faults:
 
         Example:
             ```python
-            fake.faults.script("list_fields", ok)
             fake.faults.assert_all_fired()
             ```
         """

@@ -7,38 +7,30 @@ knob, because their interpretation is fixed:
 | rule | question | the fake's interpretation |
 |---|---|---|
 | W5 | ids | prefix and 16 hexadecimal digits, the same for the same seed and calls |
-| W6 | unknown path | 404 |
-| W6 | another method on a known path, including HEAD | 405 with `Allow` |
-| W6 | one slash at the end of a path | ignored |
+| W6 | unknown path; another method on a known path; one slash at the end | 404; 405 with `Allow`, for HEAD too; ignored |
 | W7 | a create request without `content-type: application/json` | accepted, with a hint |
-| W8 | a body that is not a JSON object, or contains NaN, a duplicate key or a lone surrogate | 400 |
-| W8 | a body over 1 MiB | 413 |
+| W8 | a body over 1 MiB; not an object; with NaN, a duplicate key or a lone surrogate | 413; 400 |
 | W10 | times | Unix seconds; `wait_time` in milliseconds, as the API documentation states |
 | W11 | headers of every response | `content-type: application/json` and a unique `x-request-id` |
 | W12 | `workspace` as a parameter of list-steps | ignored: campaign ids are global |
-| A2 | a known owner key without access to the workspace | 403; 401 for an unknown key |
+| A2 | an unknown owner key; a known one without access to the workspace | 401; 403 |
 | A4 | several errors at once | the first in this order: JSON, presence, type, id, key, workspace, campaign, fields, values |
-| P4 | a required parameter that is missing or empty | 400 that names the parameter |
-| P5 | format of a number | 1 to 9 ASCII digits, leading zeros allowed; no sign, space or fraction |
+| P4, P5 | a missing or empty parameter; numbers | 400 that names it; 1 to 9 ASCII digits, without sign, space or fraction |
 | P9 | `total_pages` of an empty list | 0 |
-| P10 | items created at the same time | in the order in which they were added |
-| P11 | pages read while items are added | each page shows the list at that moment: items may shift |
-| P12 | a parameter given twice | 400 |
-| P12 | an unknown parameter | ignored, with a hint |
-| P13 | an unknown workspace | 404; 400 for an id without its prefix |
+| P10, P11 | items created at once; added between two pages | in the order of adding; pages show the list of their moment |
+| P12 | a parameter given twice; an unknown one | 400; ignored, with a hint |
+| P13 | an unknown workspace; an id without its prefix | 404; 400 |
 | P14 | `headers` | those in the API documentation, unless `add_workspace` sets others; items always have every field |
-| C4, C15 | the stored e-mail | as sent, trimmed; `overwrite` stores the new spelling |
-| C5 | the owner of a duplicate | unchanged, whoever overwrites the contact |
+| C4, C5 | the e-mail and owner of a duplicate | `overwrite` stores the new spelling, trimmed; the owner never changes |
 | C8, C9 | an upload option with an invalid type or value, such as `"true"` or `Skip` | 400 |
 | C13 | a blank field | counts as missing for `update_missing_fields`, which never stores a blank value |
-| C14 | null for a field of a new contact | as if not sent; 400 for a number or a list |
-| C17 | an unknown campaign, or one of another workspace | 404, and nothing is stored |
-| C18 | campaigns that accept contacts | all, whatever their status; a finished campaign reopens |
+| C14 | null for a field of a new contact; a number or a list | as if not sent; 400 |
+| C17, C18 | campaigns that accept contacts | all of the workspace, in any status; 404 for others; a finished campaign reopens |
 | C20 | a malformed custom code, such as `custom_x` or `custom_01` | 400 |
-| C22 | `full_name` | never derived from the name parts; they are never derived from `full_name` |
+| C22 | `full_name` and the name parts | never derived from each other |
 | C25 | a create request retried after its response was lost | treated as a duplicate; `skip` does not return the id |
+| C27, C28 | strict validation | before the look-up of duplicates; 422 lists every failure |
 | C27 | dates under strict validation | `YYYY-MM-DD`, `YYYY-MM`, `YYYY` and `MM/DD/YYYY` |
-| C28 | strict validation of a duplicate | before the look-up of duplicates: 422 that lists every failure |
 | T2 | order of steps and templates | steps by `order`; templates as seeded: A, B, ..., then PER |
 | T4, T5 | `out_of` | `left_to_send` + `already_sent`, without contacts that left early; a new contact counts in all steps |
 | T7 | which template is sent | the live templates of the step take turns, but `PER` is sent to a random share of contacts |
@@ -46,18 +38,12 @@ knob, because their interpretation is fixed:
 | T9, T10 | counts of opens, clicks, replies and unsubscribes | once per e-mail; a campaign's counts are sums over its templates |
 | T11 | `initials` and `interested` | `initials`: e-mails sent for step 1; `interested`: `interested_num` as a percentage (T8) |
 | T12 | `wait_time` | counted from when the previous step's e-mail was sent; for the first step, from joining the campaign |
-| T13 | `days_left` | e-mails left, divided by the number that the mailboxes can send per day, plus the waits; at least 1 |
-| T14 | a campaign without contacts | 0 days, `Not started` in the list and in the steps |
-| T15 | a campaign that no mailbox sends for | 9999 days, `Unknown` in the list and in the steps |
-| T16 | dates as text | `Jan 4, 2026`, in UTC and English |
-| T17 | the estimated end of a draft or paused campaign | as if it were live |
-| T18 | relative times | `just now`, `5 minutes ago`, `1 day ago`, `3 months ago`, `Never` |
-| T19 | statuses of campaigns, steps and mailboxes | those that the API documentation shows; others only if seeded |
-| T19 | changes of status | any to any, only by `set_campaign`; only `live` campaigns, steps and templates send |
-| B2 | time windows of a mailbox's counts | `sent_today` covers the UTC day; the windows of 30 and 90 days include today |
-| B3 | `opened_14days` and `bounced_30days` | cover the e-mails sent in these days, whenever they are opened or bounce |
-| B4 | `campaigns` of a mailbox | all that use it, whatever their status |
-| B5 | `daily_limit` | shared by all campaigns of the mailbox |
+| T13, T17 | `days_left` | as if live: e-mails left, divided by what the mailboxes can send per day, plus waits; at least 1 |
+| T14, T15 | a campaign without contacts; one that no mailbox sends for | 0 days, `Not started`; 9999 days, `Unknown` |
+| T16, T18 | dates and times as text | `Jan 4, 2026`, in UTC; `just now`, `5 minutes ago`, `1 day ago`, `3 months ago`, `Never` |
+| T19 | statuses | others than the API documentation shows only if seeded; any to any, by `set_campaign`; only `live` ones send |
+| B2, B3 | windows of a mailbox's counts | UTC days with today; opens and bounces by the day on which the e-mail was sent |
+| B4, B5 | `campaigns`, `daily_limit` | all that use the mailbox, whatever their status; shared by all of them |
 | F2 | order of all-fields | `email`, standard fields as documented, extra fields as seeded, custom fields by number |
 | E2 | statuses of errors | 400 malformed, 401 and 403 keys, 404 ids, 405, 413, 422 strict validation, 429; no 5xx |
 | E3 | hints about likely mistakes | in the header `x-fake-hint` and the request log, never in a body |
@@ -93,10 +79,6 @@ from outreach_async.fake._arguments import check_known, convert
 from outreach_async.fake._error_responses import RENDERERS, ErrorRenderer, RendererName
 
 
-def _to_frozenset(values: Iterable[str]) -> frozenset[str]:
-    return frozenset(values)
-
-
 @attrs.frozen
 class HeaderAuth:
     """A setting that requires a credential in a header (rule A3). A request without the credential gets 401.
@@ -116,7 +98,7 @@ class HeaderAuth:
 
     header: str = attrs.field(default="authorization", validator=attrs.validators.min_len(1))
     scheme: str = "Bearer"
-    tokens: frozenset[str] = attrs.field(default=frozenset(), converter=_to_frozenset, repr=False)
+    tokens: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset[str], repr=False)
 
 
 @attrs.frozen
@@ -175,43 +157,29 @@ class Behaviour:
     """The fake's interpretation of rules that the API documentation leaves open. Each attribute is a knob.
 
     Attributes:
-        email_key: C4. How e-mails are compared to find duplicates. `lower` ignores letter case. `exact` compares e-mails exactly.
-            `domain_lower` ignores the letter case of the domain. `gmail` ignores letter case; in the local part of Gmail
-            addresses, it also ignores dots and everything after a plus sign. The value can also be a function that takes the
-            trimmed e-mail and returns the string to compare.
-        created_status: C3. HTTP status of the outcome `added`, or a mapping of outcomes to statuses. Outcomes that are not in the
-            mapping keep their default.
+        email_key: C4. How e-mails are compared to find duplicates: without letter case (`lower`), exactly (`exact`), without the
+            letter case of the domain (`domain_lower`), or, for Gmail addresses, also without dots and the part after a plus
+            sign (`gmail`). A function takes the trimmed e-mail and returns the string to compare.
+        created_status: C3. HTTP status of `added`, or a mapping of outcomes to statuses; the others keep their default.
         first_page: P3. The number of the first page.
-        past_end: P8. The response to a page past the end: an empty page (`empty`), the last page (`clamp`), or 404 (`error`).
-        over_max: P6. The response to a `display` over the maximum: 400 (`reject`), as many items as the maximum (`clamp`), or as
-            many as requested (`serve`).
-        campaign_max_display: P7. The maximum `display` for campaigns; `None` for no maximum. For mailboxes, the API
-            documentation states the maximum: 2,000.
-        bad_number: P5. How a malformed or out-of-range `page` or `display` is handled: refused with 400 (`reject`), or replaced
-            by a default value (`default`): the first page for `page`, or 10 for `display`.
-        owner_key: A2. How owner keys are checked: a key must be known (`check`), must only start with `key_` (`prefix_only`), or
-            can be anything (`off`).
-        unknown_custom: C20. How a well-formed `custom_<n>` is handled if the workspace does not have it: refused with 400
-            (`reject`), ignored (`ignore`) or stored (`store`).
-        unknown_body: C21. How an unknown field of the body other than `custom_<n>` is handled: ignored (`ignore`), refused with
-            400 (`reject`) or stored (`store`).
+        past_end: P8. A page past the end: an empty page (`empty`), the last page (`clamp`), or 404 (`error`).
+        over_max: P6. A `display` over the maximum: 400 (`reject`), the maximum (`clamp`), or as many as requested (`serve`).
+        campaign_max_display: P7. The maximum `display` for campaigns; `None` for no maximum. Mailboxes have 2,000.
+        bad_number: P5. A malformed or out-of-range `page` or `display`: 400 (`reject`), or the first page and 10 (`default`).
+        owner_key: A2. An owner key must be known (`check`), must start with `key_` (`prefix_only`), or can be anything (`off`).
+        unknown_custom: C20. A `custom_<n>` that the workspace does not have: 400 (`reject`), `ignore` or `store`.
+        unknown_body: C21. An unknown field other than `custom_<n>`: `ignore`, 400 (`reject`) or `store`.
         skip_enrols: C10. If true, a skipped contact still joins the campaign.
-        overwrite_unsent: C11. How `overwrite` handles a field that was not sent: the old value is kept (`keep`) or cleared
-            (`clear`).
-        overwrite_blank: C12. How `overwrite` handles a field that is sent as null or blank: the old value is cleared (`clear`)
-            or kept (`keep`), or the null or blank value is stored (`store`).
-        missing_campaign: C7. How a missing or empty `upload_options.campaign` is handled: refused with 400 (`reject`), or treated
-            as null (`null`).
+        overwrite_unsent: C11. Whether `overwrite` keeps (`keep`) or clears (`clear`) a field that was not sent.
+        overwrite_blank: C12. Whether `overwrite` clears (`clear`) or keeps (`keep`) a field that is sent as null or blank, or
+            stores what is sent (`store`).
+        missing_campaign: C7. A missing or empty `upload_options.campaign`: 400 (`reject`), or as null (`null`).
         strict_fields: C27. The fields that strict validation checks: all standard fields (`all`), or a set of field codes.
-        reenrol: C16. The effect of adding a contact to a campaign that already has the contact: no change (`noop`), or 409
-            (`error`).
-        numbers: W9. The JSON type of percentages that are whole numbers: integer (`int_when_whole`), float (`float`), or some of
-            them integer and some float (`mixed`). All other percentages are floats.
-        list_date: T16. The value of `days_left_date` in the campaign list: Unix seconds (`timestamp`), a string (`text`), or one
-            of the two, depending on the campaign (`mixed`). If there is no date, the value is a word, as in list-steps:
-            `Complete`, `Not started` or `Unknown`.
-        order: P10. The order of lists: by creation time with the oldest item first (`oldest`) or the newest item first
-            (`newest`), or by last activity with the latest first (`last_activity`).
+        reenrol: C16. Adding a contact to a campaign that it is already in: no change (`noop`), or 409 (`error`).
+        numbers: W9. The JSON type of whole percentages: `int_when_whole`, `float`, or some of each (`mixed`).
+        list_date: T16. `days_left_date` in the campaign list: Unix seconds (`timestamp`), a string (`text`), or some of each
+            (`mixed`). If there is no date, the value is a word: `Complete`, `Not started` or `Unknown`.
+        order: P10. Lists by creation time with the oldest first (`oldest`) or the newest first (`newest`), or by `last_activity`.
         percent_digits: T8. Decimal places of percentages.
         error_renderer: E2. The format of errors: a name, or a function from `Refusal` to status, headers and body.
         auth: A3. The credential required in a header; `None` for none.
@@ -342,16 +310,14 @@ def dump_behaviour(
 ) -> str:
     """Serialize a behaviour as TOML, in the format that `load_behaviour` reads.
 
-    `auth.tokens` is secret and is not written. A behaviour read from the file has the default of `auth.tokens`: every owner key
-    of the fake is accepted.
+    `auth.tokens` is secret and is not written.
 
     Args:
         behaviour: The behaviour.
         about: A description of the file, written as a comment at its top.
         notes: Comments to write above the values, by knob.
         undecided: Values that measurements could not tell apart, by knob. The first value must be the value in `behaviour`.
-        unseen: Reasons why the value of a knob is unknown, by knob. Each reason is written as a comment; the knob takes its
-            default when the file is read.
+        unseen: Reasons why the value of a knob is unknown, by knob, written as comments. The knob is not written.
 
     Raises:
         TypeError: The value of a knob is a function.

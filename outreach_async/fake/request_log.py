@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, overload
 
 import attrs
@@ -24,8 +24,9 @@ class JournalOverflow(LookupError):
         try:
             fake.requests[0]
         except JournalOverflow as error:
-            print(error)
-            # -> request #0 is no longer in the log, which keeps the last 10000 of 10001; read the log earlier, or use counts
+            print(
+                error
+            )  # -> request #0 is no longer in the log, which keeps the last 10000 of 10001; read it earlier, or use counts
         ```
     """
 
@@ -104,13 +105,6 @@ class RequestLog(Sequence[Recorded]):
     def __len__(self) -> int:
         return self._total
 
-    def __iter__(self) -> Iterator[Recorded]:
-        self._check_held(0)
-        return iter(tuple(self._entries))
-
-    def __reversed__(self) -> Iterator[Recorded]:
-        return reversed(tuple(self))
-
     @overload
     def __getitem__(self, index: int) -> Recorded: ...
     @overload
@@ -120,7 +114,11 @@ class RequestLog(Sequence[Recorded]):
         numbers = range(self._total)[index]
         if not isinstance(numbers, int):
             return [self[number] for number in numbers]
-        self._check_held(numbers)
+        if numbers < self._total - len(self._entries):
+            raise JournalOverflow(
+                f"request #{numbers} is no longer in the log, which keeps the last {self._entries.maxlen} of {self._total}; "
+                "read it earlier, or use counts"
+            )
         return self._entries[numbers - self._total]
 
     def of(self, operation: str) -> list[Recorded]:
@@ -131,8 +129,7 @@ class RequestLog(Sequence[Recorded]):
 
         Example:
             ```python
-            await client.workspaces.fields()
-            print(len(fake.requests.of("list_fields")), fake.requests.of("create_contact"))  # -> 1 []
+            print(fake.requests.of("create_contact"))  # -> []
             ```
         """
         held = [recorded for recorded in tuple(self._entries) if recorded.operation == operation]
@@ -144,9 +141,7 @@ class RequestLog(Sequence[Recorded]):
         return held
 
     def recent(self, count: int = 20) -> list[Recorded]:
-        """Return the last `count` requests, or fewer if the log holds fewer.
-
-        Unlike `of` and access by index, this method never raises `JournalOverflow`.
+        """Return the last `count` requests, or fewer if the log holds fewer. Never raises `JournalOverflow`.
 
         Example:
             ```python
@@ -161,22 +156,13 @@ class RequestLog(Sequence[Recorded]):
 
         Example:
             ```python
-            await client.workspaces.fields()
             fake.requests.clear()
-            print(len(fake.requests))  # -> 0
             ```
         """
         self._entries.clear()
         self._total = 0
         self.counts.clear()
         self.statuses.clear()
-
-    def _check_held(self, number: int) -> None:
-        if number < self._total - len(self._entries):
-            raise JournalOverflow(
-                f"request #{number} is no longer in the log, which keeps the last {self._entries.maxlen} of {self._total}; "
-                "read the log earlier, or use counts"
-            )
 
 
 def append_to(log: RequestLog, recorded: Recorded) -> None:

@@ -46,8 +46,7 @@ class Activity:
         at: Time, in Unix seconds.
         kind: `sent`, `opened`, `clicked`, `replied`, `interested` (a reply that shows interest), `unsubscribed` or `bounced`.
         campaign: Campaign id.
-        contact: Contact id. A contact that is only counted in the initial data of its campaign, and not stored, has an id such as
-            `#000000001`.
+        contact: Contact id; such as `#000000001` if the contact is only counted in its campaign, and not stored.
         step: `order` of the step, counted from 1.
         template: Template id.
         mailbox: Id of the mailbox that sent the e-mail.
@@ -278,18 +277,11 @@ class SimulationControl:
         """Functions to call with each event when it happens."""
 
     def watch(self, listener: Listener) -> None:
-        """Call a listener with every e-mail, open, click, reply, unsubscribe and bounce from now on, in chronological order.
-
-        The listener receives an `outreach_async.fake.Activity`. To collect all events, pass the `append` method of a list.
-        `reset` removes all listeners. Snapshots and world files do not contain listeners.
+        """Call a listener with the `Activity` of every event from now on, in chronological order. `reset` removes all listeners.
 
         Example:
             ```python
-            log = []
-            fake.sim.watch(log.append)
-            fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign="camp_1")
-            fake.advance(days=1)
-            print(log[0].kind, log[0].campaign)  # -> sent camp_1
+            fake.sim.watch(print)
             ```
         """
         self.listeners.append(listener)
@@ -309,18 +301,18 @@ class SimulationControl:
     ) -> None:
         """Script the reactions of a contact to an e-mail that has not been sent yet.
 
-        Omitted reactions do not happen, except that a click, reply or unsubscribe implies an open. If `opens_after` is omitted,
-        the open happens together with the first of these reactions.
+        Omitted reactions do not happen, except that a click, reply or unsubscribe implies an open: if `opens_after` is omitted,
+        with the first of these reactions.
 
         Args:
             contact: The contact's e-mail address, even if the contact is not stored yet; or the id of a stored contact.
             step: `order` of the step, counted from 1.
             campaign: Campaign id; `None` for any campaign.
             opens_after: Time from sending the e-mail to opening it: `"2h"`, `"1d12h"`, seconds or a timedelta.
-            clicks_after: Time from sending to the click, in the same format.
-            replies_after: Time from sending to the reply, which ends the campaign for the contact.
-            unsubscribes_after: Time from sending to the unsubscribe, which also ends the campaign for the contact.
-            bounces_after: Time from sending to the bounce, which also ends the campaign for the contact.
+            clicks_after: Time from sending to the click.
+            replies_after: Time from sending to the reply. It ends the campaign for the contact, as the next two do.
+            unsubscribes_after: Time from sending to the unsubscribe.
+            bounces_after: Time from sending to the bounce.
             interested: Whether the reply shows interest.
 
         Raises:
