@@ -135,26 +135,28 @@ def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
     is_optional = behaviour.missing_campaign == "null"
     _require_members(options, _UPLOAD_OPTIONS[:2] if is_optional else _UPLOAD_OPTIONS, "upload_options.")
     campaign = (options.get("campaign") or None) if is_optional else options["campaign"]
-    owner_key = body["owner_key"]
-    if not isinstance(owner_key, str):
-        if behaviour.owner_key != "off":
-            raise refusal_error(400, "invalid_type", "owner_key must be a string", "owner_key")
-        owner_key = ""
+    is_checked = behaviour.owner_key != "off"
+    owner_key = _require_type(body, "owner_key", str if is_checked else object, "a string")
     workspace = _require_type(body, "workspace", str, "a string")
     email = _require_type(body, "email", str, "a string").strip()
     if not email:
         raise refusal_error(400, "blank_email", "email must not be blank", "email")
-    duplicates = _parse_duplicates(options["duplicates"])
+    duplicates, names = options["duplicates"], list(DUPLICATE_OUTCOMES)
+    if not isinstance(duplicates, str) or duplicates not in names:
+        hint = suggest_similar(duplicates.lower(), names) if isinstance(duplicates, str) else ""
+        field = "upload_options.duplicates"
+        message = f"{field} must be one of {', '.join(names)}"
+        raise refusal_error(400, "invalid_duplicates", message, field, hints=(hint,) if hint else ())
     strict = _require_type(options, "strict_validation", bool, "true or false", "upload_options.")
     if campaign is not None:
         _require_type(options, "campaign", str, "a string or null", "upload_options.")
-    if behaviour.owner_key != "off" and not owner_key.startswith("key_"):
+    if is_checked and not owner_key.startswith("key_"):
         # The error has no hint about the value, because the value may be a secret.
         raise refusal_error(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
     check_id(workspace, "space_", "workspace")
     if campaign is not None:
         check_id(campaign, "camp_", "upload_options.campaign")
-    return Creation(owner_key, workspace, email, duplicates, strict, campaign)
+    return Creation(owner_key if isinstance(owner_key, str) else "", workspace, email, duplicates, strict, campaign)
 
 
 def _require_members(members: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> None:
@@ -165,19 +167,9 @@ def _require_members(members: Mapping[str, Any], names: tuple[str, ...], prefix:
 
 
 def _require_type(members: Mapping[str, Any], name: str, kind: type, expected: str, prefix: str = "") -> Any:
-    value = members[name]
-    if not isinstance(value, kind):
+    if not isinstance(members[name], kind):
         raise refusal_error(400, "invalid_type", f"{prefix}{name} must be {expected}", prefix + name)
-    return value
-
-
-def _parse_duplicates(value: object) -> str:
-    if isinstance(value, str) and value in DUPLICATE_OUTCOMES:
-        return value
-    field = "upload_options.duplicates"
-    hint = suggest_similar(value.lower(), list(DUPLICATE_OUTCOMES)) if isinstance(value, str) else ""
-    message = f"{field} must be one of {', '.join(DUPLICATE_OUTCOMES)}"
-    raise refusal_error(400, "invalid_duplicates", message, field, hints=(hint,) if hint else ())
+    return members[name]
 
 
 def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> SentFields:
@@ -221,10 +213,8 @@ def _ignore_field(name: str, known: list[str], behaviour: Behaviour, hints: list
     guess = suggest_similar(name, known) if len(hints) < _MAX_SUGGESTIONS else ""
     shown = sanitize_name(name)
     if behaviour.unknown_body == "reject":
-        similar = (guess,) if guess else ()
-        raise refusal_error(
-            400, "unknown_field", f"{shown} is not a field of a contact", shown, hints=similar, knob="unknown_body"
-        )
+        message, similar = f"{shown} is not a field of a contact", (guess,) if guess else ()
+        raise refusal_error(400, "unknown_field", message, shown, hints=similar, knob="unknown_body")
     hints.append(f"unknown field {shown} ignored" + (f", {guess}" if guess else ""))
 
 
@@ -238,7 +228,6 @@ _MAX_EMAIL_LENGTH: Final = 254
 
 _LDH: Final = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOST: Final = re.compile(rf"{_LDH}(?:\.{_LDH})+")
-_MAX_LABEL_LENGTH: Final = 63
 _LOCAL_PART: Final = re.compile(r"[^@\s\x00-\x1f\x7f-\x9f]{1,64}")
 _URL: Final = re.compile(
     r"https?://(?:[^\s/?#@]*@)?(?P<host>[^\s/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?(?:[/?#]\S*)?", re.IGNORECASE
@@ -263,20 +252,9 @@ def is_email(text: str) -> bool:
 
 
 def _is_host(text: str) -> bool:
-    if text.isascii():
-        return _HOST.fullmatch(text) is not None
-    labels = text.split(".")
-    return len(labels) > 1 and all(map(_is_label, labels))
-
-
-def _is_label(label: str) -> bool:
     # Letters of any script are accepted, for internationalised domain names. In many scripts, combining marks belong to letters.
-    letters = all(c == "-" or c.isalnum() or unicodedata.category(c).startswith("M") for c in label)
-    return letters and 0 < len(label) <= _MAX_LABEL_LENGTH and label[0] != "-" != label[-1]
-
-
-def is_phone(text: str) -> bool:
-    return any(_PHONE.fullmatch(number.translate(_PHONE_MARKS)) for number in (text, _EXTENSION.sub("", text)))
+    plain = "".join("a" if c.isalnum() or unicodedata.category(c).startswith("M") else c for c in text)
+    return _HOST.fullmatch(plain) is not None
 
 
 @cache
@@ -307,10 +285,6 @@ def _load_states() -> frozenset[str]:
     return frozenset(text.casefold() for state in read_table("states") for text in state)
 
 
-def is_us_state(text: str) -> bool:
-    return " ".join(text.split()).casefold() in _load_states()
-
-
 @cache
 def load_timezones() -> frozenset[str]:
     return frozenset(name for (name,) in read_table("timezones"))
@@ -319,12 +293,8 @@ def load_timezones() -> frozenset[str]:
 def is_state(text: str, country: str | None) -> bool:
     # If the country is the US or missing, the string must be a US state. Otherwise, it must be a name without digits.
     if not country or not country.strip() or find_country_code(country) == "US":
-        return is_us_state(text)
+        return " ".join(text.split()).casefold() in _load_states()
     return _TEXT.fullmatch(text) is not None and any(c.isalpha() for c in text) and not any(c.isdigit() for c in text)
-
-
-def is_timezone(text: str) -> bool:
-    return text in load_timezones() or _OFFSET.fullmatch(text) is not None
 
 
 def is_date(text: str) -> bool:
@@ -338,10 +308,6 @@ def is_date(text: str) -> bool:
     return False
 
 
-def is_website(text: str) -> bool:
-    return _URL.fullmatch(text) is not None or _is_host(text)
-
-
 def is_stack_overflow(text: str) -> bool:
     if "://" in text:
         url = _URL.fullmatch(text)
@@ -349,22 +315,36 @@ def is_stack_overflow(text: str) -> bool:
     return not any(c.isspace() for c in text)
 
 
-# A predicate whose result is true for a valid string, and what is valid, as the error message says it.
-FieldCheck = tuple[Callable[[str], object], str]
+# A predicate that is true for a valid string, and what is valid, as the error says it. That of `state` also takes the country.
+FieldCheck = tuple[Callable[..., object], str]
 
 _TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a string of at most {MAX_TEXT_LENGTH} characters without control characters")
 
-# `state` is checked by `is_state` instead, which also needs the country.
 FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
     **dict.fromkeys(STANDARD_FIELDS, _TEXT_CHECK),
     "email": (is_email, "an e-mail address"),
-    **dict.fromkeys((code for code in STANDARD_FIELDS if "phone" in code), (is_phone, "a phone number of 7 to 15 digits")),
+    **dict.fromkeys(
+        (code for code in STANDARD_FIELDS if "phone" in code),
+        (
+            lambda text: any(_PHONE.fullmatch(number.translate(_PHONE_MARKS)) for number in (text, _EXTENSION.sub("", text))),
+            "a phone number of 7 to 15 digits",
+        ),
+    ),
     "country": (find_country_code, "an ISO 3166 alpha-2 code or an English country name"),
-    "timezone": (is_timezone, "an IANA time zone name or an offset such as UTC+05:30"),
+    "timezone": (
+        lambda text: text in load_timezones() or _OFFSET.fullmatch(text),
+        "an IANA time zone name or an offset such as UTC+05:30",
+    ),
     **dict.fromkeys(("job_start_date", "graduation_date"), (is_date, "a date as YYYY-MM-DD, YYYY-MM, YYYY or MM/DD/YYYY")),
-    **dict.fromkeys(("website", "website_2", "website_3"), (is_website, "an http or https URL, or a host with a dot")),
+    **dict.fromkeys(
+        ("website", "website_2", "website_3"),
+        (
+            lambda text: _URL.fullmatch(text) or _is_host(text),
+            "an http or https URL, or a host with a dot",
+        ),
+    ),
     "stack_overflow": (is_stack_overflow, "a URL on stackoverflow.com or a handle"),
-    "state": (is_us_state, "the code or name of a US state or, in another country, a name without digits"),
+    "state": (is_state, "the code or name of a US state or, in another country, a name without digits"),
     "zip": (_ZIP.fullmatch, "at most 12 letters, digits, spaces and hyphens"),
 }
 
