@@ -253,7 +253,9 @@ def is_email(text: str) -> bool:
 
 def _is_host(text: str) -> bool:
     # Letters of any script are accepted, for internationalised domain names. In many scripts, combining marks belong to letters.
-    plain = "".join("a" if c.isalnum() or unicodedata.category(c).startswith("M") else c for c in text)
+    plain = (
+        text if text.isascii() else "".join("a" if c.isalnum() or unicodedata.category(c).startswith("M") else c for c in text)
+    )
     return _HOST.fullmatch(plain) is not None
 
 
@@ -290,7 +292,7 @@ def load_timezones() -> frozenset[str]:
     return frozenset(name for (name,) in read_table("timezones"))
 
 
-def is_state(text: str, country: str | None) -> bool:
+def is_state(text: str, country: str | None = None) -> bool:
     # If the country is the US or missing, the string must be a US state. Otherwise, it must be a name without digits.
     if not country or not country.strip() or find_country_code(country) == "US":
         return " ".join(text.split()).casefold() in _load_states()

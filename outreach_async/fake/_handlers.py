@@ -37,8 +37,6 @@ def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> 
 
 def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
     """Check that an owner key has access to the workspace of a create request, and return the workspace."""
-    # The key is checked only if `behaviour.owner_key` is `check`. The checks run in this order: the key, the workspace, the
-    # access of the key's user to the workspace (rule A4).
     is_checked = behaviour.owner_key == "check"
     if is_checked and owner_key not in world.owner_keys:
         raise refusal_error(401, "unknown_owner_key", "owner_key is not a known owner key", "owner_key")
@@ -94,7 +92,6 @@ def _parse_number(name: str, text: str, least: int, default: int, behaviour: Beh
 
 
 def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
-    """Return `100 * n / of`, rounded half to even; 0 if `of` is 0."""
     value = _round_percent(n, of, behaviour.percent_digits)
     whole = value.is_integer() and behaviour.numbers != "float"
     return int(value) if whole and (behaviour.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
@@ -118,32 +115,17 @@ _DAY_MS: Final = DAY * 1000
 _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text")
 
 
-@attrs.frozen
-class CompletionEstimate:
-    days: int
-    placeholder: str = ""
-
-    @property
-    def display(self) -> str:
-        return self.placeholder or f"{self.days} day{'' if self.days == 1 else 's'}"
-
-    def date(self, now: float) -> str:
-        return self.placeholder or format_date(self.timestamp(now))
-
-    def timestamp(self, now: float) -> int:
-        return int(now) + self.days * DAY
-
-
-def estimate_completion(contacts: int, lefts: Sequence[int], waits: Sequence[int], capacity: Fraction) -> CompletionEstimate:
+def estimate_days(contacts: int, lefts: Sequence[int], waits: Sequence[int], capacity: Fraction) -> tuple[int, str]:
+    """Return the estimated days until a campaign ends, and the word to show instead of a date, if there is none."""
     left = sum(lefts)
     if not contacts:
-        return CompletionEstimate(0, "Not started")
+        return 0, "Not started"
     if not left:
-        return CompletionEstimate(0, "Complete")
+        return 0, "Complete"
     if capacity <= 0:
-        return CompletionEstimate(UNBOUNDED_DAYS, "Unknown")
+        return UNBOUNDED_DAYS, "Unknown"
     first = next(index for index, count in enumerate(lefts) if count)
-    return CompletionEstimate(max(1, math.ceil(left / capacity + Fraction(sum(waits[first:]), _DAY_MS))))
+    return max(1, math.ceil(left / capacity + Fraction(sum(waits[first:]), _DAY_MS))), ""
 
 
 @attrs.frozen
@@ -160,7 +142,6 @@ class ItemRenderer:
     def render_campaign(self, campaign: Campaign) -> dict[str, Any]:
         flow = self.world.simulation.flows[campaign.id]
         sent, opens, replies = (flow.total(COUNT_NAMES.index(count)) for count in ("sent", "opened_num", "replied_num"))
-        end = self._estimate_end(campaign)
         return {
             "id": campaign.id,
             "status": campaign.status,
@@ -177,21 +158,15 @@ class ItemRenderer:
             "replies_num": replies,
             "bounces_num": flow.bounces,
             "interested_num": flow.interested,
-            "days_left": end.days,
-            "days_left_date": self._render_list_date(campaign, end),
-            "days_left_display": end.display,
+            **self._render_end(campaign, self.behaviour.list_date),
             "created": campaign.created,
         }
 
     def render_steps(self, campaign: Campaign) -> dict[str, Any]:
         """Return the body of a `list_steps` response, without its field `status`."""
-        end, flow = self._estimate_end(campaign), self.world.simulation.flows[campaign.id]
-        return {
-            "days_left": end.days,
-            "days_left_date": end.date(self.now),
-            "days_left_display": end.display,
-            "data": [self._render_step(step, place, flow) for place, step in enumerate(campaign.steps)],
-        }
+        flow = self.world.simulation.flows[campaign.id]
+        data = [self._render_step(step, place, flow) for place, step in enumerate(campaign.steps)]
+        return {**self._render_end(campaign, "text"), "data": data}
 
     def render_mailbox(self, mailbox: Mailbox) -> dict[str, Any]:
         ledger = self.world.simulation.stats.get(mailbox.id, NO_STATS)
@@ -209,16 +184,16 @@ class ItemRenderer:
             item["last_activity"] = format_age(_latest(mailbox.last_activity, ledger.last_activity), self.now)
         return item
 
-    def _estimate_end(self, campaign: Campaign) -> CompletionEstimate:
+    def _render_end(self, campaign: Campaign, date_format: str) -> dict[str, Any]:
         world, waits = self.world, [step.wait_time for step in campaign.steps]
         contacts, lefts = campaign.contacts + world.enrolled_counts[campaign.id], world.simulation.flows[campaign.id].left_to_send
-        return estimate_completion(contacts, lefts, waits, world.usage.capacity(campaign, world.mailboxes))
-
-    def _render_list_date(self, campaign: Campaign, end: CompletionEstimate) -> int | str:
-        list_date = self.behaviour.list_date
-        timestamp = list_date == "timestamp" or (list_date == "mixed" and zlib.crc32(campaign.id.encode()) & 1)
+        days, word = estimate_days(contacts, lefts, waits, world.usage.capacity(campaign, world.mailboxes))
+        end: int | str = int(self.now) + days * DAY
         # Without a date, the list has the same word as list-steps, because a timestamp would look like an estimate.
-        return end.timestamp(self.now) if timestamp and not end.placeholder else end.date(self.now)
+        if word or date_format == "text" or (date_format == "mixed" and not zlib.crc32(campaign.id.encode()) & 1):
+            end = word or format_date(end)
+        display = word or f"{days} day{'' if days == 1 else 's'}"
+        return {"days_left": days, "days_left_date": end, "days_left_display": display}
 
     def _render_step(self, step: Step, place: int, flow: CampaignFlow) -> dict[str, Any]:
         # `out_of` does not include contacts that left the campaign before this step (rule T4).
@@ -250,7 +225,6 @@ def _latest(one: float | None, other: float | None) -> float | None:
 
 # Operations.
 
-
 HandlerResult = tuple[int, dict[str, Any]]
 
 
@@ -279,9 +253,7 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
 
 
 def _find_scope(call: ParsedRequest, scope: str, world: World) -> str:
-    """Return the name under which the rate limit counts a request: an owner key or a workspace id."""
-    # If the limit counts all requests together, the name is an empty string. With the scope `workspace`, a request with a
-    # campaign id in its path counts towards the campaign's workspace.
+    """Return the name under which the rate limit counts a request: an owner key, a workspace id, or an empty string."""
     if scope == "all":
         return ""
     if scope == "key" or call.body is not None:

@@ -232,7 +232,6 @@ class SimulationEngine:
 
 
 def _midnight(now: int) -> int:
-    """Return the first midnight (UTC) after a time, in Unix microseconds."""
     return (now // DAY_US + 1) * DAY_US
 
 
@@ -264,7 +263,7 @@ SPAN_NAMES: Final = {
 }
 """The argument of a script that sets when a reaction happens."""
 
-_UNIT_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_UNIT_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
 
@@ -343,41 +342,33 @@ class SimulationControl:
 
 
 def _build_plan(spans: Mapping[EventKind, int], *, interested: bool) -> ResponsePlan:
-    if interested and EventKind.INTERESTED not in spans:
-        raise ValueError(
-            "interested: expected replies_after too, because only a reply shows interest; pass replies_after or omit interested"
-        )
-    if EventKind.BOUNCE in spans and len(spans) > 1:
-        raise ValueError("bounces_after: expected no other reaction to the e-mail; omit bounces_after or the other reactions")
-    if EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
-        raise ValueError(
-            "replies_after, unsubscribes_after: expected at most one of the two, because each ends the campaign for the contact; "
-            "omit one"
-        )
     later = [span for kind, span in spans.items() if kind not in {EventKind.OPEN, EventKind.BOUNCE}]
-    if later and spans.get(EventKind.OPEN, 0) > min(later):
-        raise ValueError(
-            "opens_after: expected a time no later than any other reaction, got a later time; shorten or omit opens_after"
-        )
-    opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
-    return tuple(sorted((opened | dict(spans)).items()))
+    if interested and EventKind.INTERESTED not in spans:
+        problem = "interested: expected replies_after too, because only a reply shows interest; pass it, or omit interested"
+    elif EventKind.BOUNCE in spans and len(spans) > 1:
+        problem = "bounces_after: expected no other reaction to the e-mail; omit bounces_after or the other reactions"
+    elif EventKind.UNSUBSCRIBE in spans and spans.keys() & {EventKind.REPLY, EventKind.INTERESTED}:
+        problem = "replies_after, unsubscribes_after: expected one, because each ends the campaign for the contact; omit one"
+    elif later and spans.get(EventKind.OPEN, 0) > min(later):
+        problem = "opens_after: expected a time no later than any other reaction; shorten or omit opens_after"
+    else:
+        opened = {EventKind.OPEN: min(later)} if later and EventKind.OPEN not in spans else {}
+        return tuple(sorted((opened | dict(spans)).items()))
+    raise ValueError(problem)
 
 
 def span_to_microseconds(name: str, span: Span) -> int:
     """Convert a span of time to microseconds."""
-    if isinstance(span, str):
-        return _parse_span(name, span)
-    if isinstance(span, bool) or not isinstance(span, int | float | timedelta):
+    if isinstance(span, bool) or not isinstance(span, str | int | float | timedelta):
         kind = type(span).__name__
         raise TypeError(f"{name}: expected a span of time, got {kind}; use a string such as '2h', seconds or a timedelta")
-    seconds = span.total_seconds() if isinstance(span, timedelta) else span
-    if not 0 <= seconds < float("inf"):
-        raise ValueError(f"{name}: expected a finite span of time of at least 0 seconds, got {span}; use a span such as 2h")
+    if isinstance(span, str):
+        parts = _SPAN_PART.findall(span)
+        is_valid = bool(parts) and "".join(number + unit for number, unit in parts) == span
+        seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
+    else:
+        seconds = span.total_seconds() if isinstance(span, timedelta) else span
+        is_valid = 0 <= seconds < float("inf")
+    if not is_valid:
+        raise ValueError(f"{name}: expected a span of time such as 90s, 2h or 1d12h, of at least 0 seconds, got {span!r}")
     return round(seconds * SECOND_US)
-
-
-def _parse_span(name: str, span: str) -> int:
-    parts = _SPAN_PART.findall(span)
-    if not parts or "".join(number + unit for number, unit in parts) != span:
-        raise ValueError(f"{name}: expected a span of time such as 90s, 2h or 1d12h, got {span!r}")
-    return round(sum(float(number) * _UNIT_MILLISECONDS[unit] * 1000 for number, unit in parts))

@@ -63,7 +63,7 @@ class SimulationDocument(msgspec.Struct):
 
 
 def dump_simulation(state: Simulation) -> str:
-    """Return the simulation's state as JSON; empty if nothing has happened yet. Equal states give equal strings."""
+    """Return the simulation's state as JSON; empty if nothing has happened yet."""
     flows = {id_: flow for id_, flow in state.flows.items() if flow.started}
     stats = {id_: ledger for id_, ledger in state.stats.items() if ledger.sent}
     document = msgspec.to_builtins(SimulationDocument(flows, stats, sorted(state.heap)), enc_hook=list)
@@ -113,15 +113,14 @@ def _check_event(event: FutureEvent, world: World) -> None:
         raise ValueError(
             f"{event}: expected step and template to be indexes in the campaign, and end_step from step + 1 to the step count"
         )
-    if event.mailbox not in world.mailboxes and (event.mailbox or event.kind != EventKind.DUE):
-        raise ValueError(f"{event}: expected the id of a mailbox, got {event.mailbox!r}; correct the id, or add the mailbox")
+    if event.mailbox or event.kind != EventKind.DUE:
+        _look_up(event.mailbox, world.mailboxes)
 
 
 def _check_flow(flow: CampaignFlow, campaign: Campaign) -> None:
     shape = [len(step.templates) for step in campaign.steps]
     if [len(step) for step in flow.counts] != shape or len(flow.left_to_send) != len(shape):
-        shapes = "one item per step in the lists counts and left_to_send, and one item per template in each item of counts"
-        raise ValueError(f"{campaign.id}: expected {shapes}")
+        raise ValueError(f"{campaign.id}: expected counts and left_to_send of each step, and counts of each of its templates")
 
 
 def _look_up(id_: str, table: Mapping[str, Any]) -> Any:

@@ -568,7 +568,10 @@ def test_a_script_may_be_for_a_campaign_an_id_or_a_future_contact() -> None:
         ({"campaign": "camp_9"}, "there is no campaign 'camp_9'"),
         ({"contact": "contact_9"}, "there is no contact 'contact_9'"),
         ({"contact": " "}, "contact: expected a non-blank string"),
-        ({"opens_after": "soon"}, "opens_after: expected a span of time such as 90s, 2h or 1d12h, got 'soon'"),
+        (
+            {"opens_after": "soon"},
+            "opens_after: expected a span of time such as 90s, 2h or 1d12h, of at least 0 seconds, got 'soon'",
+        ),
     ],
 )
 def test_an_invalid_script_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -748,11 +751,11 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     ),
     (
         lambda sim: sim["campaigns"]["camp_1"].update(counts=[]),
-        "expected one item per step in the lists counts and left_to_send",
+        "expected counts and left_to_send of each step",
     ),
     (
         lambda sim: sim["campaigns"]["camp_1"]["left_to_send"].append(1),
-        "expected one item per step in the lists counts and left_to_send",
+        "expected counts and left_to_send of each step",
     ),
     (lambda sim: sim["campaigns"]["camp_1"].update(started=1), "started: expected `bool`, got `int`"),
     (lambda sim: sim["campaigns"]["camp_1"].update(last_activity="now"), "last_activity: expected `float | null`, got `str`"),
@@ -763,7 +766,7 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     (lambda sim: sim["events"][0].__setitem__(1, 9), "expected a kind from 0 to 6"),
     (lambda sim: sim["events"][0].__setitem__(4, 7), "expected step and template to be indexes in the campaign"),
     (lambda sim: sim["events"][0].__setitem__(8, 7), "expected step and template to be indexes in the campaign"),
-    (lambda sim: sim["events"][0].__setitem__(7, "mailbox_9"), "expected the id of a mailbox, got 'mailbox_9'"),
+    (lambda sim: sim["events"][0].__setitem__(7, "mailbox_9"), "the world has no record with the id 'mailbox_9'"),
 ]
 
 
