@@ -1,8 +1,4 @@
-"""Error responses of the service (rules E2 and E3). A renderer turns a `Refusal`, which describes an error, into a response.
-
-The service's API documentation does not describe error codes or error bodies. A client must therefore not depend on them. To
-make sure of this, test the client with several renderers.
-"""
+"""Error responses of the service (rules E2 and E3). A renderer turns a `Refusal`, which describes an error, into a response."""
 
 from __future__ import annotations
 
@@ -26,10 +22,8 @@ class Refusal:
         status: HTTP status code.
         code: The kind of error, such as `unknown_owner_key`.
         message: The reason. It never contains an owner key.
-        field: The body field or query parameter at fault, with dots between nested names; `None` if no single
-            field is at fault.
-        hints: Hints for people about likely mistakes. They appear in the `x-fake-hint` header and the request log, but not in the
-            body.
+        field: The body field (with dots between nested names) or query parameter at fault; `None` if there is no single one.
+        hints: Hints about likely mistakes, for the `x-fake-hint` header and the request log.
         headers: Additional header fields of the response, such as `retry-after`.
 
     Example:
@@ -101,31 +95,18 @@ def render_nested(refusal: Refusal) -> RenderedError:
     return _render_json(refusal.status, {"status": "error", "error": error})
 
 
-def render_flat(refusal: Refusal) -> RenderedError:
-    return _render_json(refusal.status, {"message": refusal.message})
-
-
-def render_text(refusal: Refusal) -> RenderedError:
-    return refusal.status, {"content-type": "text/plain; charset=utf-8"}, refusal.message.encode()
-
-
-def render_html(refusal: Refusal) -> RenderedError:
-    page = f"<html><head><title>{refusal.status}</title></head><body><p>{html.escape(refusal.message)}</p></body></html>"
-    return refusal.status, {"content-type": "text/html; charset=utf-8"}, page.encode()
-
-
-def render_ok_with_error(refusal: Refusal) -> RenderedError:
-    """Render a refusal like `render_nested`, but with status 200."""
-    _, headers, body = render_nested(refusal)
-    return 200, headers, body
-
-
 RendererName = Literal["nested", "flat", "text", "html", "200_with_error"]
+
+_HTML: Final = "<html><head><title>{status}</title></head><body><p>{message}</p></body></html>"
 
 RENDERERS: Final[dict[RendererName, ErrorRenderer]] = {
     "nested": render_nested,
-    "flat": render_flat,
-    "text": render_text,
-    "html": render_html,
-    "200_with_error": render_ok_with_error,
+    "flat": lambda refusal: _render_json(refusal.status, {"message": refusal.message}),
+    "text": lambda refusal: (refusal.status, {"content-type": "text/plain; charset=utf-8"}, refusal.message.encode()),
+    "html": lambda refusal: (
+        refusal.status,
+        {"content-type": "text/html; charset=utf-8"},
+        _HTML.format(status=refusal.status, message=html.escape(refusal.message)).encode(),
+    ),
+    "200_with_error": lambda refusal: (200, *render_nested(refusal)[1:]),
 }

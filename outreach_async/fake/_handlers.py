@@ -188,12 +188,13 @@ class ItemRenderer:
         world, waits = self.world, [step.wait_time for step in campaign.steps]
         contacts, lefts = campaign.contacts + world.enrolled_counts[campaign.id], world.simulation.flows[campaign.id].left_to_send
         days, word = estimate_days(contacts, lefts, waits, world.usage.capacity(campaign, world.mailboxes))
-        end: int | str = int(self.now) + days * DAY
+        ends = int(self.now) + days * DAY
+        date: int | str = ends
         # Without a date, the list has the same word as list-steps, because a timestamp would look like an estimate.
         if word or date_format == "text" or (date_format == "mixed" and not zlib.crc32(campaign.id.encode()) & 1):
-            end = word or format_date(end)
+            date = word or format_date(ends)
         display = word or f"{days} day{'' if days == 1 else 's'}"
-        return {"days_left": days, "days_left_date": end, "days_left_display": display}
+        return {"days_left": days, "days_left_date": date, "days_left_display": display}
 
     def _render_step(self, step: Step, place: int, flow: CampaignFlow) -> dict[str, Any]:
         # `out_of` does not include contacts that left the campaign before this step (rule T4).

@@ -1,7 +1,6 @@
 """Parse requests strictly: the target and the operation (rules W6 and P12), and the body (rules W7 and W8).
 
-Errors are stored, and raised when the request is executed. Duplicate keys, NaN and lone surrogates in a body are refused, because
-JSON libraries handle these differently. A fake that accepts such bodies would hide mistakes of the client.
+Errors are stored, and raised when the request is executed.
 """
 
 from __future__ import annotations
@@ -137,7 +136,9 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise refusal_error(400, "invalid_json", f"the body is not strict JSON: {error}") from None
     except (ValueError, RecursionError) as error:
         # The decoder's own message may quote the body, which can contain an owner key.
-        raise refusal_error(400, "invalid_json", f"the body is not JSON in UTF-8 ({_describe_error(error)})") from None
+        syntax = error if isinstance(error, json.JSONDecodeError) else None
+        reason = f"{syntax.msg}, at character {syntax.pos}" if syntax else _REASONS[type(error)]
+        raise refusal_error(400, "invalid_json", f"the body is not JSON in UTF-8 ({reason})") from None
     if not isinstance(document, dict):
         raise refusal_error(400, "body_not_object", "the body must be a JSON object")
     return document
@@ -151,12 +152,12 @@ def _decode(text: str) -> Any:
     return _decoder.decode(text)  # accepts whitespace around the document, but is slower
 
 
-def _describe_error(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg}, at character {error.pos}"
-    if isinstance(error, UnicodeEncodeError):
-        return "a lone surrogate"
-    return {UnicodeDecodeError: "not UTF-8", RecursionError: "nested too deeply"}.get(type(error), "a number too long")
+_REASONS: Final[Mapping[type[Exception], str]] = {
+    UnicodeEncodeError: "a lone surrogate",
+    UnicodeDecodeError: "not UTF-8",
+    RecursionError: "nested too deeply",
+    ValueError: "a number too long",
+}
 
 
 _NO_TARGET: Final = RequestTarget((), {}, None)

@@ -3,12 +3,10 @@
 Reactions to e-mails are chosen with pseudorandom numbers. Each number is a hash of the seed and of names, such as the contact and
 `open delay`. Therefore it does not depend on the order of calls, the size of time steps, or other contacts.
 
-A mailbox is seeded with its statistics on one day, the seeded day. As time passes, the seeded e-mails leave the 30-day and 90-day
-counts. The e-mails of the seeded day leave each count all at once. Earlier e-mails leave gradually: the simulation assumes that
-they were sent evenly over the 29 days before the seeded day, and evenly over the 60 days before those 29 days.
+A mailbox is seeded with its statistics on one day. The e-mails of that day leave the 30-day and 90-day counts all at once; others
+leave gradually, as if sent evenly over the 29 days before the seeded day, and over the 60 days before those.
 
-An open or a bounce counts for the day on which the e-mail was sent, not for the day of the event. Otherwise, an open rate or a
-bounce rate could exceed 100 %.
+An open or a bounce counts for the day on which the e-mail was sent. Otherwise, a rate could exceed 100 %.
 """
 
 from __future__ import annotations
@@ -221,7 +219,7 @@ class CampaignFlow:
 
 
 def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return a path through the steps for each seeded contact. `lefts[step]` is the number of paths that contain `step`."""
+    """Return the first and last step of each seeded contact. `lefts[step]` is the number of contacts that get `step`."""
     ended: list[tuple[int, int]] = []
     running: list[int] = []
     for step, left in enumerate(lefts):

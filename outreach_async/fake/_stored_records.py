@@ -1,8 +1,4 @@
-"""The records that the fake stores. Records are immutable: a snapshot copies the tables and shares the records.
-
-A mapping inside a record is never changed. Values that depend on the clock, and counts that can be derived from other records,
-are not stored: they are computed for each response.
-"""
+"""The records that the fake stores. Records and the mappings in them never change: a snapshot copies only the tables."""
 
 from __future__ import annotations
 
@@ -290,8 +286,8 @@ def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dic
     # The order is: `email`, the standard fields, the extra fields, and the custom fields sorted by number.
     by_number = dict(sorted(custom.items(), key=lambda field: custom_number(field[0])))
     labels = {"email": "Email", **STANDARD_FIELDS, **extra, **by_number}
-    return [{"label": label, "code": code, "searchable": _searchable_names(label, code)} for code, label in labels.items()]
-
-
-def _searchable_names(label: str, code: str) -> list[str]:
-    return list(dict.fromkeys([label.lower(), code.lower(), label.lower().replace(" ", "")]))
+    return [
+        {"label": label, "code": code, "searchable": list(dict.fromkeys([name, code.lower(), name.replace(" ", "")]))}
+        for code, label in labels.items()
+        for name in [label.lower()]
+    ]

@@ -79,6 +79,10 @@ from outreach_async.fake._arguments import check_known, convert
 from outreach_async.fake._error_responses import RENDERERS, ErrorRenderer, RendererName
 
 
+def _to_frozenset(values: Iterable[str]) -> frozenset[str]:
+    return frozenset(values)
+
+
 @attrs.frozen
 class HeaderAuth:
     """A setting that requires a credential in a header (rule A3). A request without the credential gets 401.
@@ -98,7 +102,7 @@ class HeaderAuth:
 
     header: str = attrs.field(default="authorization", validator=attrs.validators.min_len(1))
     scheme: str = "Bearer"
-    tokens: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset[str], repr=False)
+    tokens: frozenset[str] = attrs.field(default=frozenset(), converter=_to_frozenset, repr=False)
 
 
 @attrs.frozen

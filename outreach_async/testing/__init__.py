@@ -26,10 +26,9 @@ print(time.elapsed >= 600)  # -> True
 Virtual time jumps to the next timer as soon as all tasks are waiting. Use virtual time only with in-memory clients, because it
 does not wait for sockets or threads.
 
-The API documentation does not specify every rule that the service follows. Each knob of `outreach_async.fake.Behaviour` selects
-the fake's interpretation of one such rule. Most code depends on one or two knobs. `pairwise()` returns about thirty behaviours,
-which cover every pair of values of any two knobs. `differing` returns the knobs of a behaviour whose values differ from their
-defaults:
+Each knob of `outreach_async.fake.Behaviour` selects the fake's interpretation of a rule that the API documentation leaves open.
+All knobs have billions of combinations, but most code depends on one or two of them. `pairwise()` returns about thirty
+behaviours, which cover every pair of values of any two knobs. `differing` returns the knobs that do not have their defaults:
 
 ```python
 from outreach_async.fake import FakeService

@@ -1,11 +1,4 @@
-"""Choose behaviours for tests, configure the fake of a test from its marker, and find the settings that make it fail.
-
-A bug that depends on knobs usually depends on only one or two of them. Tests therefore need only about thirty behaviours, which
-cover every pair of values of any two knobs (pairwise coverage). All knobs together have billions of combinations.
-
-The report of a failed test contains the seed, the behaviour, the faults that never fired, and the last requests, with masked
-secrets.
-"""
+"""Choose behaviours for tests, configure the fake of a test from its marker, and report failed tests, with masked secrets."""
 
 from __future__ import annotations
 
@@ -32,42 +25,28 @@ if TYPE_CHECKING:
 
 # Pairwise coverage.
 
-_FactorLevel = tuple[int, int]
-
 
 def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return rows for pairwise coverage of factors. A row has one level of each factor."""
-    # For any two factors, every pair of their levels occurs in at least one row. The first row has level 0 of every factor.
-    # The algorithm is greedy: it returns few rows, but not always the fewest possible. The result is deterministic.
+    """Return rows for pairwise coverage of factors. A row has one level of each factor; the first row has all levels 0."""
+    # The algorithm is greedy: it returns few rows, but not always the fewest possible. A dict instead of a set keeps its order,
+    # which makes the result deterministic. A value paired with itself stands for the single value.
     values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
-    # A dict instead of a set, because a dict keeps its order. A value paired with itself stands for the single value.
     pairs = combinations_with_replacement(values, 2)
     missing = dict.fromkeys((one, other) for one, other in pairs if one == other or one[0] != other[0])
-    rows = [(0,) * len(levels)]
-    _remove_covered(missing, rows[0])
-    while missing:
-        rows.append(_build_row(levels, missing))
-        _remove_covered(missing, rows[-1])
+    rows: list[tuple[int, ...]] = []
+    while missing or not rows:
+        # Start with the first uncovered pair. For each other factor, choose the level that covers the most uncovered pairs.
+        chosen = dict(next(iter(missing))) if rows else dict.fromkeys(range(len(levels)), 0)
+        for factor in sorted(set(range(len(levels))) - chosen.keys(), key=lambda factor: -levels[factor]):
+            gains = [
+                sum((min(value, other), max(value, other)) in missing for other in chosen.items())
+                for value in ((factor, level) for level in range(levels[factor]))
+            ]
+            chosen[factor] = gains.index(max(gains))
+        rows.append(tuple(chosen[factor] for factor in range(len(levels))))
+        for pair in combinations_with_replacement(enumerate(rows[-1]), 2):
+            missing.pop(pair, None)
     return rows
-
-
-def _remove_covered(missing: dict[tuple[_FactorLevel, _FactorLevel], None], row: Sequence[int]) -> None:
-    for pair in combinations_with_replacement(enumerate(row), 2):
-        missing.pop(pair, None)
-
-
-def _build_row(levels: Sequence[int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> tuple[int, ...]:
-    """Build a row from the first uncovered pair."""
-    # For each remaining factor, choose the level that covers the most uncovered pairs.
-    chosen = dict(next(iter(missing)))
-    for factor in sorted(range(len(levels)), key=lambda factor: -levels[factor]):
-        if factor not in chosen:
-            chosen[factor] = max(range(levels[factor]), key=lambda level: _count_gain((factor, level), chosen, missing))
-    return tuple(chosen[factor] for factor in range(len(levels)))
-
-
-def _count_gain(value: _FactorLevel, chosen: dict[int, int], missing: dict[tuple[_FactorLevel, _FactorLevel], None]) -> int:
-    return sum((min(value, other), max(value, other)) in missing for other in chosen.items())
 
 
 @cache

@@ -1,9 +1,4 @@
-"""Virtual time for asyncio and trio: an hour of waiting takes milliseconds, and events occur in the same order as in real time.
-
-Use virtual time only for code that runs entirely in the event loop, such as a client on `FakeTransport`. Time jumps to the next
-timer as soon as all tasks are waiting. Virtual time does not wait for sockets or threads, so a timeout may expire before a socket
-or thread returns its result.
-"""
+"""Virtual time for asyncio and trio. Time jumps to the next timer as soon as all tasks are waiting."""
 
 from __future__ import annotations
 
@@ -77,9 +72,8 @@ def _create_trio_clock() -> Clock:
 class VirtualTime:
     """A clock driven by an event loop. Pass the clock to `FakeService(clock=...)`, and its `options()` to `anyio.run`.
 
-    The `FakeService` then uses this clock for rate limits, `Retry-After` and relative times, such as `5 minutes ago`. The clock
-    advances when the client waits. You can use the clock for several calls of `anyio.run`, one after another. Each call starts
-    at the time at which the previous call ended.
+    The `FakeService` then uses this clock for rate limits, `Retry-After` and relative times. The clock advances when the client
+    waits. It can be used for several calls of `anyio.run`, one after another: each starts when the last one ended.
 
     Args:
         start: Start time as an ISO 8601 string; a string without a time zone is in UTC.
@@ -116,18 +110,13 @@ class VirtualTime:
         else:
             if running != self._read_loop_time():
                 raise RuntimeError(
-                    "virtual time: expected the event loop that drives this clock, got another event loop; pass the "
-                    "options() of this VirtualTime to anyio.run. Under pytest, check for an async fixture with a wider scope, "
-                    "or `anyio_backend` in a parametrize mark"
+                    "virtual time: expected the event loop that drives this clock, got another event loop; pass its options() to "
+                    "anyio.run. Under pytest, check for an async fixture with a wider scope, or a parametrized `anyio_backend`"
                 )
         return self._start_time + self.elapsed
 
     def options(self, backend: str, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the `backend_options` that make `anyio.run` use this virtual time.
-
-        Args:
-            backend: `asyncio` or `trio`.
-            others: Further backend options. Options that set the event loop or its clock are replaced.
+        """Return the `backend_options` with which `anyio.run` uses this virtual time, and `others`, on `asyncio` or `trio`.
 
         Example:
             ```python

@@ -1,8 +1,4 @@
-"""The request bodies of the control plane. If a request is invalid, the error names the invalid key and a remedy.
-
-The bodies are msgspec structs, not attrs classes as elsewhere: msgspec parses them strictly, rejects unknown keys, and reports
-which key is invalid. The structs of faults are generated from `faults`, so new faults are available here as well.
-"""
+"""The request and response bodies of the control plane. The structs of faults are generated from `faults`."""
 
 from __future__ import annotations
 
@@ -39,7 +35,6 @@ class Problem(Exception):
 
 
 def parse_body(raw: bytes, kind: Any) -> Any:
-    """Parse a JSON request body into a value of type `kind`."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
@@ -50,7 +45,6 @@ def parse_body(raw: bytes, kind: Any) -> Any:
 
 
 def parse_query(query: str, kind: Any) -> Any:
-    """Parse a query string into a value of type `kind`."""
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name in parameters:
@@ -67,18 +61,14 @@ def _validation_problem(error: msgspec.ValidationError, kind: Any) -> Problem:
     named = re.search(r"(?:required|unknown) field `(.*)`", message)
     path = place.removeprefix("key` in `").removeprefix("$").removesuffix("`").lstrip(".")
     field = ".".join(filter(None, (path, named and named[1]))) or None
-    remedy = _suggest_remedy(field or "", getattr(kind, "__struct_fields__", ()))
-    return Problem(400, f"{field or 'the body'}: {message}", field, remedy)
-
-
-def _suggest_remedy(field: str, known: tuple[str, ...]) -> str:
-    first = re.split(r"[.\[]", field)[0]
+    first, known = re.split(r"[.\[]", field or "")[0], getattr(kind, "__struct_fields__", ())
     if first in {"fault", "faults"}:
-        return f"available faults: {FAULT_SIGNATURES}"
-    guess = suggest_similar(first, list(known)) if first not in known else ""
-    return guess or (
-        f"accepted: {', '.join(known)}" if known else "remove unknown keys and parameters; a body must be a JSON object"
-    )
+        remedy = f"available faults: {FAULT_SIGNATURES}"
+    else:
+        remedy = (suggest_similar(first, list(known)) if first not in known else "") or (
+            f"accepted: {', '.join(known)}" if known else "remove unknown keys and parameters; a body must be a JSON object"
+        )
+    return Problem(400, f"{field or 'the body'}: {message}", field, remedy)
 
 
 OperationName = Literal["list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown"]
@@ -229,8 +219,7 @@ FAULT_FACTORIES: Final[Mapping[str, Callable[..., Fault]]] = {
 
 _HEADER_VALUE: Final = msgspec.Meta(pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$")
 
-# Types that replace the annotations of a fault's arguments: either JSON cannot express the annotation, such as bytes, or the type
-# has a bound, so that the error for a value out of range names the argument.
+# Types that replace annotations of a fault's arguments: JSON cannot express the annotation, or the type has a bound.
 _ARGUMENT_TYPES: Final[Mapping[str, Any]] = {
     "code": Annotated[int, msgspec.Meta(ge=200, le=599)],
     "retry_after": _Duration | Annotated[str, _HEADER_VALUE] | None,
@@ -247,11 +236,9 @@ def _define_fault(name: str, fields: Iterable[Any]) -> type[msgspec.Struct]:
     return msgspec.defstruct(title, fields, forbid_unknown_fields=True, kw_only=True, tag_field="name", tag=name)
 
 
-def _define_fields(factory: Callable[..., Fault]) -> list[Any]:
-    return [
-        (each.name, _ARGUMENT_TYPES.get(each.name, each.annotation), *(() if each.default is each.empty else (each.default,)))
-        for each in inspect.signature(factory, eval_str=True).parameters.values()
-    ]
+def _define_fields(factory: Callable[..., Fault]) -> Iterable[Any]:
+    for each in inspect.signature(factory, eval_str=True).parameters.values():
+        yield each.name, _ARGUMENT_TYPES.get(each.name, each.annotation), *(() if each.default is each.empty else (each.default,))
 
 
 _STRUCTS: Final = {"ok": _define_fault("ok", [])} | {

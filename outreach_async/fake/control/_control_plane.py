@@ -1,11 +1,7 @@
-"""Serve the control plane in front of a fake. Faults do not affect control requests. The request log omits control requests.
+"""Serve the control plane in front of a fake. Faults and the request log do not see control requests.
 
-Two request headers are checked, because a web page in a browser can send requests to a server on loopback:
-
-- `Host`: an attacker can make the page's host name resolve to the address of this server (DNS rebinding). The browser then lets
-  the page read the responses, because page and server have the same origin. Such a request can be recognized only
-  by its unknown host name.
-- `Origin`: some requests do harm even if the page cannot read the response. The browser adds the page's origin to these requests.
+`Host` and `Origin` are checked, because a web page in a browser can send requests to a server on loopback. If its host name
+resolves to the address of this server (DNS rebinding), the page could read the responses; only the unknown name reveals it.
 """
 
 from __future__ import annotations
@@ -106,8 +102,6 @@ class Sandboxes:
 
 @attrs.frozen
 class ControlCall:
-    """A control request: the instance it acts on, the base URL of this instance, and all sandboxes."""
-
     instance: Instance
     base_url: str
     sandboxes: Sandboxes
@@ -284,7 +278,6 @@ def _describe_operation(path: str, kind: Any, handler: Handler, status: int) -> 
 
 
 def _is_optional(kind: Any) -> bool:
-    """Return whether a request may have no body at all."""
     return kind in {bodies.EmptyBody, bodies.SandboxBody}
 
 
@@ -330,7 +323,6 @@ OPERATIONS: Final[Mapping[str, Mapping[str, tuple[Any, Handler, int]]]] = {
 
 
 def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
-    """Reject a request for an unknown host name, or from a web page of another origin. `names` are lower case."""
     # DNS rebinding needs a name: it cannot use localhost or an IP address, so these are always accepted.
     host = headers.get("host", "")
     try:
