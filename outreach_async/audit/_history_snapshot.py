@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, Literal
@@ -17,18 +17,14 @@ from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._history_tables import (
     CAMPAIGN,
     CAMPAIGN_COUNTERS,
+    COLUMNS,
     COUNTS,
-    CRC_COLUMNS,
     DOMAIN,
     FINDING_TEXTS,
     MAILBOX,
-    SNAPSHOT_FIGURES,
     STEP,
-    WORKSPACE_FIGURES,
     Entity,
     create_statements,
-    parity,
-    parity_of,
 )
 from outreach_async.audit._readings import Readings, Record, records_of, storable
 from outreach_async.audit._report import MAX_HISTORY, HistoryPoint, Report, find_unchecked, match_findings
@@ -42,26 +38,20 @@ Reading = Literal["complete", "partial", "none"]
 _LAST: Final = len(CAMPAIGN.identity) + CAMPAIGN.settings.index("planned_end")
 
 
-def insert(db: sqlite3.Connection, table: str, values: Mapping[str, Any], checked: Iterable[str] = ()) -> None:
-    """Insert or replace a row, with its checksums."""
-    row = [*values.values()]
-    if covered := CRC_COLUMNS.get(table):
-        row.append(_crc([values[name] for name in covered]))
-    db.execute(_insert_statement(table, tuple(values), tuple(checked)), row)
+def checksum(*values: object) -> int:
+    """The SQL function `crc`: 15 bits, which take two bytes in the file."""
+    return crc32(msgspec.json.encode(values)) & 0x7FFF
+
+
+def insert(db: sqlite3.Connection, table: str, *values: object) -> None:
+    """Insert or replace a row, with its checksum."""
+    db.execute(_insert_statement(table), values)
 
 
 @cache
-def _insert_statement(table: str, columns: Sequence[str], checked: Sequence[str]) -> str:
-    names = [*columns, *(["crc"] if table in CRC_COLUMNS else [])]
-    marks = [f"?{place}" for place in range(1, len(names) + 1)]
-    if checked:
-        marks.append(parity(f"?{columns.index(name) + 1}" for name in checked))
-        names.append("parity")
-    return f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({', '.join(marks)})"  # noqa: S608 - names of this package
-
-
-def _crc(values: Sequence[Any]) -> int:
-    return crc32(msgspec.json.encode(values))
+def _insert_statement(table: str) -> str:
+    marks = ", ".join(f"?{place}" for place, _ in enumerate(COLUMNS[table], 1))
+    return f"INSERT OR REPLACE INTO {table} VALUES ({marks}, crc({marks}))"  # noqa: S608 - a name of this package
 
 
 def find_damage(db: sqlite3.Connection) -> str | None:
@@ -70,18 +60,11 @@ def find_damage(db: sqlite3.Connection) -> str | None:
     known = dict(db.execute("SELECT name, sql FROM sqlite_master").fetchall())
     if changed := [name for name, statement in expected.items() if known.get(name) != statement]:
         return f"the definition of {changed[0]} has changed"
-    for table, columns in CRC_COLUMNS.items():
-        for *values, crc in db.execute(f"SELECT {', '.join(columns)}, crc FROM {table}"):  # noqa: S608 - names of this package
-            if _crc(values) != crc:
-                return f"a row of {table} has changed"
+    for table, columns in COLUMNS.items():
+        query = f"SELECT 1 FROM {table} WHERE crc IS NOT crc({', '.join(columns)}) LIMIT 1"  # noqa: S608 - names of this package
+        if db.execute(query).fetchone():
+            return f"a row of {table} has changed"
     return None
-
-
-def renew_checksums(db: sqlite3.Connection) -> None:
-    """Compute the checksums of texts again, after their rows were changed."""
-    db.create_function("crc", -1, lambda *values: _crc(values), deterministic=True)
-    for table, columns in CRC_COLUMNS.items():
-        db.execute(f"UPDATE {table} SET crc = crc({', '.join(columns)})")  # noqa: S608 - names of this package
 
 
 def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -> int:
@@ -92,19 +75,18 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
     ((number,),) = db.execute("SELECT coalesce(max(snapshot), 0) + 1 FROM snapshots")
     day = int(report.at // DAY)
     _add_days(db, day)
-    about: dict[str, Any] = {"snapshot": number, "day": day, "at": report.at, "score": report.scores.overall}
-    about |= {"mailboxes": report.mailboxes, "campaigns": report.campaigns.checked if report.campaigns else None}
-    about |= {severity.value: count for severity, count in compared.counts.items()} | {"scope": HistoryPoint.of(report).scope}
-    insert(db, "snapshots", about, ("snapshot", *SNAPSHOT_FIGURES))
+    campaigns = report.campaigns.checked if report.campaigns else None
+    about = number, day, report.at, report.scores.overall, report.mailboxes, campaigns
+    insert(db, "snapshots", *about, *compared.counts.values(), HistoryPoint.of(report).scope)
     plans = {(storable(row.workspace), storable(row.id)): figure_or_none(row.planned_end) for row in _campaign_rows(compared)}
-    writers = {entity.table: _EntityWriter(db, entity, number) for entity in (MAILBOX, CAMPAIGN, STEP)}
+    writers = {entity: _EntityWriter(db, entity, number) for entity in (MAILBOX, CAMPAIGN, STEP)}
     for workspace in report.workspaces:
         before = _previous_readings(db, workspace)
-        for entity in (MAILBOX, CAMPAIGN, STEP):
+        for entity, writer in writers.items():
             records = records_of(readings, workspace, entity)
             if entity is CAMPAIGN:
                 records = [((*labels[:_LAST], plans.get(labels[:2])), figures) for labels, figures in records]
-            writers[entity.table].write(records, before[entity is not MAILBOX])
+            writer.write(records, before[entity is not MAILBOX])
         _write_workspace(db, number, workspace, compared)
     domains = [((storable(key),), (each.mailboxes, each.sent_30days, each.score)) for key, each in report.scores.domains.items()]
     _EntityWriter(db, DOMAIN, number).write(domains, None)
@@ -118,12 +100,10 @@ def _campaign_rows(report: Report) -> Sequence[CampaignRow]:
 
 def _add_days(db: sqlite3.Connection, day: int) -> None:
     """Add all days between the known days and `day` to the calendar."""
-    first, last = db.execute("SELECT coalesce(min(day), ?), coalesce(max(day), ?) FROM days", (day, day)).fetchone()
-    known = [
-        (each, datetime.fromtimestamp(each * DAY, UTC).date().isoformat()) for each in range(min(first, day), max(last, day) + 1)
-    ]
-    if day < first or day >= last:
-        db.executemany("INSERT OR IGNORE INTO days VALUES (?, ?)", known)
+    query = "SELECT coalesce(min(day), ?1), coalesce(max(day), ?1 - 1) FROM days"
+    first, last = db.execute(query, (day,)).fetchone()
+    for each in range(day, first) if day < first else range(last + 1, day + 1):
+        insert(db, "days", each, datetime.fromtimestamp(each * DAY, UTC).date().isoformat())
 
 
 def _previous_readings(db: sqlite3.Connection, workspace: str) -> tuple[int | None, int | None]:
@@ -141,74 +121,52 @@ class _EntityWriter:
         self._db = db
         self._entity = entity
         self._snapshot = snapshot
-        query = f"SELECT {entity.key}, max(first), {', '.join(entity.labels)} FROM {entity.table} GROUP BY {entity.key}"  # noqa: S608 - no text
-        self._labels = {row[2 : 2 + len(entity.identity)]: row for row in db.execute(query)}
-        self._figures = dict(self._newest_figures())
-        self._next = max((row[0] for row in self._labels.values()), default=0) + 1
-
-    def _newest_figures(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Yield the newest figures of each thing by its key. The newest rows come first, so most of the table is not read."""
-        entity, left = self._entity, {row[0] for row in self._labels.values()}
-        columns = ", ".join((entity.key, "first", "last", *entity.figures))
-        for row in self._db.execute(f"SELECT {columns} FROM {entity.figure_table} ORDER BY first DESC"):  # noqa: S608 - no text
-            if row[0] in left:
-                left.remove(row[0])
-                yield row[0], row
-            if not left:
-                return
+        newest = {
+            table: {row[0]: row[2:] for row in db.execute(_newest_query(entity, table))}
+            for table in (entity.table, entity.figure_table)
+        }
+        self._labels, self._figures = newest.values()
+        self._keys = {row[2 : 2 + len(entity.identity)]: key for key, row in self._labels.items()}
+        self._next = max(self._labels, default=0) + 1
 
     def write(self, records: Iterable[Record], before: int | None) -> None:
         """Write records. `before` is the snapshot of the last reading: rows that it lacks are not extended over it."""
         for labels, figures in records:
-            known = self._labels.get(labels[: len(self._entity.identity)])
-            key = known[0] if known else self._next
+            identity = labels[: len(self._entity.identity)]
+            key = self._keys.setdefault(identity, self._next)
             self._next = max(self._next, key + 1)
-            if known and known[2:] == labels:
-                self._extend(self._entity.table, known)
-            else:
-                self._add(self._entity.table, key, labels)
-            self._write_figures(key, figures, before)
-
-    def _write_figures(self, key: int, figures: tuple[Any, ...], before: int | None) -> None:
-        known = self._figures.get(key)
-        if known is None:
-            self._add(self._entity.figure_table, key, figures)
-            return
-        first, last, *values = known[1:]
-        if first == self._snapshot:  # the service listed a thing twice
-            return
-        if self._entity is CAMPAIGN and self._has_lost(values, figures):
-            return
-        if tuple(values) == figures and (before is None or last == before):
-            self._extend(self._entity.figure_table, known)
-        else:
-            self._add(self._entity.figure_table, key, figures)
+            known = self._labels.get(key)
+            self._labels[key] = self._store(self._entity.table, key, labels, known if known and known[2:] == labels else None)
+            known = self._figures.get(key)
+            if known is None:
+                self._figures[key] = self._store(self._entity.figure_table, key, figures, None)
+            elif known[0] != self._snapshot and not self._has_lost(known[2:], figures):  # else the service listed a thing twice
+                is_equal = known[2:] == figures and (before is None or known[1] == before)
+                self._figures[key] = self._store(self._entity.figure_table, key, figures, known if is_equal else None)
 
     def _has_lost(self, values: Sequence[Any], figures: Sequence[Any]) -> bool:
-        """Return whether a counter that was known is missing: the campaign then counts as not read."""
-        places = [self._entity.figures.index(name) for name in CAMPAIGN_COUNTERS.values()]
+        """Return whether a counter of a campaign that was known is missing: the campaign then counts as not read."""
+        places = [CAMPAIGN.figures.index(name) for name in CAMPAIGN_COUNTERS.values() if self._entity is CAMPAIGN]
         return any(values[place] is not None and figures[place] is None for place in places)
 
-    def _add(self, table: str, key: int, values: Sequence[Any]) -> None:
-        entity, is_figures = self._entity, table == self._entity.figure_table
-        columns = (entity.key, "first", "last", *(entity.figures if is_figures else entity.labels))
-        row = dict(zip(columns, (key, self._snapshot, self._snapshot, *values), strict=True))
-        insert(self._db, table, row, columns if is_figures else ())
-        newest = (key, self._snapshot, *((self._snapshot,) if is_figures else ()), *values)
-        if is_figures:
-            self._figures[key] = newest
-        else:
-            self._labels[tuple(values[: len(entity.identity)])] = newest
+    def _store(self, table: str, key: int, values: tuple[Any, ...], known: tuple[Any, ...] | None) -> tuple[Any, ...]:
+        """Add a row, or extend the row `known`, which has these values. Return the row without its key."""
+        if known is None:
+            insert(self._db, table, key, self._snapshot, self._snapshot, *values)
+            return self._snapshot, self._snapshot, *values
+        self._db.execute(_extend_statement(table, self._entity.key), (self._snapshot, known[0], key))
+        return known[0], self._snapshot, *values
 
-    def _extend(self, table: str, known: tuple[Any, ...]) -> None:
-        entity = self._entity
-        check, values = "crc = ?4", [self._snapshot, known[1], known[0]]
-        if table == entity.figure_table:
-            check = f"parity = {parity_of(entity, last='?1')}"  # an expression of SET sees the old values of the row
-        else:
-            values.append(_crc((*known[:2], self._snapshot, *known[2:])))
-        query = f"UPDATE {table} SET last = ?1, {check} WHERE first = ?2 AND {entity.key} = ?3"  # noqa: S608 - names of this package
-        self._db.execute(query, values)
+
+def _newest_query(entity: Entity, table: str) -> str:
+    return f"SELECT {entity.key}, max(first), {', '.join(COLUMNS[table][1:])} FROM {table} GROUP BY 1"  # noqa: S608 - names of this package
+
+
+@cache
+def _extend_statement(table: str, key: str) -> str:
+    # An expression of SET sees the old values of the row.
+    values = ", ".join("?1" if name == "last" else name for name in COLUMNS[table])
+    return f"UPDATE {table} SET last = ?1, crc = crc({values}) WHERE first = ?2 AND {key} = ?3"  # noqa: S608 - names of this package
 
 
 def _write_workspace(db: sqlite3.Connection, snapshot: int, workspace: str, report: Report) -> None:
@@ -220,22 +178,14 @@ def _write_workspace(db: sqlite3.Connection, snapshot: int, workspace: str, repo
     if workspace in report.unreadable or any(finding.rule in INCOMPLETE for finding in found):
         reading = "partial" if was_read else "none"
     is_known = score is not None and workspace not in report.unreadable  # the score of a part would be wrong
-    counts = {severity.value: sum(finding.severity is severity for finding in found) for severity in Severity}
-    values = {
-        "snapshot": snapshot,
-        "workspace": storable(workspace),
-        "name": storable(report.name_of(workspace)),
-        "reading": reading,
-        "mailboxes": score.mailboxes if score and is_known else 0 if reading == "complete" else None,
-        "sent_30days": figure_or_none(score.sent_30days) if score and is_known else None,
-        "score": score.score if score and is_known else None,
-        "campaigns": campaigns.campaigns if campaigns and reading != "none" else None,
-        **counts,
-    }
-    insert(db, "workspaces", values, ("snapshot", *WORKSPACE_FIGURES))
-
-
-FINDING_CHECKED: Final = ("finding", "first", "last", "resolved", "sent_30days")
+    insert(
+        *(db, "workspaces", snapshot, storable(workspace), storable(report.name_of(workspace)), reading),
+        score.mailboxes if score and is_known else 0 if reading == "complete" else None,
+        figure_or_none(score.sent_30days) if score and is_known else None,
+        score.score if score and is_known else None,
+        campaigns.campaigns if campaigns and reading != "none" else None,
+        *(sum(finding.severity is severity for finding in found) for severity in Severity),
+    )
 
 
 @attrs.frozen
@@ -266,11 +216,10 @@ def _write_findings(db: sqlite3.Connection, snapshot: int, report: Report) -> No
 
 def _write_finding(db: sqlite3.Connection, about: _OpenFinding, resolved: int | None) -> None:
     finding = about.finding
-    texts = {name: getattr(finding, name) for name in FINDING_TEXTS}
-    values: dict[str, Any] = {"finding": about.number, "first": about.first, "last": about.last, "resolved": resolved}
-    values |= {name: None if text is None else storable(text) for name, text in texts.items()}
-    values |= {"sent_30days": finding.sent_30days, "figures": json.dumps(finding.figures)}
-    insert(db, "findings", values, FINDING_CHECKED)
+    given = [getattr(finding, name) for name in FINDING_TEXTS]
+    texts = [None if text is None else storable(text) for text in given]
+    about_time = about.number, about.first, about.last, resolved
+    insert(db, "findings", *about_time, *texts, finding.sent_30days, json.dumps(finding.figures))
 
 
 def _open_findings(db: sqlite3.Connection, workspaces: Collection[str]) -> list[_OpenFinding]:

@@ -6,15 +6,13 @@ the snapshot `first` to the snapshot `last`. While a reading equals the one befo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
 
 APPLICATION_ID: Final = 0x4F414849  # "OAHI": outreach_async, history
 FORMAT_VERSION: Final = 1
-_PRIME: Final = 32_749
-"""Modulus of `parity`: the largest prime below 2^15, so that a parity takes two bytes."""
 
 COUNTS: Final = ("critical", "error", "warning", "info")
 
@@ -74,61 +72,44 @@ _MAILBOX_COUNTERS: Final = {"sent": "sent_90days", "bounced": "bounced_30days"}
 _WINDOWS: Final = {"sent_90days": 89 * 86_400, "bounced_30days": 29 * 86_400}
 """Age in seconds up to which no e-mail of a mailbox has left a total. Until then, its difference is the number of events."""
 
-SNAPSHOT_FIGURES: Final = ("day", "at", "score", "mailboxes", "campaigns", *COUNTS)
-WORKSPACE_FIGURES: Final = ("mailboxes", "sent_30days", "score", "campaigns", *COUNTS)
 FINDING_TEXTS: Final = (
     *("workspace", "rule", "severity", "mailbox", "email", "domain", "server_ip", "campaign", "campaign_name", "step"),
     *("message", "remedy", "confidence"),
 )
+TEXT_COLUMNS: Final = frozenset(
+    {*FINDING_TEXTS, "date", "id", "name", "type", "status", "server_ip", "campaign_id", "reading", "scope", "figures"}
+)
 
-
-def parity(columns: Iterable[str]) -> str:
-    """Return an SQL expression of numeric columns, which any change of one column changes."""
-    terms = (f"coalesce(CAST({name} * 1000 AS INTEGER) % {_PRIME}, 7) * {at}" for at, name in enumerate(columns, 2))
-    return f"(({' + '.join(terms)}) % {_PRIME})"
-
-
-def parity_of(entity: Entity, *, first: str = "first", last: str = "last") -> str:
-    """Return the parity of a row of figures, which may replace the values of `first` or `last`."""
-    return parity((entity.key, first, last, *entity.figures))
-
-
-def _checked(columns: Sequence[str]) -> str:
-    # `PRAGMA quick_check` evaluates constraints, so that it finds a number that was damaged in place.
-    return f"parity INTEGER NOT NULL CHECK (parity = {parity(columns)})"
+# The primary key of entities begins with the snapshot: rows are appended, which fills the pages of the file.
+_KEYS: Final = {
+    "about": "name",
+    "days": "day",
+    "snapshots": "snapshot",
+    "workspaces": "workspace, snapshot",
+    **{table: f"first, {entity.key}" for entity in ENTITIES for table in (entity.table, entity.figure_table)},
+    "findings": "finding",
+}
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "about": ("name", "value"),
+    "days": ("day", "date"),
+    "snapshots": ("snapshot", "day", "at", "score", "mailboxes", "campaigns", *COUNTS, "scope"),
+    "workspaces": ("snapshot", "workspace", "name", "reading", "mailboxes", "sent_30days", "score", "campaigns", *COUNTS),
+    **{each.table: (each.key, "first", "last", *each.labels) for each in ENTITIES},
+    **{each.figure_table: (each.key, "first", "last", *each.figures) for each in ENTITIES},
+    "findings": ("finding", "first", "last", "resolved", *FINDING_TEXTS, "sent_30days", "figures"),
+}
+"""The columns of each table; `crc`, the checksum of a row, follows. Numbers have no type: SQLite then stores them as they are."""
+TABLES: Final = tuple(table for table in COLUMNS if table not in {"about", "days"})
+"""The tables to export; `about` and `days` are internal."""
 
 
 def create_statements() -> Iterable[str]:
     """Yield the statements that create an empty history."""
     yield f"PRAGMA application_id = {APPLICATION_ID}"
     yield f"PRAGMA user_version = {FORMAT_VERSION}"
-    yield "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID"
-    yield "CREATE TABLE days (day INTEGER PRIMARY KEY, date TEXT NOT NULL CHECK (date = date(day * 86400, 'unixepoch')))"
-    counts = ", ".join(f"{name} INTEGER NOT NULL" for name in COUNTS)
-    yield (
-        "CREATE TABLE snapshots (snapshot INTEGER PRIMARY KEY, day INTEGER NOT NULL, at REAL NOT NULL, score REAL,"
-        f" mailboxes INTEGER NOT NULL, campaigns INTEGER, {counts}, scope TEXT NOT NULL,"
-        f" crc INTEGER NOT NULL, {_checked(('snapshot', *SNAPSHOT_FIGURES))})"
-    )
-    yield (
-        "CREATE TABLE workspaces (snapshot INTEGER NOT NULL, workspace TEXT NOT NULL, name TEXT NOT NULL,"
-        " reading TEXT NOT NULL CHECK (reading IN ('complete', 'partial', 'none')),"
-        f" mailboxes INTEGER, sent_30days, score REAL, campaigns INTEGER, {counts}, crc INTEGER NOT NULL,"
-        f" {_checked(('snapshot', *WORKSPACE_FIGURES))}, PRIMARY KEY (workspace, snapshot)) WITHOUT ROWID"
-    )
-    for entity in ENTITIES:
-        valid = f"{entity.key} INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL"
-        # The primary key begins with the snapshot: rows are appended, which fills the pages of the file.
-        key = f"PRIMARY KEY (first, {entity.key})) WITHOUT ROWID"
-        yield f"CREATE TABLE {entity.table} ({valid}, {', '.join(entity.labels)}, crc INTEGER NOT NULL, {key}"
-        check = _checked((entity.key, "first", "last", *entity.figures))
-        yield f"CREATE TABLE {entity.figure_table} ({valid}, {', '.join(entity.figures)}, {check}, {key}"
-    texts = ", ".join(f"{name} TEXT" for name in FINDING_TEXTS)
-    yield (
-        "CREATE TABLE findings (finding INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, resolved INTEGER,"
-        f" {texts}, sent_30days, figures TEXT NOT NULL, crc INTEGER NOT NULL,"
-        f" {_checked(('finding', 'first', 'last', 'resolved', 'sent_30days'))})"
-    )
+    for table, columns in COLUMNS.items():
+        typed = ", ".join(f"{name} TEXT" if name in TEXT_COLUMNS and name != columns[0] else name for name in columns)
+        yield f"CREATE TABLE {table} ({typed}, crc, PRIMARY KEY ({_KEYS[table]})) WITHOUT ROWID"
     for name, query in VIEWS.items():
         yield f"CREATE VIEW {name} AS {query}"
 
@@ -242,22 +223,3 @@ SELECT b.date, b.workspace, n.name, coalesce(s.reading, 'none') AS reading, t.se
 FROM both b JOIN names n USING (workspace) LEFT JOIN totals t USING (workspace, date)
   LEFT JOIN states s USING (workspace, date)""",  # noqa: S608 - names of this module
 }
-
-CRC_COLUMNS: Final = {
-    "about": ("name", "value"),
-    "snapshots": ("snapshot", "scope"),
-    "workspaces": ("snapshot", "workspace", "name", "reading"),
-    **{entity.table: (entity.key, "first", "last", *entity.labels) for entity in ENTITIES},
-    "findings": ("finding", "first", "last", "resolved", *FINDING_TEXTS, "figures"),
-}
-"""The columns of each table that `crc` covers: texts, for which SQL has no checksum."""
-
-TABLES: Final = (
-    *("snapshots", "workspaces"),
-    *(name for entity in ENTITIES for name in (entity.table, entity.figure_table)),
-    "findings",
-)
-"""The tables to export; `about` and `days` are internal."""
-TEXT_COLUMNS: Final = frozenset(
-    {*FINDING_TEXTS, "date", "id", "name", "type", "status", "server_ip", "campaign_id", "reading", "scope", "figures"}
-)

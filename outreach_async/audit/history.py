@@ -64,7 +64,7 @@ snapshot `first` to the snapshot `last`, and rows that do not change are not rep
 | `steps`, `step_figures` | `step`, `workspace`, `campaign_id`, `id`, `position`; `sent`, `replied_num`, `left_to_send`, ... |
 | `findings` | `finding`, `resolved` (a snapshot, or `NULL` while open), `rule`, `severity`, `mailbox`, `message`, ... |
 
-The texts and the severity of a finding are those of its last reading. `parity` and `crc` are checksums.
+The texts and the severity of a finding are those of its last reading. `crc` is a checksum.
 
 | view | a row for each day and |
 |---|---|
@@ -119,24 +119,16 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from outreach_async.audit._history_snapshot import (
-    FINDING_CHECKED,
-    find_damage,
-    insert,
-    read_baseline,
-    renew_checksums,
-    write_snapshot,
-)
+from outreach_async.audit._history_snapshot import checksum, find_damage, insert, read_baseline, write_snapshot
 from outreach_async.audit._history_tables import (
     APPLICATION_ID,
+    COLUMNS,
     ENTITIES,
     FORMAT_VERSION,
     TABLES,
     VIEWS,
     create_statements,
     domain_sums,
-    parity,
-    parity_of,
 )
 from outreach_async.audit._readings import Readings, storable
 from outreach_async.audit._report import Report
@@ -437,14 +429,15 @@ class History:
         try:
             uri = f"{self.path.absolute().as_uri()}?mode={mode}"
             with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT, check_same_thread=False)) as db:
+                db.create_function("crc", -1, checksum, deterministic=True)
                 yield db
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeError) as error:
             raise self._explain(error) from error
 
     def _explain(self, error: Exception) -> OutreachError:
-        text = str(error)
-        name = getattr(error, "sqlite_errorname", "")
-        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        text = str(error).partition("\n")[0]
+        name = getattr(error, "sqlite_errorname", "" if isinstance(error, OSError) else "SQLITE_ERROR")  # text that is not UTF-8
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
             return HistoryError(f"history {self.path} is damaged: {text}; {_MOVE}")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return HistoryError(f"history {self.path}: {text}; wait until the other program has ended, and try again")
@@ -477,7 +470,10 @@ class History:
             try:
                 # Only now can no other process create the tables.
                 if db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-                    self._create(db)
+                    for statement in create_statements():
+                        db.execute(statement)
+                    insert(db, "about", "identity", token_hex(8))
+                    insert(db, "about", "address", self._address or "")
                 self._require_intact(db)
                 yield db
                 db.execute("COMMIT")
@@ -492,13 +488,6 @@ class History:
             yield
         except OSError as error:
             raise self._explain(error) from error
-
-    def _create(self, db: sqlite3.Connection) -> None:
-        for statement in create_statements():
-            db.execute(statement)
-        about = {"identity": token_hex(8), "address": self._address or ""}
-        for name, value in about.items():
-            insert(db, "about", {"name": name, "value": value})
 
     def _require_history(self) -> None:
         """Check the header without locks or recovery, because SQLite might change a file that is not a history."""
@@ -553,15 +542,17 @@ def _prune(db: sqlite3.Connection, oldest: int) -> int:
     """Delete everything before the snapshot `oldest`, from which rows that are still valid then begin."""
     deleted = db.execute("DELETE FROM snapshots WHERE snapshot < ?", (oldest,)).rowcount
     db.execute("DELETE FROM workspaces WHERE snapshot < ?", (oldest,))
-    for entity in ENTITIES:
-        for table in (entity.table, entity.figure_table):
-            db.execute(f"DELETE FROM {table} WHERE last < ?", (oldest,))  # noqa: S608 - a name of this package
-            new = f", parity = {parity_of(entity, first=str(oldest))}" if table == entity.figure_table else ""
-            db.execute(f"UPDATE {table} SET first = ?{new} WHERE first < ?", (oldest, oldest))  # noqa: S608 - as above
+    for table in (each for entity in ENTITIES for each in (entity.table, entity.figure_table)):
+        db.execute(f"DELETE FROM {table} WHERE last < ?", (oldest,))  # noqa: S608 - a name of this package
+        _update(db, table, oldest, first="?1")
     db.execute("DELETE FROM findings WHERE resolved < ?", (oldest,))
-    new = parity(FINDING_CHECKED).replace("(first *", f"({oldest} *").replace("(last *", f"(max(last, {oldest}) *")
-    query = f"UPDATE findings SET first = max(first, ?), last = max(last, ?), parity = {new} WHERE first < ?"  # noqa: S608 - no text
-    db.execute(query, (oldest, oldest, oldest))
+    _update(db, "findings", oldest, first="?1", last="max(last, ?1)")
     db.execute("DELETE FROM days WHERE day < (SELECT min(day) FROM snapshots)")
-    renew_checksums(db)
     return deleted
+
+
+def _update(db: sqlite3.Connection, table: str, oldest: int, **changes: str) -> None:
+    """Change the rows that begin before the snapshot `oldest`, and their checksums."""
+    values = ", ".join(changes.get(name, name) for name in COLUMNS[table])  # `crc` would see the old values
+    new = ", ".join(f"{name} = {value}" for name, value in changes.items())
+    db.execute(f"UPDATE {table} SET {new}, crc = crc({values}) WHERE first < ?1", (oldest,))  # noqa: S608 - names of this package
