@@ -12,7 +12,7 @@ from outreach_async.audit._campaign_conditions import CampaignCase, FieldNames
 from outreach_async.audit._campaign_evaluation import CampaignVerdict, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._findings import Finding, Rule, Violation, build_finding
 from outreach_async.audit._meter import ProgressMeter
-from outreach_async.audit._readings import Readings
+from outreach_async.audit._readings import Readings, record_campaign
 from outreach_async.audit._rules import (
     CAMPAIGN_UNDECODABLE,
     CAMPAIGNS_MISSING,
@@ -153,7 +153,7 @@ class CampaignReader:
         self._progress.add_campaign()
         verdict = evaluate_campaign(case, self._policy, reading.workspace)
         if self._readings is not None:
-            self._readings.add_campaign(verdict.row, campaign, steps)
+            record_campaign(self._readings, verdict.row, campaign, steps)
         return verdict
 
     async def _read_fields(self, reading: _WorkspaceReading, steps: list[Step]) -> None:

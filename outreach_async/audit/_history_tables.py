@@ -17,7 +17,7 @@ FORMAT_VERSION: Final = 1
 COUNTS: Final = ("critical", "error", "warning", "info")
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Entity:
     """A kind of thing that a history follows, with the names of its tables and columns."""
 

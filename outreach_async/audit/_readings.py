@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from outreach_async.audit._conditions import email_domain
@@ -31,65 +31,44 @@ class Readings:
     """
 
     def __init__(self) -> None:
-        self._records: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+        self._records: defaultdict[tuple[str, Entity], list[Record]] = defaultdict(list)
 
     def __repr__(self) -> str:
-        sizes = {
-            entity.table: sum(len(found) for (_, table), found in self._records.items() if table == entity.table)
-            for entity in (MAILBOX, CAMPAIGN)
-        }
-        return f"<{type(self).__name__} {' '.join(f'{name}={size}' for name, size in sizes.items())}>"
-
-    def add_mailboxes(self, workspace: str, mailboxes: Iterable[Mailbox]) -> None:
-        """Add a page of a workspace's mailboxes. The audit calls this method.
-
-        Example:
-            ```python
-            readings = Readings()
-            readings.add_mailboxes("space_1", (await client.mailboxes.list()).data)
-            print(readings)  # -> <Readings mailboxes=2 campaigns=0>
-            ```
-        """
-        self._records[workspace, MAILBOX.table] += [
-            (
-                (
-                    *(
-                        storable(workspace),
-                        storable(box.id),
-                        storable(box.email),
-                        _domain(box.email),
-                        storable(box.type),
-                        storable(box.status),
-                    ),
-                    *(storable(box.server_ip), int(box.spf), int(box.dkim), int(box.dmarc), figure_or_none(box.created_at)),
-                ),
-                tuple(figure_or_none(getattr(box, name)) for name in MAILBOX.figures),
-            )
-            for box in mailboxes
-        ]
-
-    def add_campaign(self, row: CampaignRow, campaign: Campaign, steps: Sequence[Step] | None) -> None:
-        """Add a campaign with its steps; `steps` is `None` if they were not read. The audit calls this method.
-
-        Example:
-            ```python
-            report = await audit(client, ["space_1"], campaigns=True)
-            readings, (campaign,) = Readings(), (await client.campaigns.list()).data
-            readings.add_campaign(report.campaigns.rows[0], campaign, None)
-            print(readings)  # -> <Readings mailboxes=0 campaigns=1>
-            ```
-        """
-        given = {name: getattr(row, name, None) for name in CAMPAIGN.figures}
-        given |= {"opens_num": campaign.opens_num, "ends": None if row.end is None else round(row.end)}
-        # The last label is the planned end, which depends on earlier readings.
-        labels = storable(row.workspace), storable(row.id), storable(row.name), storable(row.status), row.created, None
-        self._records[row.workspace, CAMPAIGN.table].append((labels, tuple(map(figure_or_none, given.values()))))
-        self._records[row.workspace, STEP.table] += [_step_record(row, step) for step in steps or ()]
+        mailboxes, campaigns = (
+            sum(len(found) for (_, kind), found in self._records.items() if kind is entity) for entity in (MAILBOX, CAMPAIGN)
+        )
+        return f"<{type(self).__name__} mailboxes={mailboxes} campaigns={campaigns}>"
 
 
 def records_of(readings: Readings, workspace: str, entity: Entity) -> list[Record]:
-    """Return the records of a workspace."""
-    return readings._records.get((workspace, entity.table), [])  # noqa: SLF001 - users of a `Readings` have no use for it
+    """Return the records of a workspace, a list to which the audit appends."""
+    return readings._records[workspace, entity]  # noqa: SLF001 - users of a `Readings` have no use for it
+
+
+def record_mailboxes(readings: Readings, workspace: str, mailboxes: Iterable[Mailbox]) -> None:
+    records = records_of(readings, workspace, MAILBOX)
+    for box in mailboxes:
+        texts = (box.email, email_domain(box.email), box.type, box.status, box.server_ip)
+        records.append(
+            (
+                (
+                    *(storable(workspace), storable(box.id)),
+                    *(None if text is None else storable(text) for text in texts),
+                    *(int(box.spf), int(box.dkim), int(box.dmarc), figure_or_none(box.created_at)),
+                ),
+                tuple(figure_or_none(getattr(box, name)) for name in MAILBOX.figures),
+            )
+        )
+
+
+def record_campaign(readings: Readings, row: CampaignRow, campaign: Campaign, steps: Iterable[Step] | None) -> None:
+    """Record a campaign with its steps; `steps` is `None` if they were not read."""
+    given = {name: getattr(row, name, None) for name in CAMPAIGN.figures}
+    given |= {"opens_num": campaign.opens_num, "ends": None if row.end is None else round(row.end)}
+    # The last label is the planned end, which depends on earlier readings.
+    labels = storable(row.workspace), storable(row.id), storable(row.name), storable(row.status), row.created, None
+    records_of(readings, row.workspace, CAMPAIGN).append((labels, tuple(map(figure_or_none, given.values()))))
+    records_of(readings, row.workspace, STEP).extend(_step_record(row, step) for step in steps or ())
 
 
 def _step_record(row: CampaignRow, step: Step) -> Record:
@@ -102,11 +81,6 @@ def _step_record(row: CampaignRow, step: Step) -> Record:
 def _total(values: Iterable[Number]) -> Number | None:
     known = [figure_or_none(value) for value in values]
     return None if None in known else figure_or_none(sum(value or 0 for value in known))
-
-
-def _domain(email: str) -> str | None:
-    domain = email_domain(email)
-    return None if domain is None else storable(domain)
 
 
 def storable(value: object) -> str:

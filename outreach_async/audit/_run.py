@@ -26,7 +26,7 @@ from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._evaluation import AuditState, FinalFindings
 from outreach_async.audit._findings import Finding, Violation, build_finding
 from outreach_async.audit._meter import AuditProgress, ProgressMeter
-from outreach_async.audit._readings import Readings
+from outreach_async.audit._readings import Readings, record_mailboxes
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import MISSING, UNDECODABLE, UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS, UNREADABLE
 from outreach_async.audit._scoring import GroupScores
@@ -424,7 +424,7 @@ class AuditRun:
             if use is not None:
                 use.add_mailboxes(mailboxes)
             if self._readings is not None:
-                self._readings.add_mailboxes(workspace, mailboxes)
+                record_mailboxes(self._readings, workspace, mailboxes)
             found = self._state.add_page(workspace, mailboxes, wanted=not findings.discards)
             mailboxes.clear()  # frees memory while the findings wait for the consumer
             await findings.put(found)

@@ -50,28 +50,20 @@ Tables
 ------
 `snapshots` has a row for each audit, and `workspaces` one for each workspace of an audit. Its column `reading` is `complete`,
 `partial` or `none`. What an audit could not read leaves the earlier rows valid. In all other tables, a row is valid from the
-snapshot `first` to the snapshot `last`, and rows that do not change are not repeated:
+snapshot `first` to the snapshot `last`, and rows that do not change are not repeated. `crc` is a checksum.
 
-| table | columns besides `first` and `last` |
+| table or view | columns |
 |---|---|
-| `snapshots` | `snapshot`, `day`, `at` (Unix seconds), `score`, `mailboxes`, `campaigns`, findings by severity, ... |
+| `snapshots` | `snapshot`, `day`, `at` (Unix seconds), `score`, `mailboxes`, `campaigns`, findings by severity |
 | `workspaces` | `snapshot`, `workspace`, `name`, `reading`, `mailboxes`, `score`, `campaigns`, findings by severity, ... |
-| `mailboxes` | `mailbox` (a number), `workspace`, `id`, `email`, `domain`, `type`, `status`, `spf`, `dkim`, `dmarc`, ... |
-| `mailbox_figures` | `mailbox`, `daily_limit`, `blacklists`, `sent_today`, `sent_30days`, `sent_90days`, `bounced_30days`, ... |
+| `mailboxes`, `mailbox_figures` | `mailbox` (a number); `id`, `email`, ...; `daily_limit`, `blacklists`, `sent_90days`, ... |
 | `domains`, `domain_figures` | `number`, `domain`; `mailboxes`, `sent_30days`, `score` |
-| `campaigns` | `campaign` (a number), `workspace`, `id`, `name`, `status`, `created`, `planned_end` |
-| `campaign_figures` | `campaign`, `contacts`, `sent`, `opens_num`, `replies_num`, `bounces_num`, `left_to_send`, `ends`, ... |
-| `steps`, `step_figures` | `step`, `workspace`, `campaign_id`, `id`, `position`; `sent`, `replied_num`, `left_to_send`, ... |
-| `findings` | `finding`, `resolved` (a snapshot, or `NULL` while open), `rule`, `severity`, `mailbox`, `message`, ... |
-
-The texts and the severity of a finding are those of its last reading. `crc` is a checksum.
-
-| view | a row for each day and |
-|---|---|
-| `workspace_days` | workspace: `sent`, `opened`, `replied`, `bounced`, `score`, findings by severity, `reading`, ... |
-| `campaign_days` | campaign: `sent`, `opened`, `replied`, `bounced`, `contacts`, `left_to_send`, `spread_over`, `gap` |
-| `domain_days` | domain: `mailboxes`, `sent`, `bounced`, `sent_today`, `sent_30days`, `bounced_30days`, `score`, ... |
-| `mailbox_days` | mailbox: the same, and `daily_limit`, `blacklists`, `opened_14days`, `was_read` |
+| `campaigns`, `campaign_figures` | `campaign` (a number); `id`, `name`, `status`, ...; `contacts`, `sent`, `replies_num`, ... |
+| `steps`, `step_figures` | `step` (a number); `campaign_id`, `id`, `position`; `sent`, `replied_num`, `left_to_send`, ... |
+| `findings` | `resolved` (a snapshot, or `NULL` while open), `rule`; `severity`, `message`, ... of the last reading |
+| `workspace_days` | each day: `sent`, `opened`, `replied`, `bounced`, `score`, findings by severity, `reading`, ... |
+| `campaign_days` | each day: `sent`, `opened`, `replied`, `bounced`, `contacts`, `left_to_send`, `spread_over`, `gap` |
+| `domain_days`, `mailbox_days` | each day: `sent`, `bounced`, `sent_today`, `sent_30days`, `bounced_30days`, ... |
 
 pandas, DuckDB (`ATTACH 'history.db' (TYPE sqlite)`), Datasette and Metabase read the file; open it read-only. The bounces of each
 workspace in a week, worst first:
@@ -88,14 +80,6 @@ Campaigns that sent nothing for three days, although e-mails are left:
 SELECT workspace, name, max(left_to_send) AS left_to_send FROM campaign_days
 WHERE date > date((SELECT max(date) FROM days), '-3 days') AND status = 'live'
 GROUP BY workspace, id, name HAVING sum(sent) = 0 AND count(sent) = 3 AND max(left_to_send) > 0
-```
-
-How long findings stay open, by rule:
-
-```sql
-SELECT rule, count(*) AS findings, round(avg(coalesce(z.day, (SELECT max(day) FROM days)) - a.day), 1) AS days
-FROM findings JOIN snapshots a ON a.snapshot = findings.first LEFT JOIN snapshots z ON z.snapshot = findings.resolved
-GROUP BY rule ORDER BY days DESC
 ```
 
 Size and safety
@@ -171,15 +155,14 @@ class DayFigures:
         id: Id of the workspace, campaign or mailbox, or the domain.
         name: Name of the workspace or campaign, address of the mailbox, or the domain.
         sent: E-mails sent.
-        opened: E-mails opened; known for campaigns and workspaces.
-        replied: Replies; known for campaigns and workspaces.
+        opened: E-mails opened, for campaigns and workspaces.
+        replied: Replies, for campaigns and workspaces.
         bounced: E-mails bounced.
-        sent_today: E-mails that a mailbox or the mailboxes of a domain had sent on this day when they were read.
+        sent_today: E-mails that a mailbox or domain had sent on this day when it was read.
         sent_30days: E-mails sent in 30 days, as the service stated on this day.
         bounced_30days: E-mails bounced in 30 days.
         score: Score of the workspace or domain.
-        spread_over: Number of days over which a difference was spread: 1 if there is a snapshot of this day and of the day
-            before.
+        spread_over: Number of days over which a difference was spread; 1 without a gap between snapshots.
 
     Example:
         ```python
@@ -237,7 +220,9 @@ class History:
         self.path = Path(path)
         self._address = None if address is None else _normalize(address)
         self._identity: str | None = None
-        self.check()
+        if self.exists:
+            with self._reading():
+                pass
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"
@@ -247,28 +232,8 @@ class History:
         """True if the file exists and is not empty. A process that is killed while it creates a history leaves an empty file."""
         return self.path.exists() and (not self.path.is_file() or self.path.stat().st_size > 0)
 
-    def check(self) -> None:
-        """Check that the file is an undamaged history of the service, or does not exist yet.
-
-        Raises:
-            InvalidRequest: The file is not a history, belongs to another service, or was written by a newer version.
-            HistoryError: The file is damaged.
-
-        Example:
-            ```python
-            History("history.db").check()
-            ```
-        """
-        if self.exists:
-            with self._reading():
-                pass
-
     def append(self, report: Report, readings: Readings) -> bool:
-        """Append a snapshot: what an audit read. The snapshot is stored completely or not at all.
-
-        Args:
-            report: The report of the audit, which need not be compared with an earlier one.
-            readings: The `Readings` that were passed to the same audit.
+        """Append what an audit read, completely or not at all: its report and the `Readings` that were passed to it.
 
         Returns:
             True; False if nothing was appended, because the history has a later reading of one of the workspaces. This happens
@@ -293,15 +258,9 @@ class History:
         return True
 
     def baseline(self, workspaces: Sequence[str]) -> Report | None:
-        """Return the last readings of workspaces as a report, for `report.since` and `build_brief`.
+        """Return the last readings of workspaces as a report, for `report.since` and `build_brief`; `None` if there are none.
 
         If a workspace could not be read in the last audit, the baseline has its reading before; `last_read` has the time.
-
-        Args:
-            workspaces: Ids of the workspaces of the next audit.
-
-        Returns:
-            The baseline; `None` if the history contains none of the workspaces.
 
         Example:
             ```python
@@ -360,9 +319,7 @@ class History:
             return [DayFigures(**dict(zip(names, row, strict=True))) for row in rows]
 
     def opened(self, workspaces: Sequence[str]) -> dict[tuple[str, str, str], float]:
-        """Return the time since which findings have been open, in Unix seconds, by workspace, rule and severity.
-
-        If several findings have the same three, it is the time of the oldest one.
+        """Return since when findings are open, in Unix seconds, by workspace, rule and severity. The oldest finding counts.
 
         Example:
             ```python
@@ -396,10 +353,7 @@ class History:
             yield {name: _select(db, name) for name in (*TABLES, *VIEWS)}
 
     def prune(self, keep: float) -> int:
-        """Delete snapshots that are older than `keep` seconds before the last snapshot, and free their space.
-
-        Returns:
-            The number of deleted snapshots.
+        """Delete snapshots that are older than `keep` seconds before the last one, and free their space. Return their number.
 
         Raises:
             InvalidRequest: `keep` is not more than 0.

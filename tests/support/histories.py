@@ -26,6 +26,7 @@ from support.campaigns import DAY, campaign, step, template
 
 from outreach_async.audit import CampaignCase, CampaignResults, CampaignRow, CampaignTotals, Finding, Report, Score, Scores
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
+from outreach_async.audit._readings import record_campaign, record_mailboxes
 from outreach_async.audit._rules import UNREADABLE
 from outreach_async.audit.history import DayFigures, History, Readings
 from outreach_async.audit.policy import Policy
@@ -81,7 +82,7 @@ class DrawnWorld:
                 about = {"workspace": space, "mailbox": None, "email": None, "domain": None, "sent_30days": None}
                 findings.append(finding(UNREADABLE.id, message="could not be read: 503", **about))
                 continue
-            readings.add_mailboxes(space, self.boxes.get(space, []))
+            record_mailboxes(readings, space, self.boxes.get(space, []))
             findings += [
                 finding(workspace=space, mailbox=box.id, email=box.email, sent_30days=box.sent_30days)
                 for box in self.boxes.get(space, []) if box.id in self.troubled
@@ -90,7 +91,7 @@ class DrawnWorld:
                 if sent.workspace == space:
                     shown, steps = sent.models(id_, self.steps)
                     row = evaluate_campaign(CampaignCase.of(shown, steps, None, at), Policy.default(), space).row
-                    readings.add_campaign(row, shown, steps)
+                    record_campaign(readings, row, shown, steps)
                     rows[space].append(attrs.evolve(row, rules=[], severity=None))
         return self._report(at, spaces, unread, rows, findings), readings
 
@@ -126,7 +127,7 @@ def readings_of(report: Report) -> Readings:
     """Return the readings of the campaigns in a report; its mailboxes are left out."""
     readings = Readings()
     for row in report.campaigns.rows if report.campaigns else ():
-        readings.add_campaign(row, campaign(id=row.id), None)
+        record_campaign(readings, row, campaign(id=row.id), None)
     return readings
 
 
