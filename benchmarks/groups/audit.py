@@ -13,7 +13,7 @@ from benchmarks.workload import BIG, Pages
 from outreach_async._service.codec import decode_model
 from outreach_async.audit import check
 from outreach_async.audit._evaluation import AuditState
-from outreach_async.audit._run import build_report, finish_reading
+from outreach_async.audit._run import build_report
 from outreach_async.audit.policy import Policy
 from outreach_async.models import Mailbox, Page
 
@@ -34,7 +34,7 @@ def _works() -> dict[str, Callable[[], Any]]:
         ledger = AuditState([_WORKSPACE], Policy.default(), _NOW)
         for page in decoded:
             ledger.add_page(_WORKSPACE, page.data, wanted=False)
-        return build_report(ledger, [], finish_reading(ledger, []))
+        return build_report(ledger, [], {})
 
     def check_each() -> object:
         return [check(mailbox, None, _NOW) for page in decoded for mailbox in page.data]

@@ -9,7 +9,6 @@ import attrs
 
 from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async.bulk._progress import RateEstimator, describe_state, format_rate
-from outreach_async.models import Mailbox, Page
 
 
 @attrs.frozen(kw_only=True)
@@ -65,19 +64,12 @@ class ProgressMeter:
         self._pages_left: dict[str, int] = {}  # for each workspace that was started
         self._mailbox_rate, self._page_rate = RateEstimator(now), RateEstimator(now)
 
-    def add_page(self, workspace: str, page: Page[Mailbox]) -> None:
-        """Count a page, and update the number of pages of the workspace that remain to be read."""
-        left = self._pages_left.get(workspace, max(1, int(page.total_pages)))
-        self._pages_left[workspace] = max(0, left - 1)
-        self._pages_read += 1
-        self._page_rate.add(1)
-
     def expect_requests(self, workspace: str, count: int) -> None:
-        """Expect `count` more requests for a workspace, besides those for the pages of its mailboxes."""
+        """Expect `count` more requests for a workspace."""
         self._pages_left[workspace] = self._pages_left.get(workspace, 0) + count
 
     def add_request(self, workspace: str) -> None:
-        """Count a response that is not a page of mailboxes. The estimate of the time left treats the response like a page."""
+        """Count a response. The estimate of the time left treats every response like a page."""
         self._pages_left[workspace] = max(0, self._pages_left.get(workspace, 0) - 1)
         self._pages_read += 1
         self._page_rate.add(1)

@@ -57,15 +57,16 @@ from typing import Any, Final, Self
 import attrs
 import msgspec
 
-from outreach_async._service.validation import require_display, require_seconds, type_name
+from outreach_async._service.validation import type_name
 from outreach_async._vocabulary import MAX_MAILBOX_DISPLAY
 from outreach_async.audit._evaluation import AuditState, MailboxFacts
 from outreach_async.audit._findings import Finding, GroupKind, Severity, Violation, build_finding
 from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes
+from outreach_async.audit._reading import WorkspaceReading
 from outreach_async.audit._readings import Readings
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNREADABLE
-from outreach_async.audit._run import AuditRun, ReadSummary, build_report, finish_reading, require_names, require_workspace_ids
+from outreach_async.audit._run import AuditRun, build_report, require_names, require_workspace_ids
 from outreach_async.audit._totals import COLUMN_TYPES, MailboxColumns, digest64
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
@@ -198,10 +199,9 @@ async def audit_part(
         ```
     """
     state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), _require_time(at), key=_require_key(salt))
-    display = require_display("display", display, mailboxes=True)
-    run = AuditRun(client, state, display, require_seconds("deadline", deadline), campaigns=campaigns, readings=readings)
+    run = AuditRun(client, state, display=display, deadline=deadline, campaigns=campaigns, readings=readings)
     await run
-    return build_part(state, run.summaries)
+    return build_part(state, run.readings)
 
 
 def _require_time(at: object) -> float:
@@ -219,7 +219,7 @@ def _require_key(salt: object) -> bytes:
     return blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
-def build_part(state: AuditState, summaries: Iterable[ReadSummary]) -> AuditPart:
+def build_part(state: AuditState, summaries: Iterable[WorkspaceReading]) -> AuditPart:
     """Build a part from the state of an audit that has read its workspaces. This function performs no I/O."""
     names: dict[GroupKind, list[str]] = {kind: list(totals) for kind, totals in state.totals.items()}
     everything = zip(summaries, state.columns, state.flagged, strict=True)
@@ -266,8 +266,8 @@ def merge(
     state = AuditState(spaces, rules, known[0].at)
     # A part without workspaces does not show whether the audit reads campaigns.
     unread = WorkspaceCampaigns() if any(part.campaigns is not None for part in best.values()) else None
-    summaries = [_add(state, best[workspace]) if workspace in best else _missing(workspace, unread) for workspace in spaces]
-    return build_report(state, summaries, finish_reading(state, summaries), require_names(names, spaces))
+    readings = [_add(state, best[workspace]) if workspace in best else _missing(workspace, unread) for workspace in spaces]
+    return build_report(state, readings, require_names(names, spaces))
 
 
 def _require_equal(parts: Sequence[AuditPart], policy: Policy) -> None:
@@ -305,9 +305,9 @@ def _completeness(part: WorkspacePart) -> tuple[bool, int, int, bytes]:
     return part.complete, part.mailboxes, part.campaigns or 0, part.data
 
 
-def _missing(workspace: str, campaigns: WorkspaceCampaigns | None) -> ReadSummary:
+def _missing(workspace: str, campaigns: WorkspaceCampaigns | None) -> WorkspaceReading:
     finding = build_finding(UNREADABLE, Violation("could not be read: no part contains this workspace"), workspace)
-    return ReadSummary(workspace, 0, True, False, [finding], campaigns)
+    return WorkspaceReading(workspace, 0, True, False, [finding], campaigns)
 
 
 def _hash_rules(policy: Policy) -> str:
@@ -321,7 +321,7 @@ _NAMED_COLUMNS: Final[dict[str, GroupKind]] = {"domains": "domain", "servers": "
 
 
 def _encode(
-    summary: ReadSummary, columns: MailboxColumns, flagged: FlaggedMailboxes, names: Mapping[GroupKind, Sequence[str]]
+    summary: WorkspaceReading, columns: MailboxColumns, flagged: FlaggedMailboxes, names: Mapping[GroupKind, Sequence[str]]
 ) -> WorkspacePart:
     """Encode a workspace with the names of its domains, servers and types, so that it can be decoded without other workspaces."""
     used: dict[str, list[str]] = {}
@@ -358,7 +358,7 @@ def _encode_flagged(mailbox: Flagged) -> list[Any]:
     return [mailbox.row, mailbox.id, mailbox.email, mailbox.status, mailbox.figures, violations]
 
 
-def _add(state: AuditState, part: WorkspacePart) -> ReadSummary:
+def _add(state: AuditState, part: WorkspacePart) -> WorkspaceReading:
     """Decode a workspace, and add its mailboxes to the state of the merged audit."""
     try:
         content = json.loads(zlib.decompress(part.data))
@@ -369,7 +369,7 @@ def _add(state: AuditState, part: WorkspacePart) -> ReadSummary:
             state.flagged[place].append(mailbox)
         errors = msgspec.convert(content["errors"], list[Finding])
         campaigns = None if part.campaigns is None else WorkspaceCampaigns.from_dict(content["campaigns"])
-        return ReadSummary(part.workspace, part.mailboxes, not part.complete, content["denied"], errors, campaigns)
+        return WorkspaceReading(part.workspace, part.mailboxes, not part.complete, content["denied"], errors, campaigns)
     except (zlib.error, struct.error, ValueError, LookupError, TypeError) as error:
         raise InvalidRequest(f"parts: {part.workspace}: damaged ({type(error).__name__}); run `audit_part` again") from None
 

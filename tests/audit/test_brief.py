@@ -165,7 +165,7 @@ def test_part_of_the_only_workspace_is_better_than_nothing(tmp_path: Path) -> No
 @settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_after_an_outage_nothing_is_new_that_was_known_before(shown: list[Shown], data: st.DataObject) -> None:
     def audit(lost: frozenset[int], day: int) -> Report:
-        spaces = [attrs.evolve(each, reading=attrs.evolve(each.reading, error=None)) for each in shown]
+        spaces = [reading(each.mailboxes, workspace=each.reading.workspace) for each in shown]
         failed = StatusError("down", status_code=503)
         names = [each.reading.workspace for each in spaces]
         read = [reading([], workspace=names[at], error=failed) if at in lost else each for at, each in enumerate(spaces)]

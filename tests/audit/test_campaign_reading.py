@@ -11,7 +11,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.audit import MAILBOXES, NOW, mailbox, mailboxes, part_of, reading, report, wire
+from support.audit import MAILBOXES, NOW, Shown, mailbox, mailboxes, part_of, report, wire
 from support.campaigns import WORKSPACE_CAMPAIGNS, CampaignService, World, campaign, step, template, wire_of
 from support.examples import scaled
 from support.time import virtual_time
@@ -19,7 +19,7 @@ from support.time import virtual_time
 from outreach_async import InvalidRequest, OutreachClient
 from outreach_async._service.retry import RetryPolicy
 from outreach_async.audit import AuditPart, Policy, Report, Rule, Severity, Violation, audit, audit_part, merge, stream
-from outreach_async.audit._campaign_reading import CampaignsRead
+from outreach_async.audit._reading import WorkspaceReading
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.models import Mailbox
 from outreach_async.transport._wire import Progress, Request, Response
@@ -296,8 +296,10 @@ def test_merged_parts_have_the_campaigns_of_one_audit(
     campaigns: list[WorkspaceCampaigns], boxes: list[Mailbox], chance: random.Random
 ) -> None:
     """Any split and order, with arbitrary texts and figures."""
-    reads = [CampaignsRead(campaigns=each, errors=each.findings[:1], error=None) for each in campaigns]
-    fleet = [reading(boxes, workspace=f"space_{place}", campaigns=read) for place, read in enumerate(reads)]
+    fleet = [
+        Shown(boxes, WorkspaceReading(f"space_{place}", len(boxes), findings=each.findings[:1], campaigns=each))
+        for place, each in enumerate(campaigns)
+    ]
     parts = [part_of(*group) for group in (fleet[::2], fleet[1::2], fleet[:1]) if group]
     chance.shuffle(parts)
 

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from outreach_async._vocabulary import MailboxStatus, MailboxType
 from outreach_async.audit import AuditPart, Policy, Report
 from outreach_async.audit._evaluation import AuditState
-from outreach_async.audit._run import WorkspaceReadResult, build_report, finish_reading
+from outreach_async.audit._reading import WorkspaceReading, describe_mailboxes
+from outreach_async.audit._run import build_report
 from outreach_async.audit.parts import build_part
-from outreach_async.errors import StatusError
+from outreach_async.errors import OutreachError, StatusError
 from outreach_async.models import Mailbox, Undecodable
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -136,7 +137,7 @@ class Shown:
     """The mailboxes of a workspace and the result of reading that workspace."""
 
     mailboxes: list[Mailbox]
-    reading: WorkspaceReadResult
+    reading: WorkspaceReading
 
 
 def report(*shown: Shown, policy: Policy | None = None, now: float = NOW, read: Sequence[Shown] | None = None) -> Report:
@@ -144,13 +145,19 @@ def report(*shown: Shown, policy: Policy | None = None, now: float = NOW, read: 
     ledger = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now)
     for each in read or shown:
         ledger.add_page(each.reading.workspace, each.mailboxes)
-    readings = [each.reading.summary() for each in shown]
-    return build_report(ledger, readings, finish_reading(ledger, readings))
+    return build_report(ledger, [each.reading for each in shown], {})
 
 
-def reading(boxes: Iterable[Mailbox], *, workspace: str = "space_1", **about: Any) -> Shown:
+def reading(
+    boxes: Iterable[Mailbox],
+    *,
+    workspace: str = "space_1",
+    undecodable: Sequence[Undecodable] = (),
+    missing: int = 0,
+    error: OutreachError | None = None,
+) -> Shown:
     found = list(boxes)
-    return Shown(found, WorkspaceReadResult(workspace=workspace, mailboxes=len(found), **about))
+    return Shown(found, describe_mailboxes(workspace, len(found), undecodable, missing, error))
 
 
 def part_of(*shown: Shown, key: bytes = b"pepper", now: float = NOW, policy: Policy | None = None) -> AuditPart:
@@ -158,7 +165,7 @@ def part_of(*shown: Shown, key: bytes = b"pepper", now: float = NOW, policy: Pol
     state = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now, key=key)
     for each in shown:
         state.add_page(each.reading.workspace, each.mailboxes)
-    part = build_part(state, [each.reading.summary() for each in shown])
+    part = build_part(state, [each.reading for each in shown])
     there: AuditPart = pickle.loads(pickle.dumps(AuditPart.from_dict(json.loads(json.dumps(part.to_dict())))))  # noqa: S301 - our own bytes
     assert there == part
     return there

@@ -32,7 +32,7 @@ from outreach_async._files.atomic import atomic_write
 from outreach_async._service.responses import parse_date
 from outreach_async._service.validation import require_seconds
 from outreach_async.audit._prometheus import require_client, write_prometheus
-from outreach_async.audit._run import MAX_CLOCK_DIFFERENCE
+from outreach_async.audit._reading import MAX_CLOCK_DIFFERENCE
 from outreach_async.audit.history import History, Readings
 from outreach_async.audit.reports import (
     BRIEF_WRITERS,

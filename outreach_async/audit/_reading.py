@@ -1,0 +1,344 @@
+"""Read the workspaces of an audit: their mailboxes, and their campaigns with steps and fields. Each is checked as it arrives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import anyio
+import attrs
+
+from outreach_async._service.responses import parse_date
+from outreach_async._service.retry import explain_status
+from outreach_async.audit._campaign_conditions import CampaignCase, FieldNames
+from outreach_async.audit._campaign_evaluation import (
+    CampaignVerdict,
+    WorkspaceUse,
+    evaluate_campaign,
+    evaluate_workspace,
+    needs_fields,
+    needs_steps,
+)
+from outreach_async.audit._conditions import email_domain
+from outreach_async.audit._evaluation import AuditState
+from outreach_async.audit._findings import Finding, Violation, build_finding
+from outreach_async.audit._meter import ProgressMeter
+from outreach_async.audit._readings import Readings, record_campaign, record_mailboxes
+from outreach_async.audit._rules import (
+    CAMPAIGN_UNDECODABLE,
+    CAMPAIGNS_MISSING,
+    CAMPAIGNS_UNREAD,
+    FIELDS_UNREAD,
+    MISSING,
+    STEPS_UNREAD,
+    UNDECODABLE,
+    UNREADABLE,
+)
+from outreach_async.audit._totals import CompactSet
+from outreach_async.audit.campaigns import WorkspaceCampaigns
+from outreach_async.errors import BulkError, DeadlineExceeded, OutreachError, shorten
+from outreach_async.models import Campaign, Mailbox, Page, Step, Undecodable
+from outreach_async.pagination import PageCursor, Pager, walk_pages
+from outreach_async.resources import RunResources
+
+T = TypeVar("T")
+Item = TypeVar("Item", Mailbox, Campaign)
+
+_MAX_ERROR_SHOWN: Final = 400
+"""Maximum number of characters of an error in a finding's message. An error about an item with many invalid fields is long."""
+_PAGES_AT_ONCE: Final = 2
+"""Maximum number of pages of one workspace to request concurrently."""
+_CAMPAIGNS_PER_PAGE: Final = 100
+"""The default of `campaigns.list`, because the API documentation states no maximum."""
+MAX_CLOCK_DIFFERENCE: Final = 60.0
+"""An audit uses the service's time if it differs from the local time by more than this many seconds."""
+_MIN_LARGE_AT_ONCE: Final = 2
+"""This many workspaces with several pages can always be read concurrently, even if they exceed `_MAX_LATER_MAILBOXES`."""
+_MAX_LATER_MAILBOXES: Final = 8_000
+"""Maximum number of mailboxes from second and later pages that are in memory at the same time. Decoding a page of 2,000 mailboxes
+takes 4 MB."""
+
+
+@attrs.frozen
+class WorkspaceReading:
+    """The result of reading one workspace, without its mailboxes. The report is built from those of all workspaces."""
+
+    workspace: str
+    mailboxes: int
+    unreadable: bool = False
+    denied: bool = False
+    findings: Sequence[Finding] = ()
+    campaigns: WorkspaceCampaigns | None = None
+
+
+def describe_mailboxes(
+    workspace: str, count: int, undecodable: Sequence[Undecodable], missing: int, error: OutreachError | None
+) -> WorkspaceReading:
+    """Return the result of reading the mailboxes of a workspace. What could not be read is a finding."""
+    findings = list(_describe_errors(workspace, "mailboxes", count, error, undecodable=undecodable, missing=missing))
+    denied = error is not None and explain_status(error.status_code).is_denied
+    return WorkspaceReading(workspace, count, error is not None, denied, findings)
+
+
+def _describe_errors(
+    workspace: str, what: str, count: int, error: OutreachError | None, *, undecodable: Sequence[Undecodable], missing: int
+) -> Iterator[Finding]:
+    """Yield findings about items that do not match the API, a list that could not be read, and items that it lacks."""
+    undecodable_rule, unread_rule, missing_rule = _LIST_RULES[what]
+    for item in undecodable:
+        message = f"does not match the documented API: {shorten(item.error, _MAX_ERROR_SHOWN)}"
+        subject = _mailbox_subject(item) if what == "mailboxes" else _campaign_subject(item)
+        yield build_finding(undecodable_rule, Violation(message), workspace, **subject)
+    if error is not None:
+        read = f" completely ({what} read: {count:,})" if count else ""
+        whose = "" if what == "mailboxes" else f"its {what} "
+        yield build_finding(unread_rule, Violation(f"{whose}could not be read{read}: {_shown(error)}"), workspace)
+    if missing:
+        message = f"the service reports more {what} than it listed (missing: {missing:,})"
+        yield build_finding(missing_rule, Violation(message), workspace)
+
+
+_LIST_RULES: Final = {
+    "mailboxes": (UNDECODABLE, UNREADABLE, MISSING),
+    "campaigns": (CAMPAIGN_UNDECODABLE, CAMPAIGNS_UNREAD, CAMPAIGNS_MISSING),
+}
+
+
+def _mailbox_subject(item: Undecodable) -> Mapping[str, Any]:
+    email = item.fields.get("email")
+    if not isinstance(email, str):
+        return {"mailbox": item.id}
+    return {"mailbox": item.id, "email": email, "domain": email_domain(email)}
+
+
+def _campaign_subject(item: Undecodable) -> Mapping[str, Any]:
+    name = item.fields.get("name")
+    return {"campaign": item.id, "campaign_name": name if isinstance(name, str) else None}
+
+
+def _explain_end(error: OutreachError) -> OutreachError:
+    """Return the error to show in a finding: the cause of a `BulkError`, or `error` itself if it is of another class."""
+    cause = error.__cause__
+    return cause if isinstance(error, BulkError) and isinstance(cause, OutreachError) else error
+
+
+def _shown(error: OutreachError) -> str:
+    return shorten(str(_explain_end(error)), _MAX_ERROR_SHOWN)
+
+
+@attrs.define
+class _CampaignsOf:
+    """The state of a workspace while its campaigns are read. The numbers are places in the service's list."""
+
+    workspace: str
+    verdicts: dict[int, CampaignVerdict] = attrs.Factory(dict)
+    errors: dict[int, Finding] = attrs.Factory(dict)
+    fields: FieldNames | None = None
+    fields_error: Finding | None = None
+    fields_lock: anyio.Lock = attrs.Factory(anyio.Lock)
+
+    def collect(self) -> WorkspaceCampaigns:
+        verdicts = [verdict for _, verdict in sorted(self.verdicts.items())]
+        findings = [finding for verdict in verdicts for finding in verdict.findings]
+        return WorkspaceCampaigns(rows=[verdict.row for verdict in verdicts], findings=findings)
+
+
+@attrs.define(eq=False, kw_only=True)
+class WorkspaceReader:
+    """Reads the workspaces of one audit, within the audit's deadline, and counts each response as progress."""
+
+    state: AuditState
+    resources: RunResources
+    put: Callable[[Sequence[Finding]], Awaitable[None]]
+    wants_findings: bool
+    progress: ProgressMeter
+    display: int
+    deadline: float | None
+    with_campaigns: bool
+    may_follow_service: bool
+    readings: Readings | None
+    _deadline_at: float = math.inf
+    _workers: int = 0
+    _large_slots: anyio.Semaphore = attrs.field(init=False)
+    _campaign_slots: anyio.Semaphore = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.deadline is not None:
+            self._deadline_at = anyio.current_time() + self.deadline
+        # One more than requests in flight: while a failing workspace waits for a retry, another shows whether the service works.
+        self._workers = self.resources.max_in_flight + 1
+        self._large_slots = anyio.Semaphore(max(_MIN_LARGE_AT_ONCE, _MAX_LATER_MAILBOXES // (_PAGES_AT_ONCE * self.display)))
+        # Shared by all workspaces: a workspace with many campaigns uses the capacity that others do not need.
+        self._campaign_slots = anyio.Semaphore(self._workers)
+
+    async def read_all(self) -> list[WorkspaceReading]:
+        workspaces = self.state.workspaces
+        results: dict[str, WorkspaceReading] = {}
+        waiting = iter(workspaces)
+
+        async def work() -> None:
+            # All workers share this iterator. `next` does not await, so no two workers get the same workspace.
+            for workspace in waiting:
+                results[workspace] = await self._read(workspace)
+                self.progress.end_workspace(workspace)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(min(self._workers, len(workspaces))):
+                group.start_soon(work)
+        return [results[workspace] for workspace in workspaces]
+
+    def settle_time(self) -> float:
+        """Return the time of the audit, which is settled when it is first needed, after the first response."""
+        if self.may_follow_service and (dated := self.resources.throttle.dated) is not None:
+            date, arrived = parse_date(dated[0]), dated[1]
+            if date is not None and abs(date - arrived) > MAX_CLOCK_DIFFERENCE:
+                self.state.now, self.state.service_clock = date, True
+        self.may_follow_service = False  # all mailboxes are checked at one time
+        return self.state.now
+
+    async def _read(self, workspace: str) -> WorkspaceReading:
+        """Read the mailboxes of a workspace and then, if the audit reads campaigns, its campaigns."""
+        if not self.with_campaigns:
+            return await self._read_mailboxes(workspace, None)
+        use = WorkspaceUse(self.settle_time)
+        result = await self._read_mailboxes(workspace, use)
+        if result.unreadable and not result.mailboxes:  # its campaigns cannot be read either
+            return attrs.evolve(result, campaigns=WorkspaceCampaigns())
+        campaigns, errors, failed = await self._read_campaigns(workspace)
+        if not result.unreadable and not failed:  # after an error, the sums would be too low
+            campaigns.findings.extend(evaluate_workspace(use.facts(campaigns.rows), self.state.policy, workspace))
+        await self.put(campaigns.findings)
+        unreadable, findings = result.unreadable or failed, [*result.findings, *errors]
+        return attrs.evolve(result, campaigns=campaigns, unreadable=unreadable, findings=findings)
+
+    async def _read_mailboxes(self, workspace: str, use: WorkspaceUse | None) -> WorkspaceReading:
+        cursor: PageCursor[Mailbox] = PageCursor(1, met=CompactSet())
+        count = 0
+        is_large = False
+
+        async def add_page(mailboxes: list[Mailbox]) -> None:
+            nonlocal count, is_large
+            self.settle_time()
+            count += len(mailboxes)
+            self.progress.add_mailboxes(len(mailboxes))
+            if use is not None:
+                use.add_mailboxes(mailboxes)
+            if self.readings is not None:
+                record_mailboxes(self.readings, workspace, mailboxes)
+            found = self.state.add_page(workspace, mailboxes, wanted=self.wants_findings)
+            mailboxes.clear()  # frees memory while the findings wait for the consumer
+            await self.put(found)
+            # The size of a workspace is known only after its first page. Many small workspaces are read concurrently, but a
+            # large workspace waits here for a slot before its second page, and holds the slot until it is read completely.
+            if not cursor.done and not is_large:
+                await self._large_slots.acquire()
+                is_large = True
+
+        error: OutreachError | None = None
+        try:
+            # `keep` collects undecodable mailboxes, which become findings. By default, one such mailbox ends the reading.
+            pager = self.resources.mailboxes.list(workspace=workspace, display=self.display, undecodable="keep")
+            await walk_pages(self._in_time(workspace, pager), cursor, add_page, _PAGES_AT_ONCE)
+        except OutreachError as raised:
+            error = _explain_end(raised)
+        finally:
+            if is_large:
+                self._large_slots.release()
+        return describe_mailboxes(workspace, count, cursor.undecodable, 0 if error else cursor.missing, error)
+
+    async def _read_campaigns(self, workspace: str) -> tuple[WorkspaceCampaigns, list[Finding], bool]:
+        """Return the campaigns of a workspace, the findings about what could not be read, and whether their list was cut off."""
+        reading = _CampaignsOf(workspace)
+        cursor: PageCursor[Campaign] = PageCursor(1, met=CompactSet())
+        count = 0
+
+        async def add_page(campaigns: list[Campaign]) -> None:
+            nonlocal count
+            for place, campaign in enumerate(campaigns, count):
+                if needs_steps(campaign, self.state.policy):
+                    self.progress.expect_requests(workspace, 1)
+                    await self._campaign_slots.acquire()  # acquired before the task starts, to limit the campaigns in memory
+                    group.start_soon(self._judge, reading, place, campaign)
+                else:
+                    reading.verdicts[place] = self._evaluate(reading, campaign, None)
+            count += len(campaigns)
+
+        error: OutreachError | None = None
+        async with anyio.create_task_group() as group:
+            try:
+                pager = self.resources.campaigns.list(workspace=workspace, display=_CAMPAIGNS_PER_PAGE, undecodable="keep")
+                await walk_pages(self._in_time(workspace, pager), cursor, add_page, _PAGES_AT_ONCE)
+            except OutreachError as raised:
+                error = _explain_end(raised)
+        missing = 0 if error else cursor.missing
+        errors = [*_describe_errors(workspace, "campaigns", count, error, undecodable=cursor.undecodable, missing=missing)]
+        if reading.fields_error is not None:
+            errors.append(reading.fields_error)
+        return reading.collect(), [*errors, *(each for _, each in sorted(reading.errors.items()))], error is not None
+
+    async def _judge(self, reading: _CampaignsOf, place: int, campaign: Campaign) -> None:
+        try:
+            steps: list[Step] | None = None
+            try:
+                read = await self._await_in_time(lambda: self.resources.campaigns.steps(campaign.id))
+                self.progress.add_request(reading.workspace)
+                steps = read.data
+                await self._read_fields(reading, steps)
+            except OutreachError as error:
+                message = f"its steps could not be read: {_shown(error)}"
+                subject: dict[str, Any] = {"campaign": campaign.id, "campaign_name": campaign.name}
+                reading.errors[place] = build_finding(STEPS_UNREAD, Violation(message), reading.workspace, **subject)
+            reading.verdicts[place] = self._evaluate(reading, campaign, steps)
+        finally:
+            self._campaign_slots.release()
+
+    def _evaluate(self, reading: _CampaignsOf, campaign: Campaign, steps: list[Step] | None) -> CampaignVerdict:
+        case = CampaignCase.of(campaign, steps, reading.fields, self.settle_time())
+        self.progress.add_campaign()
+        verdict = evaluate_campaign(case, self.state.policy, reading.workspace)
+        if self.readings is not None:
+            record_campaign(self.readings, verdict.row, campaign, steps)
+        return verdict
+
+    async def _read_fields(self, reading: _CampaignsOf, steps: list[Step]) -> None:
+        """Read the fields of the workspace if checking these steps requires them, at most once per workspace."""
+        if not needs_fields(steps, self.state.policy):
+            return
+        async with reading.fields_lock:
+            if reading.fields is not None or reading.fields_error is not None:
+                return
+            self.progress.expect_requests(reading.workspace, 1)
+            try:
+                fields = await self._await_in_time(lambda: self.resources.workspaces.fields(workspace=reading.workspace))
+                self.progress.add_request(reading.workspace)
+            except OutreachError as error:
+                message = f"the workspace's fields could not be read, so placeholders were not checked: {_shown(error)}"
+                reading.fields_error = build_finding(FIELDS_UNREAD, Violation(message), reading.workspace)
+            else:
+                reading.fields = FieldNames(fields)
+
+    def _in_time(self, workspace: str, pager: Pager[Item]) -> Pager[Item]:
+        """Return a pager whose requests end at the audit's deadline, and count as progress."""
+
+        async def fetch(number: int) -> Page[Item]:
+            page = await self._await_in_time(lambda: pager.fetch(number))
+            if number == 1:
+                self.progress.expect_requests(workspace, max(1, int(page.total_pages)))
+            self.progress.add_request(workspace)
+            return page
+
+        return attrs.evolve(pager, fetch=fetch)
+
+    async def _await_in_time(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await a request; raise `DeadlineExceeded` if the audit's deadline passes first."""
+        if anyio.current_time() < self._deadline_at:
+            with anyio.CancelScope(deadline=self._deadline_at):
+                return await call()
+        cause = self.resources.throttle.last_error
+        reason = "" if cause is None else f"; the last request failed: {self._describe(cause)}"
+        raise DeadlineExceeded(f"the deadline of {self.deadline:g} s for the audit passed{reason}") from cause
+
+    def _describe(self, cause: OutreachError) -> str:
+        """Describe an error, whose text may name another workspace than the one whose finding quotes it."""
+        return str(cause) if cause.status_code is None or len(self.state.workspaces) == 1 else f"status {cause.status_code}"
