@@ -2,7 +2,7 @@
 
 This program checks every mailbox of two workspaces. `outreach-async audit --workspace all --output-folder reports` does so for
 all that a configuration file names (`outreach_async.config`), and writes a page for each, to send to a client. Whatever cannot be
-read is a finding. The programs read the service's address from `OUTREACH_BASE_URL`; audits need no API key:
+read is a finding. Audits need no API key:
 
 ```python
 import anyio
@@ -26,15 +26,14 @@ anyio.run(main)
 Rules
 -----
 `RULES` lists the rules. Most check one mailbox; some check all mailboxes of a domain or server. With `campaigns=True`, an audit
-also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` maps ids to rules, including those about reading errors
-(`OA9..`). A reading error makes the audit incomplete. `explain("OA170")` describes a rule and the source of its thresholds.
+also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` also has the rules about reading errors (`OA9..`), which
+make an audit incomplete. `explain("OA170")` describes a rule and the source of its thresholds.
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with the relevant numbers, and a remedy.
 `confidence` is `low` if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore
-depends on its exact lower bound with 95 % confidence. A score is from 0 to 100.
-A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning. The other scores
-are weighted means; see `Scores`. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit is incomplete, 1
-if any finding is a warning or worse, and 0 otherwise. To check a single mailbox, call `check(mailbox)`.
+depends on its exact lower bound with 95 % confidence. A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for
+each error and 0.9 for each warning; see `Scores`. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit
+is incomplete, 1 if any finding is a warning or worse, and 0 otherwise. `check(mailbox)` checks a single mailbox.
 
 Policies
 --------
@@ -58,7 +57,7 @@ def quiet(case: Case, thresholds: object) -> Violation | None:
 policy = Policy.of({"name": "ours", "off": ["OA101"], "OA170": {"mailboxes": 1}})
 about = {"title": "Without a campaign", "wording": "campaigns is 0", "source": "our own rule", "remedy": "Use it."}
 rule = Rule(id="MY001", severity=Severity.INFO, applies=quiet, **about)
-policy = attrs.evolve(policy, mailbox_rules=(*policy.mailbox_rules, rule))
+policy = attrs.evolve(policy, rules=(*policy.rules, rule))
 
 
 async def main() -> None:
@@ -75,9 +74,8 @@ anyio.run(main)
 
 Comparing reports, and writing them to files
 --------------------------------------------
-`since` compares a report with an earlier report. Each finding is marked `new` or `unchanged`. `diff` contains the resolved
-findings, the findings that could not be checked this time, and the changed numbers; `diff.counts` shows how they add up.
-`history` contains the score and the counts of earlier audits. `outreach_async.audit.history` stores every audit in one file, and
+`since` compares a report with an earlier one, and marks findings as `new` or `unchanged`. `diff` has the resolved findings, those
+that could not be checked this time, and the changed numbers. `outreach_async.audit.history` stores every audit in one file, and
 compares with the last. `to_dict` and `from_dict` convert a report to and from JSON:
 
 ```python
@@ -103,24 +101,22 @@ anyio.run(main)
 ```
 
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html` (one page;
-extra `html`). The page shows first what to stop, the tasks and the trends; everything else opens on demand. `schema()` is the
-JSON schema. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter. `reports.folder` writes a page for each
-workspace. `audit(client, ids, names={"space_1": "acme"})` shows names beside ids in every report, and as the label `name` of
-gauges. `report.name_of(id)` returns a name. Reports with and without names can be compared, because ids identify workspaces.
+extra `html`); `schema()` is the JSON schema. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
+`reports.folder` writes a page for each workspace. `audit(client, ids, names={"space_1": "acme"})` shows names beside ids in
+every report, and as the label `name` of gauges.
 
 Streaming
 ---------
 `stream` yields findings while mailboxes are being read, and waits until they have been consumed. It stores about 50 bytes for a
-mailbox, a compressed record if it has findings, and 200 for each domain and server. `report.findings` builds them on access.
-Findings about a domain or a server, and those that depend on the whole domain (`OA101` to `OA103`), come last. The report is
-available once the iteration ends. Meanwhile, `findings.progress` shows what was read, the time left, and why it is paused.
-While the service is down, an audit waits until its `deadline`, or at most 15 minutes; workspaces not read by then are unreadable.
+mailbox, 60 more if it has findings, and 200 for each domain and server. Findings about a domain or a server, and those that
+depend on the whole domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile,
+`findings.progress` shows what was read, the time left, and why it is paused.
 
 Auditing in parts
 -----------------
-`audit_part` audits some of the workspaces, in another process or on another host. `merge` combines the parts, in any order, into
-the report that one `audit` of all workspaces would return. Run a part again if its process died; a repeated part counts once. A
-part can be pickled or stored as JSON, and contains no API keys. All parts need the same time `at`, `salt` and policy:
+`audit_part` audits some of the workspaces, in another process or on another host; on a Dask cluster, see
+`outreach_async.audit.parts`. `merge` combines the parts, in any order, into the report that one `audit` of all workspaces would
+return. A repeated part counts once. A part can be pickled or stored as JSON. All parts need the same time, salt and policy:
 
 ```python
 import os
@@ -147,8 +143,6 @@ if __name__ == "__main__":
         parts = list(pool.map(job, [["space_1"], ["space_2"]]))
     print(merge(parts, workspaces=["space_1", "space_2"]).unreadable)  # -> ['space_2']
 ```
-
-`outreach_async.audit.parts` shows the same on a Dask cluster. All clients share the service's rate limit: see `RedisRate`.
 """
 
 from __future__ import annotations
@@ -161,10 +155,7 @@ from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, 
 from outreach_async.audit._meter import AuditProgress
 from outreach_async.audit._prometheus import write_prometheus
 from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint, Report
-from outreach_async.audit._rules import (
-    CATALOGUE,
-    RULES,
-)
+from outreach_async.audit._rules import CATALOGUE, RULES
 from outreach_async.audit._run import AuditRun, Findings, audit, stream
 from outreach_async.audit._scoring import Score, Scores, mailbox_score
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals

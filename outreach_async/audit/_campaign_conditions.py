@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import chain
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import attrs
 
@@ -19,7 +19,6 @@ from outreach_async.audit._conditions import WORKDAYS, describe_invalid, format_
 from outreach_async.audit._findings import Severity, Thresholds, Violation
 from outreach_async.audit._values import (
     DAY,
-    Interval,
     figure_or_none,
     format_at_least,
     format_at_most,
@@ -87,7 +86,7 @@ class FieldNames:
 
 @attrs.define(eq=False, kw_only=True)
 class CampaignCase:
-    """The input of a campaign rule's condition: a campaign, its steps, and totals over the steps.
+    """What a rule about a campaign checks: the campaign, its steps, and totals over the steps.
 
     Attributes:
         campaign: The campaign, as the service returned it.
@@ -101,9 +100,8 @@ class CampaignCase:
 
     Example:
         ```python
-        (campaign,) = (await client.campaigns.list()).data
-        case = CampaignCase.of(campaign, (await client.campaigns.steps(campaign.id)).data)
-        print(case.sent, case.left)  # -> 0 80
+        case = CampaignCase(campaign=(await client.campaigns.list()).data[0], now=fake.now)
+        print(case.campaign.name, case.age() > 0)  # -> Spring True
         ```
     """
 
@@ -116,81 +114,49 @@ class CampaignCase:
     unsubscribed: Number | None = None
     left: Number | None = None
 
-    @classmethod
-    def of(
-        cls,
-        campaign: Campaign,
-        steps: Sequence[Step] | None = None,
-        fields: FieldNames | None = None,
-        now: float | None = None,
-    ) -> Self:
-        """Create a case from a campaign and its steps, and compute the totals over the steps.
-
-        Example:
-            ```python
-            (campaign,) = (await client.campaigns.list()).data
-            print(CampaignCase.of(campaign).left)  # -> None
-            ```
-        """
-        if steps is None:
-            return cls(campaign=campaign, fields=fields, now=now)
-        templates = list(chain.from_iterable(step.templates for step in steps))
-        return cls(
-            campaign=campaign,
-            steps=steps,
-            fields=fields,
-            now=now,
-            sent=sum_or_none(template.sent for template in templates),
-            replied=sum_or_none(template.replied_num for template in templates),
-            unsubscribed=sum_or_none(template.unsubscribed_num for template in templates),
-            left=sum_or_none(step.left_to_send for step in steps),
-        )
-
     def age(self) -> float | None:
         """Return the age of the campaign in seconds; `None` if unknown.
 
         Example:
             ```python
             (campaign,) = (await client.campaigns.list()).data
-            print(CampaignCase.of(campaign, now=campaign.created + 60).age())  # -> 60
+            print(CampaignCase(campaign=campaign, now=campaign.created + 60).age())  # -> 60
             ```
         """
         created = figure_or_none(self.campaign.created)
         return None if self.now is None or not created or created > self.now else self.now - created
 
-    def end(self) -> Number | None:
-        """Return the estimated end of the campaign, in Unix seconds; `None` if the campaign has ended or has no estimate.
 
-        Example:
-            ```python
-            (campaign,) = (await client.campaigns.list()).data
-            print(CampaignCase.of(campaign, now=fake.now).end() > fake.now)  # -> True
-            ```
-        """
-        date, days = figure_or_none(self.campaign.days_left_date), figure_or_none(self.campaign.days_left)
-        if date:
-            return date
-        if self.now is None or not days or days > _MAX_DAYS_LEFT or self.campaign.days_left_date == _COMPLETE:
-            return None
-        return self.now + days * DAY
+def build_campaign_case(
+    campaign: Campaign, steps: Sequence[Step] | None = None, fields: FieldNames | None = None, now: float | None = None
+) -> CampaignCase:
+    """Create a case from a campaign and its steps, with the totals over the steps."""
+    case = CampaignCase(campaign=campaign, steps=steps, fields=fields, now=now)
+    if steps is not None:
+        templates = list(chain.from_iterable(step.templates for step in steps))
+        case.sent = sum_or_none(template.sent for template in templates)
+        case.replied = sum_or_none(template.replied_num for template in templates)
+        case.unsubscribed = sum_or_none(template.unsubscribed_num for template in templates)
+        case.left = sum_or_none(step.left_to_send for step in steps)
+    return case
 
-    def idle(self) -> float | None:
-        """Return a lower bound of the time since the last activity, in seconds; `None` if unknown.
 
-        Without a last activity, the result depends on the number of sent e-mails. If it is 0, the result is the age of the
-        campaign. If it is greater than 0 or unknown, the result is `None`. In the example, it is unknown, because the steps
-        were not read.
+def estimate_end(case: CampaignCase) -> Number | None:
+    """Return the estimated end of a campaign, in Unix seconds; `None` if it has ended or has no estimate."""
+    date, days = figure_or_none(case.campaign.days_left_date), figure_or_none(case.campaign.days_left)
+    if date:
+        return date
+    if case.now is None or not days or days > _MAX_DAYS_LEFT or case.campaign.days_left_date == _COMPLETE:
+        return None
+    return case.now + days * DAY
 
-        Example:
-            ```python
-            (campaign,) = (await client.campaigns.list()).data
-            print(CampaignCase.of(campaign, now=campaign.created).idle())  # -> None
-            ```
-        """
-        ago: Interval | None = parse_relative_time(self.campaign.last_activity)
-        if ago is not None:
-            return ago.least
-        return self.age() if self.sent == 0 else None
+
+def _idle_time(case: CampaignCase) -> float | None:
+    """Return a lower bound of the time since the last activity: the age of a campaign that has sent nothing, if unknown."""
+    ago = parse_relative_time(case.campaign.last_activity)
+    if ago is not None:
+        return ago.least
+    return case.age() if case.sent == 0 else None
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -205,7 +171,7 @@ class StepCase:
         ```python
         (campaign,) = (await client.campaigns.list()).data
         steps = (await client.campaigns.steps(campaign.id)).data
-        print(StepCase(step=steps[0], of=CampaignCase.of(campaign, steps)).will_send)  # -> True
+        print(StepCase(step=steps[0], of=build_campaign_case(campaign, steps)).will_send)  # -> True
         ```
     """
 
@@ -214,11 +180,7 @@ class StepCase:
 
     @property
     def will_send(self) -> bool:
-        """True if the step may still send e-mails.
-
-        A step may still send if its campaign is a draft, or if contacts still have to go through the step. If the number of
-        these contacts is unknown, the step may still send.
-        """
+        """True if the step may still send: its campaign is a draft, or contacts are left or may be left to go through it."""
         left = figure_or_none(self.step.left_to_send)
         return self.of.campaign.status == DRAFT or left is None or left > 0
 
@@ -230,19 +192,18 @@ class StepCase:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceFacts:
-    """The input of a workspace rule's condition: totals over the mailboxes and the live campaigns of a workspace.
+    """What a rule about a workspace checks: totals over its mailboxes and live campaigns that are at least 30 days old.
 
     Attributes:
-        mailboxes: Number of mailboxes. Mailboxes that are known to be younger than 30 days do not count.
-        daily_limit: Sum of the daily limits of the counted mailboxes, in e-mails per day. Rule `OA240` assumes that 30 days have
-            22 working days.
-        sent_30days: E-mails that the counted mailboxes sent in 30 days.
-        campaigns: Number of live campaigns that were created at least 30 days ago and have e-mails left to send.
+        mailboxes: Number of mailboxes. Those whose age is unknown count.
+        daily_limit: Sum of their daily limits, in e-mails per day.
+        sent_30days: E-mails that they sent in 30 days.
+        campaigns: Number of live campaigns with e-mails left to send.
         left_to_send: E-mails that these campaigns have left to send.
 
     Example:
         ```python
-        (rule,) = Policy.default().workspace_rules
+        (rule,) = Policy.default().rules_about("workspace")
         facts = WorkspaceFacts(mailboxes=10, daily_limit=400, sent_30days=500, campaigns=2, left_to_send=9000)
         print(rule.applies(facts, rule.thresholds).message)
         # -> 500 e-mails sent in 30 days, 5.7 % of the 8,800 that 10 mailboxes may send; 2 live campaigns have 9,000 left to send
@@ -257,7 +218,7 @@ class WorkspaceFacts:
 
 
 def check_sending(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
-    idle = case.idle()
+    idle = _idle_time(case)
     if case.campaign.status != _LIVE or not case.left or idle is None or not case.steps:
         return None
     wait = max(figure_or_none(step.wait_time) or 0 for step in case.steps) / 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -14,11 +14,13 @@ from outreach_async.audit._campaign_conditions import (
     FieldNames,
     StepCase,
     WorkspaceFacts,
+    build_campaign_case,
+    estimate_end,
     find_placeholders,
 )
-from outreach_async.audit._conditions import Case
-from outreach_async.audit._findings import Finding, Rule, build_finding
-from outreach_async.audit._rules import COMPARISON_RULES
+from outreach_async.audit._conditions import build_case
+from outreach_async.audit._findings import Finding, Rule, apply_rules
+from outreach_async.audit._rules import RULES
 from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, sort_rows
 from outreach_async.audit.policy import Policy
@@ -29,7 +31,7 @@ _LIVE_STEP_RULE: Final = "OA221"
 _PLACEHOLDER_RULE: Final = "OA222"
 
 
-_COMPARISON_IDS: Final = frozenset(rule.id for rule in COMPARISON_RULES)
+_COMPARISON_IDS: Final = frozenset(rule.id for rule in RULES if rule.scope == "comparison")
 _MIN_AGE: Final = 30 * DAY
 """Minimum age, in seconds, of the mailboxes and campaigns in `WorkspaceFacts`.
 
@@ -70,7 +72,7 @@ def check_campaign(
         ```
     """
     names = None if fields is None else FieldNames(fields)
-    case = CampaignCase.of(campaign, steps, names, now)
+    case = build_campaign_case(campaign, steps, names, now)
     return evaluate_campaign(case, policy or Policy.default(), workspace).findings
 
 
@@ -86,12 +88,12 @@ def needs_steps(campaign: Campaign, policy: Policy) -> bool:
     """Return whether the steps of a campaign must be read, which takes one request."""
     if figure_or_none(campaign.steps) == 0:
         return False
-    return campaign.status != DRAFT or any(rule.id != _LIVE_STEP_RULE for rule in policy.step_rules)
+    return campaign.status != DRAFT or any(rule.id != _LIVE_STEP_RULE for rule in policy.rules_about("step"))
 
 
 def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
     """Return whether checking these steps requires the fields of the workspace. Reading them takes one request."""
-    is_on = any(rule.id == _PLACEHOLDER_RULE for rule in policy.step_rules)
+    is_on = any(rule.id == _PLACEHOLDER_RULE for rule in policy.rules)
     return is_on and any(find_placeholders(step) for step in steps)
 
 
@@ -99,32 +101,15 @@ def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> Cam
     """Evaluate the rules about campaigns and steps for one campaign."""
     campaign = case.campaign
     subject: dict[str, Any] = {"campaign": campaign.id, "campaign_name": campaign.name}
-    findings = [
-        build_finding(rule, violation, workspace, **subject)
-        for rule in policy.campaign_rules
-        if (violation := rule.applies(case, rule.thresholds))
-    ]
-    steps = [StepCase(step=step, of=case) for step in case.steps or ()]
-    findings += [
-        build_finding(rule, violation, workspace, **subject, step=step.step.id)
-        for step in steps
-        for rule in policy.step_rules
-        if (violation := rule.applies(step, rule.thresholds))
-    ]
+    findings = apply_rules(policy.rules_about("campaign"), case, workspace, **subject)
+    about_steps = policy.rules_about("step")
+    for step in case.steps or ():
+        findings += apply_rules(about_steps, StepCase(step=step, of=case), workspace, **subject, step=step.id)
     return CampaignVerdict(_mark(_build_row(case, workspace), findings), findings)
 
 
-def evaluate_workspace(facts: WorkspaceFacts, policy: Policy, workspace: str) -> list[Finding]:
-    """Evaluate the rules about a workspace."""
-    return [
-        build_finding(rule, violation, workspace)
-        for rule in policy.workspace_rules
-        if (violation := rule.applies(facts, rule.thresholds))
-    ]
-
-
 def _build_row(case: CampaignCase, workspace: str) -> CampaignRow:
-    campaign, end = case.campaign, case.end()
+    campaign, end = case.campaign, estimate_end(case)
     names = ("steps", "contacts", "opens", "replies_num", "interested_num", "bounces_num", "created")
     figures: dict[str, Any] = {name: figure_or_none(getattr(campaign, name)) for name in names}
     return CampaignRow(
@@ -165,7 +150,7 @@ class WorkspaceUse:
         """Add mailboxes to the totals, except those that are certainly younger than 30 days."""
         now = self._now()
         for mailbox in mailboxes:
-            if not Case.of(mailbox, now).younger(_MIN_AGE / DAY):
+            if not build_case(mailbox, now).younger(_MIN_AGE / DAY):
                 self._mailboxes += 1
                 self._daily_limit += valid_or_zero(mailbox.daily_limit)
                 self._sent += valid_or_zero(mailbox.sent_30days)
@@ -191,7 +176,9 @@ def compare_campaigns(
     rows = [_carry_plan(before.get((row.workspace, row.id)), row) for row in later.rows]
     # A report that was compared before contains findings of that comparison, which are replaced.
     kept = [finding for finding in findings if finding.rule not in _COMPARISON_IDS]
-    found = sorted([*kept, *_apply_to_rows(rules, rows)], key=lambda finding: finding.severity.rank)
+    for row in rows:
+        kept += apply_rules(rules, row, row.workspace, campaign=row.id, campaign_name=row.name)
+    found = sorted(kept, key=lambda finding: finding.severity.rank)
     by_campaign: defaultdict[tuple[str, str | None], list[Finding]] = defaultdict(list)
     for finding in found:
         by_campaign[finding.workspace, finding.campaign].append(finding)
@@ -205,10 +192,3 @@ def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
     if before is None or before.planned_end is None or (row.contacts or 0) > (before.contacts or 0):
         return attrs.evolve(row, planned_end=row.end)
     return attrs.evolve(row, planned_end=before.planned_end)
-
-
-def _apply_to_rows(rules: Iterable[Rule], rows: Iterable[CampaignRow]) -> Iterator[Finding]:
-    for row in rows:
-        for rule in rules:
-            if violation := rule.applies(row, rule.thresholds):
-                yield build_finding(rule, violation, row.workspace, campaign=row.id, campaign_name=row.name)

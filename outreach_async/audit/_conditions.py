@@ -37,13 +37,13 @@ WORKDAYS = 22
 
 @attrs.frozen(kw_only=True)
 class DomainFacts:
-    """The input of a domain rule's condition: totals over the domain's mailboxes. A mailbox listed in two workspaces counts once.
+    """What a rule about a domain checks: totals over its mailboxes. A mailbox listed in two workspaces counts once.
 
     Attributes:
-        daily_limit: Sum of the daily limits of the domain's mailboxes, in e-mails per day.
-        mailboxes: Number of mailboxes of the domain.
-        sent_30days: E-mails sent by the domain's mailboxes in 30 days.
-        lacking: Kinds of authentication that at least one mailbox of the domain lacks, such as `SPF record`.
+        daily_limit: Sum of the daily limits, in e-mails per day.
+        mailboxes: Number of mailboxes.
+        sent_30days: E-mails sent in 30 days.
+        lacking: Kinds of authentication that at least one mailbox lacks, such as `SPF record`.
 
     Example:
         ```python
@@ -61,16 +61,15 @@ class DomainFacts:
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """The input of a server rule's condition: numbers of mailboxes on one sending server.
+    """What a rule about a sending server checks. All customers of Google share its servers, so its mailboxes do not count.
 
     Attributes:
-        mailboxes: Number of mailboxes of type `SMTP & IMAP` on the server. Google mailboxes do not count, because
-            all customers of Google share its servers.
-        listed: Number of mailboxes of type `SMTP & IMAP` on the server that are on a blacklist.
+        mailboxes: Number of mailboxes of type `SMTP & IMAP` on the server.
+        listed: Number of those that are on a blacklist.
 
     Example:
         ```python
-        (rule,) = Policy.default().server_rules
+        (rule,) = Policy.default().rules_about("server_ip")
         print(rule.applies(ServerFacts(mailboxes=3, listed=1), rule.thresholds).message)
         # -> 3 mailboxes share this server (blacklisted: 1)
         ```
@@ -123,7 +122,7 @@ def email_domain(email: str) -> str | None:
 
 @attrs.define(eq=False)  # not frozen: every mailbox needs a case, and creating a frozen object takes twice as long
 class Case:
-    """The input of a mailbox rule's condition: a mailbox, the time at which it was read, and facts about its domain.
+    """What a rule about a mailbox checks: the mailbox, the time at which it was read, and facts about its domain.
 
     Attributes:
         mailbox: The mailbox; invalid numbers are replaced by NaN.
@@ -133,8 +132,8 @@ class Case:
 
     Example:
         ```python
-        mailbox = (await client.mailboxes.list()).data[0]
-        print(Case.of(mailbox).mailbox == mailbox, Case.of(mailbox).invalid == "")  # -> True True
+        case = Case((await client.mailboxes.list()).data[0], now=fake.now)
+        print(case.younger(14))  # -> False
         ```
     """
 
@@ -143,36 +142,19 @@ class Case:
     now: float | None = None
     facts: DomainFacts | None = None
 
-    @classmethod
-    def of(cls, mailbox: Mailbox, now: float | None = None, facts: DomainFacts | None = None) -> Case:
-        """Create a case from a mailbox that the service returned. Invalid numbers are replaced by NaN.
-
-        Example:
-            ```python
-            case = Case.of((await client.mailboxes.list()).data[0], now=fake.now)
-            print(case.now)  # -> 1767225600.0
-            ```
-        """
-        if _has_valid_figures(mailbox):
-            return cls(mailbox, "", now, facts)
-        wrong = {name: figure for name in _NUMERIC_FIELDS if valid_or_none(figure := getattr(mailbox, name)) is None}
-        invalid = ", ".join(f"{name} is {describe_invalid(figure)}" for name, figure in wrong.items())
-        trusted: dict[str, Any] = dict.fromkeys(wrong, math.nan)
-        return cls(attrs.evolve(mailbox, **trusted), invalid, now, facts)
-
     @property
     def domain(self) -> DomainFacts:
         """The facts about the mailbox's domain. If these facts are unknown, the domain is assumed to have no other mailbox."""
         return self.facts or DomainFacts(daily_limit=valid_or_zero(self.mailbox.daily_limit))
 
     def age(self) -> Interval | None:
-        """Return the age of the mailbox in seconds, as an interval; `None` if the age is unknown.
+        """Return the age of the mailbox in seconds, as an interval; `None` if it is unknown.
 
-        The age is computed from `created_at` and `now` if both are valid; otherwise from the relative time in `age` or `created`.
+        Without a valid `created_at` and `now`, it is computed from the relative time in `age` or `created`.
 
         Example:
             ```python
-            case = Case.of((await client.mailboxes.list()).data[0], now=fake.now)
+            case = Case((await client.mailboxes.list()).data[0], now=fake.now)
             print(case.age().most / 86_400 > 14)  # -> True
             ```
         """
@@ -186,8 +168,7 @@ class Case:
 
         Example:
             ```python
-            case = Case.of((await client.mailboxes.list()).data[0], now=fake.now)
-            print(case.younger(14))  # -> False
+            print(Case((await client.mailboxes.list()).data[0], now=fake.now).younger(14))  # -> False
             ```
         """
         created, now = self.mailbox.created_at, self.now
@@ -195,6 +176,16 @@ class Case:
             return now - created < days * DAY
         age = self.age()
         return age is not None and age.most < days * DAY
+
+
+def build_case(mailbox: Mailbox, now: float | None = None, facts: DomainFacts | None = None) -> Case:
+    """Create a case from a mailbox that the service returned."""
+    if _has_valid_figures(mailbox):
+        return Case(mailbox, "", now, facts)
+    wrong = {name: figure for name in _NUMERIC_FIELDS if valid_or_none(figure := getattr(mailbox, name)) is None}
+    invalid = ", ".join(f"{name} is {describe_invalid(figure)}" for name, figure in wrong.items())
+    trusted: dict[str, Any] = dict.fromkeys(wrong, math.nan)
+    return Case(attrs.evolve(mailbox, **trusted), invalid, now, facts)
 
 
 def _has_valid_figures(box: Mailbox) -> bool:
@@ -224,13 +215,18 @@ def build_missing_authentication(what: str, domain: DomainFacts, thresholds: Thr
     )
 
 
-def missing_authentication(field: str, name: str) -> Condition:
+def _missing_authentication(field: str, name: str) -> Condition:
     """Return a condition that applies if the mailbox field `spf`, `dkim` or `dmarc` is false."""
 
     def check_field(case: Case, thresholds: Thresholds) -> Violation | None:
         return None if getattr(case.mailbox, field) else build_missing_authentication(name, case.domain, thresholds)
 
     return check_field
+
+
+check_spf: Final = _missing_authentication("spf", "SPF record")
+check_dkim: Final = _missing_authentication("dkim", "DKIM signature")
+check_dmarc: Final = _missing_authentication("dmarc", "DMARC policy")
 
 
 def check_authentication(case: Case, _thresholds: Thresholds) -> Violation | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from outreach_async._vocabulary import MailboxType
-from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, email_domain
-from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, build_finding
+from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, build_case, email_domain
+from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, Rule, apply_rules
 from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes, MailboxFindings, StoredViolation
 from outreach_async.audit._totals import (
     BLACKLISTED,
@@ -58,17 +58,9 @@ def check(
         # -> bob@north.example ['OA101']
         ```
     """
-    return evaluate_mailbox(Case.of(mailbox, now, domain), policy or Policy.default(), workspace)
-
-
-def evaluate_mailbox(case: Case, policy: Policy, workspace: str) -> list[Finding]:
-    mailbox, domain = case.mailbox, email_domain(case.mailbox.email)
-    sent = valid_or_zero(mailbox.sent_30days)
-    return [
-        build_finding(rule, violation, workspace, domain, sent, mailbox=mailbox.id, email=mailbox.email)
-        for rule in policy.mailbox_rules
-        if (violation := rule.applies(case, rule.thresholds)) is not None
-    ]
+    subject = {"mailbox": mailbox.id, "email": mailbox.email, "domain": email_domain(mailbox.email)}
+    sent, rules = valid_or_zero(mailbox.sent_30days), (policy or Policy.default()).rules_about("mailbox")
+    return apply_rules(rules, build_case(mailbox, now, domain), workspace, sent_30days=sent, **subject)
 
 
 _HASH_MASK: Final = 2**64 - 1
@@ -101,12 +93,11 @@ class AuditState:
         self.flagged = [FlaggedMailboxes() for _ in workspaces]
         self.columns = [MailboxColumns() for _ in workspaces]
         self._indexes = {workspace: place for place, workspace in enumerate(workspaces)}
-        self._conditions = [
-            (place, rule.applies, rule.thresholds, rule.severity) for place, rule in enumerate(policy.mailbox_rules)
-        ]
-        self._others = [each for each in self._conditions if policy.mailbox_rules[each[0]].id not in _ABOUT_AUTHENTICATION]
-        self._lacking = {rule.lack: rule for rule in policy.mailbox_rules if rule.lack}
-        self.builder = MailboxFindings(policy.mailbox_rules, workspaces, self.flagged)
+        self.rules = policy.rules_about("mailbox")
+        self._conditions = [(place, rule.applies, rule.thresholds, rule.severity) for place, rule in enumerate(self.rules)]
+        self._others = [each for each in self._conditions if self.rules[each[0]].id not in _ABOUT_AUTHENTICATION]
+        self._lacking = {rule.lack: rule for rule in self.rules if rule.lack}
+        self.builder = MailboxFindings(self.rules, workspaces, self.flagged)
         self.key = key
         # A mailbox can occur in several workspaces. Within one workspace, the page walk already drops duplicates.
         self._can_repeat = len(workspaces) > 1
@@ -117,7 +108,7 @@ class AuditState:
         place, now = self._indexes[workspace], self.now
         flagged, facts, final = self.flagged[place], list[MailboxFacts](), list[Finding]()
         for row, mailbox in enumerate(mailboxes, len(self.columns[place].digests)):
-            case = Case.of(mailbox, now)
+            case = build_case(mailbox, now)
             facts.append(self._facts(case))
             # Most mailboxes have SPF, DKIM and DMARC, so the rules about them are left out.
             conditions = self._others if mailbox.spf and mailbox.dkim and mailbox.dmarc else self._conditions
@@ -139,7 +130,7 @@ class AuditState:
 
     def _is_late(self, violation: StoredViolation) -> bool:
         """Return whether the severity of a finding depends on mailboxes that may not have been read yet."""
-        return self.policy.mailbox_rules[violation.rule].lack is not None
+        return self.rules[violation.rule].lack is not None
 
     def _facts(self, case: Case) -> MailboxFacts:
         mailbox = case.mailbox
@@ -230,17 +221,16 @@ class AuditState:
 
     def _check_groups(self, lacking: Mapping[str, int]) -> Iterator[Finding]:
         """Yield the findings about domains, sorted by name, and then the findings about servers with a blacklisted mailbox."""
+        domain_rules, server_rules = self.policy.rules_about("domain"), self.policy.rules_about("server_ip")
         for domain in sorted(self._domains):
             domain_facts = self._domain_facts(domain, lacking.get(domain, 0))
-            yield from self._apply(self.policy.domain_rules, domain_facts, self._domains[domain], domain=domain)
+            yield from self._apply(domain_rules, domain_facts, self._domains[domain], domain=domain)
         for server, mailboxes, listed in sorted(self._servers.own_counts()):
             facts = ServerFacts(mailboxes=mailboxes, listed=listed)
-            yield from self._apply(self.policy.server_rules, facts, self._servers[server], domain=None, server_ip=server)
+            yield from self._apply(server_rules, facts, self._servers[server], server_ip=server)
 
-    def _apply(self, rules: Iterable[Any], facts: Any, total: MailboxTotals, **subject: Any) -> Iterator[Finding]:
-        for rule in rules:
-            if violation := rule.applies(facts, rule.thresholds):
-                yield build_finding(rule, violation, self.workspaces[total.first], sent_30days=total.sent_30days, **subject)
+    def _apply(self, rules: Iterable[Rule], facts: object, total: MailboxTotals, **subject: str) -> list[Finding]:
+        return apply_rules(rules, facts, self.workspaces[total.first], sent_30days=total.sent_30days, **subject)
 
     def _domain_facts(self, domain: str, lacks: int) -> DomainFacts:
         total = self._domains.once(domain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
+from outreach_async.audit._values import to_json_values
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
 
@@ -20,9 +21,9 @@ Thresholds: TypeAlias = Mapping[str, float]
 FindingState = Literal["new", "unchanged", "resolved"]
 """State of a finding compared with an earlier audit. `resolved` means that an earlier finding no longer applies."""
 
-RuleScope = Literal["mailbox", "domain", "server_ip", "workspace", "campaign", "step"]
+RuleScope = Literal["mailbox", "domain", "server_ip", "workspace", "campaign", "step", "comparison"]
 """Subject of a rule's findings. `domain` and `server_ip` stand for all mailboxes of a domain or server. `workspace` includes
-errors that occur while a workspace is read."""
+errors that occur while a workspace is read. `comparison` stands for a campaign in two audits."""
 
 GroupKind = Literal["workspace", "domain", "type", "server_ip"]
 
@@ -61,24 +62,15 @@ class Severity(StrEnum):
         """
         return self.rank <= bar.rank
 
-    @classmethod
-    def named(cls, name: str) -> Severity:
-        """Return the severity with this name.
-
-        Raises:
-            InvalidRequest: No severity has this name.
-
-        Example:
-            ```python
-            print(Severity.named("warning") is Severity.WARNING)  # -> True
-            ```
-        """
-        if name not in list(cls):
-            raise InvalidRequest(f"severity: expected one of {', '.join(cls)}, got {name!r}; pass one of them")
-        return cls(name)
-
 
 _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+def require_severity(name: str) -> Severity:
+    """Return the severity with this name; raise `InvalidRequest` if there is none."""
+    if name not in list(Severity):
+        raise InvalidRequest(f"severity: expected one of {', '.join(Severity)}, got {name!r}; pass one of them")
+    return Severity(name)
 
 
 HEALTHY_PERCENT: Final = {Severity.CRITICAL: 10, Severity.ERROR: 50, Severity.WARNING: 90, Severity.INFO: 100}
@@ -119,23 +111,22 @@ class Rule:
     Attributes:
         id: Id such as `OA101`; never reused for another rule.
         title: Short title.
-        severity: Severity of a finding, unless a threshold determines the severity.
+        severity: Severity of a finding, unless a threshold determines it.
         wording: Description of the condition, with thresholds as placeholders `{name}`.
         source: Source of the thresholds.
-        remedy: Recommended action; `<domain>` stands for the mailbox's domain, and names and DNS records are in backticks.
+        remedy: Recommended action; `<domain>` stands for the domain of the finding.
         thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
         others: Further severities that a finding can have, besides `severity` and those named in `thresholds`.
-        scope: Subject of the findings.
-        applies: The condition: a function without side effects. It takes the facts about a subject and the thresholds, and
-            returns a `Violation` if the rule is broken. The facts are a `Case`, `DomainFacts`, `ServerFacts`, `CampaignCase`,
-            `StepCase` or `WorkspaceFacts`, or, for a rule that compares two audits, a `CampaignRow`.
-        lack: What a mailbox lacks if the rule applies, such as `SPF record`; `None` if the rule is not about SPF, DKIM or
-            DMARC. If `lack` is set, the total daily limit of the domain determines the severity.
+        scope: Subject of the findings: `mailbox`, `domain`, `server_ip`, `campaign`, `step`, `workspace` or `comparison`.
+        applies: The condition: a pure function of the facts about a subject and the thresholds, which returns a `Violation`
+            or `None`. The facts are, by scope, a `Case`, `DomainFacts`, `ServerFacts`, `CampaignCase`, `StepCase` or
+            `WorkspaceFacts`, and the `CampaignRow` of a report that is compared with an earlier one.
+        lack: What a mailbox lacks if the rule applies, such as `SPF record`. The daily limit of its domain then determines the
+            severity. `None` for other rules.
 
     Example:
         ```python
-        print(CATALOGUE["OA903"].condition)  # -> total_found is higher than the number of mailboxes listed
-        rule = Policy.default().mailbox_rules[0]
+        rule = CATALOGUE["OA101"]
         print(rule.id, rule.scope, rule.title)  # -> OA101 mailbox No SPF
         ```
     """
@@ -154,25 +145,13 @@ class Rule:
 
     @property
     def severities(self) -> list[Severity]:
-        """Severities that a finding of the rule can have, mildest first.
-
-        Example:
-            ```python
-            print([severity.value for severity in CATALOGUE["OA110"].severities])  # -> ['error', 'critical']
-            ```
-        """
+        """Severities that a finding of the rule can have, mildest first."""
         known = {self.severity, *self.others}
         return [severity for severity in reversed(Severity) if severity in known or severity in self.thresholds]
 
     @property
     def severity_range(self) -> str:
-        """The mildest and the worst severity of the rule's findings, such as `error to critical`.
-
-        Example:
-            ```python
-            print(CATALOGUE["OA110"].severity_range, "-", CATALOGUE["OA160"].severity_range)  # -> error to critical - info
-            ```
-        """
+        """The mildest and the worst severity of the rule's findings, such as `error to critical`."""
         mildest, worst = self.severities[0], self.severities[-1]
         return mildest.value if mildest is worst else f"{mildest} to {worst}"
 
@@ -190,19 +169,17 @@ class Finding:
         rule: Id of the rule, such as `OA101`.
         severity: Severity of the finding.
         workspace: Id of the workspace.
-        mailbox: Id of the mailbox; `None` if the finding is not about a single mailbox (see the rule's `scope`), or if the id
-            could not be read.
+        mailbox: Id of the mailbox; `None` if the finding is not about a single mailbox, or if the id could not be read.
         email: Address of the mailbox, as the service returned it.
-        domain: Domain of the mailbox, or the domain that the finding is about, in lower case; `None` if there is none.
+        domain: Domain of the mailbox, or the domain that the finding is about, in lower case.
         message: Description of the problem, with the relevant numbers.
         remedy: Recommended action.
         confidence: `low` if the sample is too small to be certain; otherwise `high`.
-        sent_30days: E-mails that the mailbox, domain or server sent in 30 days; `None` if the finding does not affect any score.
-            In mean scores, the weight of a mailbox is this number plus 30.
-        server_ip: Address of the sending server if the finding is about the mailboxes of a server; otherwise `None`.
-        campaign: Id of the campaign if the finding is about a campaign or one of its steps; otherwise `None`.
+        sent_30days: E-mails that the mailbox, domain or server sent in 30 days; `None` if the finding affects no score.
+        server_ip: Address of the sending server if the finding is about its mailboxes.
+        campaign: Id of the campaign if the finding is about a campaign or one of its steps.
         campaign_name: Name of the campaign, as the service returned it.
-        step: Id of the step if the finding is about a step; otherwise `None`.
+        step: Id of the step if the finding is about a step.
         figures: The numbers that the finding is based on, by name; a number from the service has the name of its field.
         state: State compared with an earlier audit; `None` if there was no comparison.
 
@@ -239,11 +216,7 @@ class Finding:
             print(finding.to_dict()["email"])  # -> bob@north.example
             ```
         """
-        values = {name: getattr(self, name) for name in _FIELDS}
-        return {**values, "severity": self.severity.value, "figures": dict(self.figures)}
-
-
-_FIELDS: Final = tuple(field.name for field in attrs.fields(Finding))
+        return to_json_values(self)
 
 
 def build_finding(
@@ -262,6 +235,15 @@ def build_finding(
         figures=violation.figures,
         **subject,
     )
+
+
+def apply_rules(rules: Iterable[Rule], facts: object, workspace: str, **subject: Any) -> list[Finding]:
+    """Return a finding for each rule that the facts about a subject break."""
+    return [
+        build_finding(rule, violation, workspace, **subject)
+        for rule in rules
+        if (violation := rule.applies(facts, rule.thresholds)) is not None
+    ]
 
 
 @lru_cache(maxsize=4_096)  # findings of the same rule and domain share one string
@@ -326,8 +308,8 @@ class Row:
 
     Example:
         ```python
-        report = await audit(client, ["space_1"])
-        print([(row.email, row.score, row.rules) for row in report.rows])  # -> [('bob@north.example', 50, ['OA101'])]
+        (row,) = (await audit(client, ["space_1"])).rows
+        print(row.email, row.score, row.rules)  # -> bob@north.example 50 ['OA101']
         ```
     """
 

@@ -31,7 +31,7 @@ from outreach_async.audit._report import MAX_HISTORY, HistoryPoint, Report, find
 from outreach_async.audit._rules import INCOMPLETE
 from outreach_async.audit._scoring import Score, Scores
 from outreach_async.audit._values import DAY, figure_or_none
-from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals
+from outreach_async.audit.campaigns import CampaignResults, CampaignRow, add_up
 
 Reading = Literal["complete", "partial", "none"]
 
@@ -121,11 +121,7 @@ class _EntityWriter:
         self._db = db
         self._entity = entity
         self._snapshot = snapshot
-        newest = {
-            table: {row[0]: row[2:] for row in db.execute(_newest_query(entity, table))}
-            for table in (entity.table, entity.figure_table)
-        }
-        self._labels, self._figures = newest.values()
+        self._labels, self._figures = (_newest_rows(db, entity, table) for table in (entity.table, entity.figure_table))
         self._keys = {row[2 : 2 + len(entity.identity)]: key for key, row in self._labels.items()}
         self._next = max(self._labels, default=0) + 1
 
@@ -158,8 +154,15 @@ class _EntityWriter:
         return known[0], self._snapshot, *values
 
 
-def _newest_query(entity: Entity, table: str) -> str:
-    return f"SELECT {entity.key}, max(first), {', '.join(COLUMNS[table][1:])} FROM {table} GROUP BY 1"  # noqa: S608 - names of this package
+def _newest_rows(db: sqlite3.Connection, entity: Entity, table: str) -> dict[int, tuple[Any, ...]]:
+    """Return the newest row of each thing by its key. The newest rows come first, so most of the table is not read."""
+    ((count,),) = db.execute(f"SELECT count(DISTINCT {entity.key}) FROM {entity.table}")  # noqa: S608 - names of this package
+    newest: dict[int, tuple[Any, ...]] = {}
+    rows = db.execute(f"SELECT {', '.join(COLUMNS[table])} FROM {table} ORDER BY first DESC")  # noqa: S608 - names of this package
+    while len(newest) < count:
+        key, *values = next(rows)
+        newest.setdefault(key, tuple(values))
+    return newest
 
 
 @cache
@@ -303,9 +306,7 @@ def _read_campaigns(db: sqlite3.Connection, workspaces: Collection[str]) -> Camp
         if about["workspace"] in workspaces and campaign in figures and last >= complete.get(about["workspace"], 0):
             counts = dict(zip(CAMPAIGN.figures, figures[campaign], strict=True))
             rows.append(_campaign_row(about, counts))
-    totals = {
-        space: CampaignTotals.of(row for row in rows if row.workspace == space) for space in workspaces if space in complete
-    }
+    totals = {space: add_up(row for row in rows if row.workspace == space) for space in workspaces if space in complete}
     return CampaignResults(checked=len(rows), totals=totals, rows=rows)
 
 

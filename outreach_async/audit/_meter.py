@@ -21,11 +21,9 @@ class AuditProgress:
         mailboxes: Number of mailboxes read.
         campaigns: Number of campaigns read, including those whose steps could not be read.
         rate: Recent reading rate, in mailboxes per second.
-        state: `running`; `throttled` while a rate limit delays requests; `paused` while nothing is sent, because the service
-            requested a wait or is down.
+        state: `running`; `throttled` while a rate limit delays requests; `paused` while the service is down or requested a wait.
         resumes: Seconds until the pause ends; 0.0 if the audit is not paused.
-        eta: Estimated seconds until the last workspace is read; `None` if unknown. The estimate assumes that the workspaces not
-            yet started need as many requests as the others do on average.
+        eta: Estimated seconds until the last workspace is read; `None` if unknown.
         why: Reason for the pause; an empty string if the audit is not paused.
 
     Example:

@@ -11,18 +11,17 @@ import attrs
 
 from outreach_async._service.responses import parse_date
 from outreach_async._service.retry import explain_status
-from outreach_async.audit._campaign_conditions import CampaignCase, FieldNames
+from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
 from outreach_async.audit._campaign_evaluation import (
     CampaignVerdict,
     WorkspaceUse,
     evaluate_campaign,
-    evaluate_workspace,
     needs_fields,
     needs_steps,
 )
 from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._evaluation import AuditState
-from outreach_async.audit._findings import Finding, Violation, build_finding
+from outreach_async.audit._findings import Finding, Violation, apply_rules, build_finding
 from outreach_async.audit._meter import ProgressMeter
 from outreach_async.audit._readings import Readings, record_campaign, record_mailboxes
 from outreach_async.audit._rules import (
@@ -207,7 +206,8 @@ class WorkspaceReader:
             return attrs.evolve(result, campaigns=WorkspaceCampaigns())
         campaigns, errors, failed = await self._read_campaigns(workspace)
         if not result.unreadable and not failed:  # after an error, the sums would be too low
-            campaigns.findings.extend(evaluate_workspace(use.facts(campaigns.rows), self.state.policy, workspace))
+            facts, rules = use.facts(campaigns.rows), self.state.policy.rules_about("workspace")
+            campaigns.findings.extend(apply_rules(rules, facts, workspace))
         await self.put(campaigns.findings)
         unreadable, findings = result.unreadable or failed, [*result.findings, *errors]
         return attrs.evolve(result, campaigns=campaigns, unreadable=unreadable, findings=findings)
@@ -294,7 +294,7 @@ class WorkspaceReader:
             self._campaign_slots.release()
 
     def _evaluate(self, reading: _CampaignsOf, campaign: Campaign, steps: list[Step] | None) -> CampaignVerdict:
-        case = CampaignCase.of(campaign, steps, reading.fields, self.settle_time())
+        case = build_campaign_case(campaign, steps, reading.fields, self.settle_time())
         self.progress.add_campaign()
         verdict = evaluate_campaign(case, self.state.policy, reading.workspace)
         if self.readings is not None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, cast
 
 import attrs
 import msgspec
 
 from outreach_async._service.validation import type_name
 from outreach_async.audit._campaign_evaluation import compare_campaigns
-from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity
+from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity, require_severity
 from outreach_async.audit._flagged import FindingList
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
 from outreach_async.audit._scoring import Scores
 from outreach_async.audit._values import to_json_values
 from outreach_async.audit.campaigns import CampaignResults
-from outreach_async.audit.policy import PolicyUsed, enabled_comparison_rules
+from outreach_async.audit.policy import PolicyUsed, comparison_rules
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.models import Number
 
@@ -41,8 +41,7 @@ class Report:
     Attributes:
         mailboxes: Number of checked mailboxes.
         unreadable: Ids of the workspaces that could not be read completely.
-        findings: Findings, the worst first, which an audit builds when they are accessed. Findings of equal severity are in the
-            order of workspaces, mailboxes and rules. Among them, findings about domains and servers come last.
+        findings: Findings, built when they are accessed: the worst first, then in the order of workspaces, mailboxes and rules.
         scores: Scores overall, by workspace and by domain.
         workspaces: Ids of the workspaces, in the order given, without duplicates.
         denied: True if nothing could be read because the service responded with 401 or 403 for every workspace.
@@ -50,14 +49,12 @@ class Report:
         service_clock: True if `at` is the service's time, because its clock and the local clock differ by more than a minute.
         policy: The policy of the audit.
         groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
-        totals: Number of groups of each kind, including groups that are not in `groups`.
+        totals: Number of all groups of each kind.
         rows: Mailboxes with findings, the worst first; at most 1,000.
         not_judged: Descriptions of what the audit cannot check, such as complaint rates.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
-        history: Scores and counts of at most 100 earlier audits, oldest first. The method `since` collects them from the earlier
-            reports and their histories.
-        last_read: Ids of workspaces that this audit could not read completely, with the time of their last complete reading in
-            Unix seconds. The data about such a workspace is from that reading. Only `History.baseline` sets this attribute.
+        history: Scores and counts of at most 100 earlier audits, oldest first, which `since` collects.
+        last_read: Times in Unix seconds of the last complete readings, by id of the workspace; only in `History.baseline`.
         campaigns: The campaigns and their totals; `None` if the audit did not read campaigns.
         names: Names of workspaces by id. A workspace without a name is not in it.
 
@@ -139,7 +136,7 @@ class Report:
             print(report.exit_code(), report.exit_code("critical"))  # -> 1 0
             ```
         """
-        bar = Severity.named(fail_on)
+        bar = require_severity(fail_on)
         if self.denied:
             return EXIT_DENIED
         if self.incomplete:
@@ -216,7 +213,7 @@ def findings_of(report: Report, severity: Severity) -> Sequence[Finding]:
 def _compare_campaigns(earlier: Report, later: Report) -> Report:
     if earlier.campaigns is None or later.campaigns is None:
         return later
-    rules = enabled_comparison_rules(later.policy)
+    rules = comparison_rules(later.policy)
     campaigns, findings = compare_campaigns(earlier.campaigns, later.campaigns, later.findings, rules)
     return attrs.evolve(later, campaigns=campaigns, findings=findings)
 
@@ -272,22 +269,20 @@ class Delta:
     """A number, such as a score, that changed between two audits.
 
     Attributes:
-        kind: Kind of the subject that the number describes.
-        key: The workspace id, the domain, the server's address, or the id of the mailbox, campaign or step; empty for the whole
-            audit.
-        name: Display name of the subject: a mailbox's address, the name of a campaign or workspace, otherwise the key.
+        kind: Kind of the subject.
+        key: Id of the subject, domain or address of the server; empty for the whole audit.
+        name: Address of the mailbox, name of the campaign or workspace, otherwise the key.
         rule: Id of the rule whose finding contains the number; `None` if the number is not part of a finding.
         figure: Name of the number, such as `score`, `blacklists` or `severity`. Severities range from 1 (info) to 4 (critical).
-        before: Earlier value; `None` if the earlier report does not contain the number.
-        after: Current value; `None` if the later report does not contain the number.
+        before: Earlier value; `None` if there is none.
+        after: Current value; `None` if there is none.
 
     Example:
         ```python
         before = await audit(client, ["space_1"])
         fake.set_mailbox("mailbox_2", spf=True)
-        after = (await audit(client, ["space_1"])).since(before)
-        print([(delta.kind, delta.figure, delta.before, delta.after) for delta in after.diff.scores][:1])
-        # -> [('audit', 'score', 74.5, 100.0)]
+        (delta, *_) = (await audit(client, ["space_1"])).since(before).diff.scores
+        print(delta.kind, delta.figure, delta.before, delta.after)  # -> audit score 74.5 100.0
         ```
     """
 
@@ -302,24 +297,21 @@ class Delta:
 
 @attrs.frozen(kw_only=True)
 class ChangeCounts:
-    """The numbers of findings in two audits, and of those that are new, unchanged or resolved.
-
-    The numbers always satisfy `before == unchanged + resolved + not_judged` and `after == unchanged + new`.
+    """The numbers of findings in a `Diff`: `before == unchanged + resolved + not_judged`, and `after == unchanged + new`.
 
     Attributes:
         before: Number of findings in the earlier audit.
         after: Number of findings in the later audit.
-        new: Findings that only the later audit has.
-        unchanged: Findings that both audits have, even if their numbers have changed.
-        resolved: Earlier findings that no longer apply.
-        not_judged: Earlier findings that may still apply, because the later audit could not check them again.
+        new: Number of new findings.
+        unchanged: Number of unchanged findings.
+        resolved: Number of resolved findings.
+        not_judged: Number of findings that could not be checked again.
 
     Example:
         ```python
-        before = await audit(client, ["space_1"])
-        fake.set_mailbox("mailbox_2", spf=True)
-        print((await audit(client, ["space_1"])).since(before).diff.counts)
-        # -> ChangeCounts(before=1, after=0, new=0, unchanged=0, resolved=1, not_judged=0)
+        report = await audit(client, ["space_1"])
+        print(report.since(report).diff.counts)
+        # -> ChangeCounts(before=1, after=1, new=0, unchanged=1, resolved=0, not_judged=0)
         ```
     """
 
@@ -340,8 +332,7 @@ class Diff:
         new: Findings that are not in the earlier audit.
         unchanged: Findings that are in both audits, even if their numbers have changed.
         resolved: Earlier findings that no longer apply.
-        not_judged: Earlier findings that may still apply: the later audit did not read their subject, or their rule was turned
-            off.
+        not_judged: Earlier findings that may still apply: their subject was not read, or their rule was turned off.
         deltas: Changes of the numbers in findings that are in both audits.
         scores: Changed scores and totals.
         added_workspaces: Ids of workspaces that only the later audit covers.
@@ -485,7 +476,8 @@ def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
 def _subject_kind(finding: Finding) -> SubjectKind:
     if finding.campaign is not None:
         return "campaign" if finding.step is None else "step"
-    return CATALOGUE[finding.rule].scope if finding.rule in CATALOGUE and finding.mailbox is None else "mailbox"
+    scope = CATALOGUE[finding.rule].scope if finding.rule in CATALOGUE and finding.mailbox is None else "mailbox"
+    return cast("SubjectKind", scope)
 
 
 def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:

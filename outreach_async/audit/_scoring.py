@@ -16,7 +16,6 @@ from outreach_async.audit._evaluation import AuditState, FinalFindings
 from outreach_async.audit._findings import GROUP_KINDS, HEALTHY_PERCENT, Finding, Group, GroupKind, Row, Severity
 from outreach_async.audit._flagged import FIGURES, FindingList, Flagged, refer
 from outreach_async.audit._totals import OWN_SERVER, MailboxTotals, to_thousandths
-from outreach_async.audit._values import to_json_values
 from outreach_async.models import Number
 
 MAX_SCORE: Final = 100
@@ -70,10 +69,9 @@ class Score:
 class Scores:
     """The scores of an audit. Workspaces and domains without checked mailboxes have no score.
 
-    The score of a workspace, a domain, a server, a type or the whole audit is the mean score of its mailboxes. Here, the findings
-    about the domain and the server of a mailbox count as if they were its own. The weight of a mailbox is the number of e-mails
-    that it sent in 30 days, plus 30, so that a mailbox that has sent nothing yet counts too. Means are rounded down to one
-    decimal: 100 means that there is no warning or worse.
+    A score is the mean of the mailboxes' scores. Here, the findings about the domain and the server of a mailbox count as if they
+    were its own. The weight of a mailbox is the number of e-mails that it sent in 30 days, plus 30, so that a mailbox that has
+    sent nothing yet counts too. Means are rounded down to one decimal: 100 means that there is no warning or worse.
 
     Each further finding lowers the score, and each resolved one raises it: with 1 critical mailbox of 201 that send equally, the
     score is 99.5; with 100 of 300, it is 70. A severity says how urgent a problem is, and the score says how much of the sending
@@ -94,17 +92,6 @@ class Scores:
     overall: float | None
     workspaces: dict[str, Score]
     domains: dict[str, Score]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the scores as JSON-compatible values.
-
-        Example:
-            ```python
-            report = await audit(client, ["space_1"])
-            print(sorted(report.scores.to_dict()))  # -> ['domains', 'overall', 'workspaces']
-            ```
-        """
-        return to_json_values(self)
 
 
 @cache

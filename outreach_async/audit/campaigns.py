@@ -1,9 +1,8 @@
 """Report the campaigns of an audit: their problems and their numbers.
 
 `audit(client, spaces, campaigns=True)`, or `outreach-async audit --campaigns` on the command line, also reads the campaigns of
-each workspace. One request is sent for each page of 100 campaigns, and one for the steps of each campaign that has steps. If
-templates of a workspace contain placeholders, one more request reads the workspace's fields. Because of these additional
-requests, an audit reads no campaigns by default:
+each workspace. This takes one request for each page of 100 campaigns, one for the steps of each campaign, and one for the fields
+of a workspace whose templates contain placeholders:
 
 ```python
 import anyio
@@ -44,39 +43,19 @@ number in a row is `None` if it is missing or invalid. A total over steps is als
 estimated end of the campaign. `totals` has the sums over the campaigns of each workspace.
 
 To follow the campaigns from day to day, compare each report with the report of the day before. `planned_end` is the first
-estimate of the end since contacts were last added. `since` copies `planned_end` from the earlier report, and rule `OA204` reports
-campaigns whose estimated end slips:
-
-```python
-import anyio
-from outreach_async import OutreachClient
-from outreach_async.audit import audit
-
-
-async def main() -> None:
-    async with OutreachClient() as client:
-        monday = await audit(client, ["space_1"], campaigns=True)
-        tuesday = await audit(client, ["space_1"], campaigns=True)
-    compared = tuesday.since(monday)
-    for row in compared.campaigns.rows:
-        print(row.name, (row.end - row.planned_end) < 86_400)  # -> Spring True
-
-
-anyio.run(main)
-```
+estimate of the end since contacts were last added. `tuesday.since(monday)` copies it from the earlier report, and rule `OA204`
+reports campaigns whose estimated end slips.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import attrs
-import msgspec
 
 from outreach_async._vocabulary import CampaignStatus
 from outreach_async.audit._findings import Finding, Severity
-from outreach_async.audit._values import to_json_values
 from outreach_async.models import Number
 
 MAX_CAMPAIGN_ROWS: Final = 10_000
@@ -106,8 +85,7 @@ class CampaignRow:
         unsubscribed_num: Number of unsubscribes, over all templates of all steps.
         left_to_send: E-mails left to send, over all steps.
         end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
-        planned_end: First estimate of the end since contacts were last added, in Unix seconds. `Report.since` copies it from
-            the earlier report. Without an earlier report, or if contacts were added after that report, it is equal to `end`.
+        planned_end: First estimate of the end since contacts were last added, in Unix seconds; copied by `Report.since`.
         created: Creation time, in Unix seconds.
         last_activity: Time since the last activity, as human-readable text.
 
@@ -167,27 +145,14 @@ class CampaignTotals:
     bounces_num: Number = 0
     left_to_send: Number = 0
 
-    @classmethod
-    def of(cls, rows: Iterable[CampaignRow]) -> Self:
-        """Return the sums over the rows of a workspace.
 
-        Example:
-            ```python
-            report = await audit(client, ["space_1"], campaigns=True)
-            print(CampaignTotals.of(report.campaigns.rows).contacts)  # -> 40
-            ```
-        """
-        rows = list(rows)
-        live = [row for row in rows if row.status == LIVE]
-        return cls(
-            campaigns=len(rows),
-            live=len(live),
-            contacts=sum(row.contacts or 0 for row in rows),
-            sent=sum(row.sent or 0 for row in rows),
-            replies_num=sum(row.replies_num or 0 for row in rows),
-            bounces_num=sum(row.bounces_num or 0 for row in rows),
-            left_to_send=sum(row.left_to_send or 0 for row in live),
-        )
+def add_up(rows: Iterable[CampaignRow]) -> CampaignTotals:
+    """Return the sums over the rows of a workspace."""
+    rows = list(rows)
+    live = [row for row in rows if row.status == LIVE]
+    names = ("contacts", "sent", "replies_num", "bounces_num")
+    sums: dict[str, Any] = {name: sum(getattr(row, name) or 0 for row in rows) for name in names}
+    return CampaignTotals(campaigns=len(rows), live=len(live), left_to_send=sum(row.left_to_send or 0 for row in live), **sums)
 
 
 @attrs.frozen(kw_only=True)
@@ -218,15 +183,6 @@ class WorkspaceCampaigns:
     rows: list[CampaignRow] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the campaigns as JSON-compatible values."""
-        return to_json_values(self)
-
-    @classmethod
-    def from_dict(cls, values: object) -> Self:
-        """Create the results from JSON values; raise `msgspec.ValidationError`, a `ValueError`, if the values are invalid."""
-        return msgspec.convert(values, cls)
-
 
 def build_results(workspaces: Sequence[str], parts: Sequence[WorkspaceCampaigns | None]) -> CampaignResults | None:
     """Combine the campaigns of the workspaces; return `None` if the audit did not read campaigns."""
@@ -236,7 +192,7 @@ def build_results(workspaces: Sequence[str], parts: Sequence[WorkspaceCampaigns 
     rows = [row for part in known for row in part.rows]
     return CampaignResults(
         checked=len(rows),
-        totals={space: CampaignTotals.of(part.rows) for space, part in zip(workspaces, parts, strict=True) if part is not None},
+        totals={space: add_up(part.rows) for space, part in zip(workspaces, parts, strict=True) if part is not None},
         rows=sort_rows(rows)[:MAX_CAMPAIGN_ROWS],
     )
 

@@ -1,8 +1,7 @@
 """Audit in parts, in several processes or on several hosts, and merge the parts into one report.
 
-`audit_part` reads some of the workspaces; `merge` builds the report about all workspaces. The guide `outreach_async.audit` shows
-how to call both with a process pool. With Dask (extra `dask`), pass groups of workspaces to `Client.map`. Each task then calls
-`audit_part` for one group:
+`audit_part` reads some of the workspaces; `merge` builds the report about all of them. The guide `outreach_async.audit` calls
+both with a process pool. With Dask (extra `dask`), each task reads one group of workspaces:
 
 ```python
 import os
@@ -36,10 +35,9 @@ if __name__ == "__main__":
 ```
 
 For several machines, pass the scheduler's address to `Client`, and set `OUTREACH_BASE_URL` in the environment of the workers.
-If a worker dies, Dask runs its part again on another worker; after four such failures, the part fails. A repeated part starts
-from its beginning, so choose groups of workspaces that take minutes rather than hours to read. Dask shows task arguments,
-including the secret `salt`, to everybody who can reach the scheduler. All workers share the service's rate limit: give each
-`OutreachClient` a `RedisRate`, or divide the limit among the workers.
+If a worker dies, Dask runs its part again from the beginning, so choose groups of workspaces that take minutes rather than hours.
+Dask shows task arguments, including the secret `salt`, to everybody who can reach the scheduler. All workers share the service's
+rate limit: give each `OutreachClient` a `RedisRate`, or divide the limit among the workers.
 """
 
 from __future__ import annotations
@@ -48,8 +46,6 @@ import json
 import math
 import struct
 import zlib
-from array import array
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Self
@@ -102,6 +98,17 @@ class WorkspacePart:
     data: bytes = attrs.field(repr=False)
 
 
+class _Content(msgspec.Struct, kw_only=True):
+    """What `WorkspacePart.data` contains, as compressed JSON. `names` has those to which the values in `columns` refer."""
+
+    denied: bool
+    errors: list[Finding]
+    names: dict[str, list[str]]
+    columns: dict[str, bytes]
+    flagged: list[Flagged]
+    campaigns: WorkspaceCampaigns | None
+
+
 @attrs.frozen(kw_only=True)
 class AuditPart:
     """The result of `audit_part`: a value that can be pickled, compared and stored as JSON.
@@ -136,8 +143,7 @@ class AuditPart:
             print(len(json.dumps(part.to_dict())) < 2_000)  # -> True
             ```
         """
-        workspaces = [attrs.asdict(each) | {"data": b64encode(each.data).decode()} for each in self.workspaces]
-        return {"version": PART_VERSION, **attrs.asdict(self, recurse=False), "workspaces": workspaces}
+        return {"version": PART_VERSION, **msgspec.to_builtins(self)}
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
@@ -183,9 +189,9 @@ async def audit_part(
         at: Time of the audit, in Unix seconds; the same for all parts. The ages of mailboxes are computed from this time.
         salt: Key for the mailbox digests; the same for all parts. Keep the salt secret: anyone who knows the salt can test
             whether a part contains an address.
-        policy: The policy to apply; the same for all parts. By default, all rules with their default thresholds.
+        policy: The policy to apply; the same for all parts.
         campaigns: Whether to check the campaigns of the workspaces as well; the same for all parts.
-        display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the API documentation).
+        display: Mailboxes per page, at most 2,000.
         deadline: Limit in seconds for this part; `None` for no limit.
         readings: Collects everything that is read, for `History.append`; parts in one process may share it.
 
@@ -219,15 +225,15 @@ def _require_key(salt: object) -> bytes:
     return blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
-def build_part(state: AuditState, summaries: Iterable[WorkspaceReading]) -> AuditPart:
+def build_part(state: AuditState, readings: Iterable[WorkspaceReading]) -> AuditPart:
     """Build a part from the state of an audit that has read its workspaces. This function performs no I/O."""
     names: dict[GroupKind, list[str]] = {kind: list(totals) for kind, totals in state.totals.items()}
-    everything = zip(summaries, state.columns, state.flagged, strict=True)
+    everything = zip(readings, state.columns, state.flagged, strict=True)
     return AuditPart(
         at=state.now,
         policy=_hash_rules(state.policy),
         salt=f"{digest64('outreach_async.audit part', state.key or b''):016x}",
-        workspaces=tuple(_encode(summary, columns, flagged, names) for summary, columns, flagged in everything),
+        workspaces=tuple(_encode(reading, columns, flagged, names) for reading, columns, flagged in everything),
     )
 
 
@@ -311,9 +317,7 @@ def _missing(workspace: str, campaigns: WorkspaceCampaigns | None) -> WorkspaceR
 
 
 def _hash_rules(policy: Policy) -> str:
-    rules = [*policy.mailbox_rules, *policy.domain_rules, *policy.server_rules]
-    rules += [*policy.campaign_rules, *policy.step_rules, *policy.workspace_rules, *policy.comparison_rules]
-    about = [[rule.id, rule.severity, rule.condition, rule.remedy, sorted(rule.thresholds.items())] for rule in rules]
+    about = [[rule.id, rule.severity, rule.condition, rule.remedy, sorted(rule.thresholds.items())] for rule in policy.rules]
     return blake2b(json.dumps([attrs.asdict(policy.used), about]).encode(), digest_size=16).hexdigest()
 
 
@@ -321,67 +325,60 @@ _NAMED_COLUMNS: Final[dict[str, GroupKind]] = {"domains": "domain", "servers": "
 
 
 def _encode(
-    summary: WorkspaceReading, columns: MailboxColumns, flagged: FlaggedMailboxes, names: Mapping[GroupKind, Sequence[str]]
+    reading: WorkspaceReading, columns: MailboxColumns, flagged: FlaggedMailboxes, names: Mapping[GroupKind, Sequence[str]]
 ) -> WorkspacePart:
     """Encode a workspace with the names of its domains, servers and types, so that it can be decoded without other workspaces."""
     used: dict[str, list[str]] = {}
-    packed: dict[str, str] = {}
+    packed: dict[str, bytes] = {}
     for name, column in columns.arrays.items():
         values: Sequence[int] = column
         if name in _NAMED_COLUMNS:
             places = {index: place for place, index in enumerate(dict.fromkeys(index for index in column if index >= 0))}
             used[name] = [names[_NAMED_COLUMNS[name]][index] for index in places]
             values = [places.get(index, -1) for index in column]
-        packed[name] = b64encode(struct.pack(f"<{len(values)}{COLUMN_TYPES[name]}", *values)).decode()
-    content = {
-        "denied": summary.denied,
-        "errors": [finding.to_dict() for finding in summary.findings],
-        "names": used,
-        "columns": packed,
-        "flagged": list(map(_encode_flagged, flagged)),
-        "campaigns": summary.campaigns and summary.campaigns.to_dict(),
-    }
-    data = zlib.compress(json.dumps(content, separators=(",", ":")).encode())
-    return WorkspacePart(
-        workspace=summary.workspace,
-        complete=not summary.unreadable,
-        mailboxes=summary.mailboxes,
-        campaigns=None if summary.campaigns is None else len(summary.campaigns.rows),
-        data=data,
+        packed[name] = struct.pack(f"<{len(values)}{COLUMN_TYPES[name]}", *values)
+    content = _Content(
+        denied=reading.denied,
+        errors=list(reading.findings),
+        names=used,
+        columns=packed,
+        flagged=list(flagged),
+        campaigns=reading.campaigns,
     )
-
-
-def _encode_flagged(mailbox: Flagged) -> list[Any]:
-    violations = [
-        [violation.rule, violation.message, violation.figures, violation.rank, violation.sure] for violation in mailbox.violations
-    ]
-    return [mailbox.row, mailbox.id, mailbox.email, mailbox.status, mailbox.figures, violations]
+    # Unlike msgspec, `json` can encode the lone surrogates that a service may send.
+    text = json.dumps(msgspec.to_builtins(content), separators=(",", ":"))
+    return WorkspacePart(
+        workspace=reading.workspace,
+        complete=not reading.unreadable,
+        mailboxes=reading.mailboxes,
+        campaigns=None if reading.campaigns is None else len(reading.campaigns.rows),
+        data=zlib.compress(text.encode()),
+    )
 
 
 def _add(state: AuditState, part: WorkspacePart) -> WorkspaceReading:
     """Decode a workspace, and add its mailboxes to the state of the merged audit."""
     try:
-        content = json.loads(zlib.decompress(part.data))
-        state.add_facts(part.workspace, _decode_facts(content["columns"], content["names"]))
+        content = msgspec.convert(json.loads(zlib.decompress(part.data)), _Content)
+        state.add_facts(part.workspace, _decode_facts(content))
         place = state.workspaces.index(part.workspace)
-        for mailbox in msgspec.convert(content["flagged"], list[Flagged]):
-            _require_known(mailbox, len(state.policy.mailbox_rules), len(state.columns[place].digests))
+        for mailbox in content.flagged:
+            _require_known(mailbox, len(state.rules), len(state.columns[place].digests))
             state.flagged[place].append(mailbox)
-        errors = msgspec.convert(content["errors"], list[Finding])
-        campaigns = None if part.campaigns is None else WorkspaceCampaigns.from_dict(content["campaigns"])
-        return WorkspaceReading(part.workspace, part.mailboxes, not part.complete, content["denied"], errors, campaigns)
     except (zlib.error, struct.error, ValueError, LookupError, TypeError) as error:
         raise InvalidRequest(f"parts: {part.workspace}: damaged ({type(error).__name__}); run `audit_part` again") from None
+    campaigns = None if part.campaigns is None else content.campaigns
+    return WorkspaceReading(part.workspace, part.mailboxes, not part.complete, content.denied, content.errors, campaigns)
 
 
-def _decode_facts(packed: Mapping[str, str], names: Mapping[str, Sequence[str]]) -> Iterator[MailboxFacts]:
-    columns = {}
-    for name, code in COLUMN_TYPES.items():
-        content = b64decode(packed[name])
-        columns[name] = array(code, struct.unpack(f"<{len(content) // struct.calcsize('<' + code)}{code}", content))
+def _decode_facts(content: _Content) -> Iterator[MailboxFacts]:
+    columns = {
+        name: struct.unpack(f"<{len(packed) // struct.calcsize('<' + COLUMN_TYPES[name])}{COLUMN_TYPES[name]}", packed)
+        for name, packed in content.columns.items()
+    }
     # A missing domain has the index -1, which selects the last element: `None`.
-    domains, servers, types = [*names["domains"], None], names["servers"], names["types"]
-    for digest, domain, server, kind, sent, limit, flags in zip(*columns.values(), strict=True):
+    domains, servers, types = [*content.names["domains"], None], content.names["servers"], content.names["types"]
+    for digest, domain, server, kind, sent, limit, flags in zip(*(columns[name] for name in COLUMN_TYPES), strict=True):
         yield digest, domains[domain], servers[server], types[kind], sent, limit, flags
 
 

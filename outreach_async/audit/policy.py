@@ -30,7 +30,7 @@ import attrs
 from outreach_async._service.validation import type_name
 from outreach_async.audit import _rules as rules
 from outreach_async.audit._conditions import quote
-from outreach_async.audit._findings import HEALTHY_PERCENT, Condition, Rule, Severity, Thresholds
+from outreach_async.audit._findings import HEALTHY_PERCENT, Rule, RuleScope, Severity
 from outreach_async.errors import InvalidRequest
 
 _KEYS: Final = ("name", "off")
@@ -70,14 +70,7 @@ class Policy:
 
     Attributes:
         used: Name of the policy, and its differences from the default policy.
-        mailbox_rules: Rules about one mailbox.
-        domain_rules: Rules about the mailboxes of a domain.
-        server_rules: Rules about the mailboxes of a sending server.
-        campaign_rules: Rules about one campaign.
-        step_rules: Rules about one step of a campaign.
-        workspace_rules: Rules about the mailboxes and campaigns of a workspace.
-        comparison_rules: Rules that compare the results of two audits for one campaign. `Report.since` applies these rules.
-        conditions: Condition and thresholds of each rule in `mailbox_rules`, computed once for all mailboxes.
+        rules: The rules, with their thresholds. `Report.since` applies those with the scope `comparison`.
 
     Example:
         ```python
@@ -87,18 +80,17 @@ class Policy:
     """
 
     used: PolicyUsed
-    mailbox_rules: tuple[Rule, ...] = attrs.field(repr=False)
-    domain_rules: tuple[Rule, ...] = attrs.field(repr=False)
-    server_rules: tuple[Rule, ...] = attrs.field(repr=False)
-    campaign_rules: tuple[Rule, ...] = attrs.field(repr=False)
-    step_rules: tuple[Rule, ...] = attrs.field(repr=False)
-    workspace_rules: tuple[Rule, ...] = attrs.field(repr=False)
-    comparison_rules: tuple[Rule, ...] = attrs.field(repr=False)
-    conditions: tuple[tuple[Condition, Thresholds], ...] = attrs.field(init=False, repr=False)
+    rules: tuple[Rule, ...] = attrs.field(repr=False)
 
-    @conditions.default
-    def _build_conditions(self) -> tuple[tuple[Condition, Thresholds], ...]:
-        return tuple((rule.applies, rule.thresholds) for rule in self.mailbox_rules)
+    def rules_about(self, scope: RuleScope) -> tuple[Rule, ...]:
+        """Return the rules about one kind of subject, in the order in which their findings are listed.
+
+        Example:
+            ```python
+            print([rule.id for rule in Policy.default().rules_about("domain")])  # -> ['OA170', 'OA171']
+            ```
+        """
+        return tuple(rule for rule in self.rules if rule.scope == scope)
 
     @classmethod
     def default(cls) -> Policy:
@@ -106,7 +98,7 @@ class Policy:
 
         Example:
             ```python
-            print(Policy.default().used.name, len(Policy.default().mailbox_rules))  # -> default 17
+            print(Policy.default().used.name, len(Policy.default().rules))  # -> default 35
             ```
         """
         return _DEFAULT_POLICY
@@ -157,16 +149,7 @@ class Policy:
         if not isinstance(name, str):
             raise InvalidRequest(f'policy: name: expected a string, got {type_name(name)}; write name = "ours"')
         used = PolicyUsed(name=name, off=off, thresholds=changed, fingerprint=_fingerprint(off, changed))
-        return cls(
-            used=used,
-            mailbox_rules=_enabled_rules(rules.MAILBOX_RULES, used),
-            domain_rules=_enabled_rules(rules.DOMAIN_RULES, used),
-            server_rules=_enabled_rules(rules.SERVER_RULES, used),
-            campaign_rules=_enabled_rules(rules.CAMPAIGN_RULES, used),
-            step_rules=_enabled_rules(rules.STEP_RULES, used),
-            workspace_rules=_enabled_rules(rules.WORKSPACE_RULES, used),
-            comparison_rules=enabled_comparison_rules(used),
-        )
+        return cls(used=used, rules=tuple(_apply_thresholds(rule, used) for rule in rules.RULES if rule.id not in off))
 
     def rule(self, name: str) -> Rule:
         """Return a rule with the thresholds of this policy, even if the rule is turned off.
@@ -221,13 +204,9 @@ def _describe_score(rule: Rule) -> str:
     return f"a mailbox keeps {', '.join(kept)}"
 
 
-def enabled_comparison_rules(used: PolicyUsed) -> tuple[Rule, ...]:
+def comparison_rules(used: PolicyUsed) -> tuple[Rule, ...]:
     """Return the enabled rules that compare the results of two audits for one campaign."""
-    return _enabled_rules(rules.COMPARISON_RULES, used)
-
-
-def _enabled_rules(candidates: Iterable[Rule], used: PolicyUsed) -> tuple[Rule, ...]:
-    return tuple(_apply_thresholds(rule, used) for rule in candidates if rule.id not in used.off)
+    return tuple(_apply_thresholds(each, used) for each in rules.RULES if each.scope == "comparison" and each.id not in used.off)
 
 
 def _apply_thresholds(rule: Rule, used: PolicyUsed) -> Rule:

@@ -18,7 +18,8 @@ from support.audit_reports import AT, TEXTS, finding, make_report
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.histories import baseline_of
 
-from outreach_async.audit import CampaignResults, CampaignRow, CampaignTotals, Report, Score, Scores, Severity
+from outreach_async.audit import CampaignResults, CampaignRow, Report, Score, Scores, Severity
+from outreach_async.audit.campaigns import add_up
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports.brief import ChangeCounts, build_brief
 from outreach_async.errors import StatusError
@@ -233,7 +234,7 @@ def row(**about: Any) -> CampaignRow:
 
 
 def results(*rows: CampaignRow) -> CampaignResults:
-    return CampaignResults(checked=len(rows), totals={"space_1": CampaignTotals.of(rows)}, rows=list(rows))
+    return CampaignResults(checked=len(rows), totals={"space_1": add_up(rows)}, rows=list(rows))
 
 
 def test_an_audit_without_campaigns_has_none_in_its_brief() -> None:

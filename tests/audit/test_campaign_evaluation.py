@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,10 +16,10 @@ from support.audit import NOW, mailbox
 from support.campaigns import DAY, campaign, case, row, step, template
 
 from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores
-from outreach_async.audit._campaign_conditions import CampaignCase
+from outreach_async.audit._campaign_conditions import build_campaign_case, estimate_end
 from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._findings import Severity
-from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, build_results
+from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, add_up, build_results
 from outreach_async.models import Campaign
 
 NUMBERS: Any = st.one_of(st.integers(-5, 10**7), st.sampled_from([math.nan, math.inf, -math.inf, 10**400, "x", None, True]))
@@ -61,8 +62,8 @@ def test_a_row_without_steps_has_no_sums() -> None:
     ],
 )
 def test_the_end_is_a_time_only_if_the_service_estimates_one(changes: dict[str, Any], expected: float | None) -> None:
-    assert case(campaign(**changes)).end() == expected
-    assert CampaignCase.of(campaign(days_left=3)).end() is None
+    assert estimate_end(case(campaign(**changes))) == expected
+    assert estimate_end(build_campaign_case(campaign(days_left=3))) is None
 
 
 @given(NUMBERS, NUMBERS, NUMBERS, NUMBERS)
@@ -71,10 +72,10 @@ def test_any_figures_are_judged_and_give_json(sent: Any, replied: Any, left: Any
     one = campaign(bounces_num=sent, contacts=left, days_left=order, created=replied, days_left_date=left)
     steps = [step(*templates, left_to_send=left, order=order, wait_time=sent)]
 
-    verdict = evaluate_campaign(CampaignCase.of(one, steps, None, NOW), Policy.default(), "space_1")
+    verdict = evaluate_campaign(build_campaign_case(one, steps, None, NOW), Policy.default(), "space_1")
 
     found = WorkspaceCampaigns(rows=[verdict.row], findings=verdict.findings)
-    assert WorkspaceCampaigns.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False))) == found
+    assert msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(found), allow_nan=False)), WorkspaceCampaigns) == found
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_young_mailboxes_and_young_campaigns_do_not_count_for_the_use_of_limits(
 def test_the_totals_of_a_workspace_leave_out_unknown_figures() -> None:
     rows = [row(), row(campaign(status="paused", bounces_num=-1)), row(campaign(), None)]
 
-    assert CampaignTotals.of(rows) == CampaignTotals(
+    assert add_up(rows) == CampaignTotals(
         campaigns=3, live=2, contacts=4500, sent=2000, replies_num=120, bounces_num=10, left_to_send=500
     )
 

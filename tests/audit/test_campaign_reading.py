@@ -322,7 +322,7 @@ async def test_parts_with_other_rules_about_campaigns_are_refused() -> None:
     about: dict[str, Any] = {"title": "Any", "wording": "always", "source": "our own rule", "remedy": "Nothing."}
     about |= {"scope": "campaign", "applies": lambda _case, _thresholds: Violation("it exists")}
     rule = Rule(id="MY001", severity=Severity.INFO, **about)
-    policy = attrs.evolve(Policy.default(), campaign_rules=(*Policy.default().campaign_rules, rule))
+    policy = attrs.evolve(Policy.default(), rules=(*Policy.default().rules, rule))
     options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True}
     async with OutreachClient(transport=service_of({})) as client:
         part = await audit_part(client, ["space_1"], policy=policy, **options)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.audit import SHARED_FLEETS, Shown, mailbox, mailboxes, reading, report
 from support.examples import WITHOUT_SHRINKING, scaled
 
-from outreach_async.audit import Finding, Policy, Report, Severity, Violation, check, mailbox_score
+from outreach_async.audit import Finding, Policy, Report, Score, Severity, Violation, check, mailbox_score
 from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._totals import to_thousandths
 from outreach_async.audit._values import valid_or_zero
@@ -54,8 +54,8 @@ def test_a_score_is_weighted_by_the_volume_of_the_mailboxes() -> None:
     scores = report(reading(boxes)).scores
 
     assert scores.overall == 56.1  # half of 930 of 1,060
-    assert scores.to_dict()["domains"] == {"one.example": {"score": 56.1, "mailboxes": 2, "sent_30days": 1000}}
-    assert scores.to_dict()["workspaces"] == {"space_1": {"score": 56.1, "mailboxes": 2, "sent_30days": 1000}}
+    assert scores.domains == {"one.example": Score(score=56.1, mailboxes=2, sent_30days=1000)}
+    assert scores.workspaces == {"space_1": Score(score=56.1, mailboxes=2, sent_30days=1000)}
 
 
 def test_mailboxes_that_sent_nothing_have_equal_weight() -> None:
@@ -142,11 +142,14 @@ def test_a_finding_on_a_domain_counts_through_its_mailboxes() -> None:
 
 
 def test_a_finding_on_a_server_counts_for_mailboxes_of_its_own_type() -> None:
-    (rule,) = Policy.default().server_rules
+    (rule,) = Policy.default().rules_about("server_ip")
     critical = attrs.evolve(rule, applies=lambda *_: Violation("full", {}, Severity.CRITICAL))
     boxes = [mailbox(id="mailbox_1", type="SMTP & IMAP", blacklists=1), mailbox(id="mailbox_2", type="SMTP & IMAP")]
 
-    found = report(reading([*boxes, mailbox(id="mailbox_3")]), policy=attrs.evolve(Policy.default(), server_rules=(critical,)))
+    found = report(
+        reading([*boxes, mailbox(id="mailbox_3")]),
+        policy=attrs.evolve(Policy.default(), rules=(*Policy.default().rules_about("mailbox"), critical)),
+    )
 
     assert found.scores.overall == 38.3  # 5, 10 and 100
     assert {group.key: group.score for group in found.groups if group.kind == "type"} == {"SMTP & IMAP": 7.5, "Google": 100}

@@ -15,7 +15,7 @@ from support.audit import NOW
 
 from outreach_async._vocabulary import CampaignStatus, StepStatus, StepType, TemplateStatus
 from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity
-from outreach_async.audit._campaign_conditions import FieldNames
+from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
@@ -100,7 +100,7 @@ def fields(*codes: str) -> list[WorkspaceField]:
 
 def case(one: Campaign | None = None, steps: Sequence[Step] | None = (_STEP,), *codes: str) -> CampaignCase:
     """Return the audit case of a campaign with these steps; `codes` are additional fields of the workspace."""
-    return CampaignCase.of(one or _CAMPAIGN, steps, FieldNames(fields(*codes)), NOW)
+    return build_campaign_case(one or _CAMPAIGN, steps, FieldNames(fields(*codes)), NOW)
 
 
 def row(one: Campaign | None = None, steps: Sequence[Step] | None = (_STEP,), **changes: Any) -> CampaignRow:

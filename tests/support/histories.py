@@ -24,10 +24,12 @@ from support.audit import mailbox
 from support.audit_reports import finding
 from support.campaigns import DAY, campaign, step, template
 
-from outreach_async.audit import CampaignCase, CampaignResults, CampaignRow, CampaignTotals, Finding, Report, Score, Scores
+from outreach_async.audit import CampaignResults, CampaignRow, Finding, Report, Score, Scores
+from outreach_async.audit._campaign_conditions import build_campaign_case
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
 from outreach_async.audit._readings import record_campaign, record_mailboxes
 from outreach_async.audit._rules import UNREADABLE
+from outreach_async.audit.campaigns import add_up
 from outreach_async.audit.history import DayFigures, History, Readings
 from outreach_async.audit.policy import Policy
 from outreach_async.models import Campaign, Mailbox, Step
@@ -90,7 +92,7 @@ class DrawnWorld:
             for id_, sent in self.campaigns.items():
                 if sent.workspace == space:
                     shown, steps = sent.models(id_, self.steps)
-                    row = evaluate_campaign(CampaignCase.of(shown, steps, None, at), Policy.default(), space).row
+                    row = evaluate_campaign(build_campaign_case(shown, steps, None, at), Policy.default(), space).row
                     record_campaign(readings, row, shown, steps)
                     rows[space].append(attrs.evolve(row, rules=[], severity=None))
         return self._report(at, spaces, unread, rows, findings), readings
@@ -117,7 +119,7 @@ class DrawnWorld:
             at=at,
             campaigns=CampaignResults(
                 checked=len(listed),
-                totals={space: CampaignTotals.of(rows[space]) for space in spaces},
+                totals={space: add_up(rows[space]) for space in spaces},
                 rows=listed,
             ),
         )
