@@ -64,7 +64,6 @@ class FieldNames:
                 self._labels.setdefault(label.strip().lower(), field.code)
 
     def has(self, name: str) -> bool:
-        """Return whether a field has this code, ignoring case."""
         return name.lower() in self._codes
 
     def suggest(self, name: str) -> tuple[str | None, bool]:
@@ -130,7 +129,6 @@ class CampaignCase:
 def build_campaign_case(
     campaign: Campaign, steps: Sequence[Step] | None = None, fields: FieldNames | None = None, now: float | None = None
 ) -> CampaignCase:
-    """Create a case from a campaign and its steps, with the totals over the steps."""
     case = CampaignCase(campaign=campaign, steps=steps, fields=fields, now=now)
     if steps is not None:
         templates = list(chain.from_iterable(step.templates for step in steps))

@@ -78,8 +78,6 @@ def check_campaign(
 
 @attrs.frozen
 class CampaignVerdict:
-    """The results of checking one campaign: its row in the report, and its findings."""
-
     row: CampaignRow
     findings: list[Finding]
 
@@ -98,7 +96,6 @@ def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
 
 
 def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> CampaignVerdict:
-    """Evaluate the rules about campaigns and steps for one campaign."""
     campaign = case.campaign
     subject: dict[str, Any] = {"campaign": campaign.id, "campaign_name": campaign.name}
     findings = apply_rules(policy.rules_about("campaign"), case, workspace, **subject)
@@ -156,7 +153,6 @@ class WorkspaceUse:
                 self._sent += valid_or_zero(mailbox.sent_30days)
 
     def facts(self, rows: Iterable[CampaignRow]) -> WorkspaceFacts:
-        """Return the input of the workspace rules, given the rows of the workspace's campaigns."""
         oldest = self._now() - _MIN_AGE
         live = [row for row in rows if row.status == LIVE and row.left_to_send and row.created and row.created <= oldest]
         return WorkspaceFacts(

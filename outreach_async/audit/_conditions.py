@@ -179,7 +179,6 @@ class Case:
 
 
 def build_case(mailbox: Mailbox, now: float | None = None, facts: DomainFacts | None = None) -> Case:
-    """Create a case from a mailbox that the service returned."""
     if _has_valid_figures(mailbox):
         return Case(mailbox, "", now, facts)
     wrong = {name: figure for name in _NUMERIC_FIELDS if valid_or_none(figure := getattr(mailbox, name)) is None}
@@ -189,7 +188,6 @@ def build_case(mailbox: Mailbox, now: float | None = None, facts: DomainFacts | 
 
 
 def _has_valid_figures(box: Mailbox) -> bool:
-    """Return whether every number of a mailbox is valid: between 0 and `MAX_FIGURE`, and not NaN."""
     return (
         0 <= box.campaigns <= MAX_FIGURE
         and 0 <= box.daily_limit <= MAX_FIGURE
@@ -376,7 +374,6 @@ def _format_age(case: Case) -> str:
 
 
 def format_days(seconds: float) -> str:
-    """Format a duration in seconds as whole days, rounded down."""
     days = int(seconds // DAY)
     return "less than a day" if days < 1 else format_quantity(days, "day")
 
@@ -387,7 +384,6 @@ def quote(text: str) -> str:
 
 
 def describe_invalid(figure: Number) -> str:
-    """Return why a number is invalid: `below 0`, `implausibly large` or `not a number`."""
     if figure < 0:
         return "below 0"
     return "implausibly large" if figure > MAX_FIGURE else "not a number"

@@ -147,7 +147,6 @@ class AuditState:
         return digest, domain, mailbox.server_ip, kind, to_thousandths(sent), to_thousandths(limit), flags
 
     def add_facts(self, workspace: str, facts: Iterable[MailboxFacts]) -> None:
-        """Add mailboxes to the totals of their groups."""
         place = self._indexes[workspace]
         types, rows = self.totals["type"], list[tuple[int, ...]]()
         all_sent = all_limits = 0

@@ -67,7 +67,6 @@ _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 def require_severity(name: str) -> Severity:
-    """Return the severity with this name; raise `InvalidRequest` if there is none."""
     if name not in list(Severity):
         raise InvalidRequest(f"severity: expected one of {', '.join(Severity)}, got {name!r}; pass one of them")
     return Severity(name)

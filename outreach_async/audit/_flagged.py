@@ -106,7 +106,6 @@ class MailboxFindings:
         self.limits: Mapping[str, Number] = {}  # daily limits of domains, if they are high enough to make a finding critical
 
     def rank(self, violation: StoredViolation, domain: str | None) -> int:
-        """Return the rank of a finding's severity."""
         rule = self._rules[violation.rule]
         if rule.lack is None or domain is None:
             return violation.rank
@@ -126,7 +125,6 @@ class MailboxFindings:
         return build_missing_authentication(rule.lack or "", facts, rule.thresholds)
 
     def at(self, reference: int) -> Finding:
-        """Build the finding that `refer` refers to."""
         place = reference >> _RECORD_BITS + _VIOLATION_BITS
         mailbox = self._flagged[place][reference >> _VIOLATION_BITS & (1 << _RECORD_BITS) - 1]
         return self.build(place, mailbox, mailbox.violations[reference & (1 << _VIOLATION_BITS) - 1])
@@ -150,22 +148,18 @@ class FindingList(Sequence[Finding]):
         self._kept: list[Finding] | None = None
 
     def extend(self, findings: Iterable[Finding]) -> None:
-        """Add findings that are not about single mailboxes."""
         for finding in findings:
             self._orders[finding.severity.rank].append(_OTHER | len(self._others))
             self._others.append(finding)
 
     def append(self, rank: int, reference: int) -> None:
-        """Add a finding about a mailbox, by the rank of its severity and its reference."""
         self._orders[rank].append(reference)
 
     @property
     def counts(self) -> dict[Severity, int]:
-        """Number of findings by severity."""
         return {severity: len(order) for severity, order in zip(Severity, self._orders, strict=True)}
 
     def with_severity(self, severity: Severity) -> Sequence[Finding]:
-        """Return the findings of one severity."""
         alone = FindingList(self._mailboxes)
         alone._orders[severity.rank], alone._others = self._orders[severity.rank], self._others
         return alone

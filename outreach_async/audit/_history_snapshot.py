@@ -44,7 +44,6 @@ def checksum(*values: object) -> int:
 
 
 def insert(db: sqlite3.Connection, table: str, *values: object) -> None:
-    """Insert or replace a row, with its checksum."""
     db.execute(_insert_statement(table), values)
 
 
@@ -68,7 +67,6 @@ def find_damage(db: sqlite3.Connection) -> str | None:
 
 
 def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -> int:
-    """Write a snapshot into an open transaction, and return its number."""
     baseline = read_baseline(db, report.workspaces)
     compared = report if baseline is None else report.since(baseline)
     number: int
@@ -200,7 +198,6 @@ class _OpenFinding:
 
 
 def _write_findings(db: sqlite3.Connection, snapshot: int, report: Report) -> None:
-    """Add new findings, renew those that are still open, and mark those that are resolved."""
     known = _open_findings(db, {*map(storable, report.workspaces)})
     by_identity = {id(each.finding): each for each in known}
     matches, gone = match_findings([each.finding for each in known], report.findings)

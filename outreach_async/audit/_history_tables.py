@@ -104,7 +104,6 @@ TABLES: Final = tuple(table for table in COLUMNS if table not in {"about", "days
 
 
 def create_statements() -> Iterable[str]:
-    """Yield the statements that create an empty history."""
     yield f"PRAGMA application_id = {APPLICATION_ID}"
     yield f"PRAGMA user_version = {FORMAT_VERSION}"
     for table, columns in COLUMNS.items():

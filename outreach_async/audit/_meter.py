@@ -63,7 +63,6 @@ class ProgressMeter:
         self._mailbox_rate, self._page_rate = RateEstimator(now), RateEstimator(now)
 
     def expect_requests(self, workspace: str, count: int) -> None:
-        """Expect `count` more requests for a workspace."""
         self._pages_left[workspace] = self._pages_left.get(workspace, 0) + count
 
     def add_request(self, workspace: str) -> None:
@@ -73,21 +72,17 @@ class ProgressMeter:
         self._page_rate.add(1)
 
     def add_campaign(self) -> None:
-        """Count a campaign that was read."""
         self._campaigns += 1
 
     def add_mailboxes(self, count: int) -> None:
-        """Count mailboxes that no earlier page contained."""
         self._mailboxes += count
         self._mailbox_rate.add(count)
 
     def end_workspace(self, workspace: str) -> None:
-        """Count a workspace as finished, and expect no further requests for it."""
         self._pages_left[workspace] = 0
         self._ended += 1
 
     def measure(self, now: float) -> AuditProgress:
-        """Return the current progress."""
         state = self._throttle.state(now)
         pause = max(0.0, self._throttle.opens_at - now)
         rate = min(self._page_rate.rate(now), self._throttle.limit or math.inf)

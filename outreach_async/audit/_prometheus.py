@@ -28,8 +28,6 @@ Samples: TypeAlias = Mapping[tuple[str, ...], float]
 
 @attrs.frozen
 class Gauge:
-    """A Prometheus gauge with its samples."""
-
     name: str
     description: str
     labels: tuple[str, ...]
@@ -49,7 +47,6 @@ _UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud
 
 
 def render_prometheus(report: Report) -> str:
-    """Render the metrics of a report in the Prometheus text format."""
     # Gauges of workspaces and domains cover those in `Report.groups`: at most the 1,000 worst workspaces and the 1,000 worst
     # domains. There are two exceptions. Gauges about campaigns cover the 1,000 workspaces with the most campaigns. The gauge
     # `workspace_unreadable` covers every workspace.
@@ -99,7 +96,6 @@ def write_prometheus(report: Report, path: str | os.PathLike[str]) -> None:
 
 
 def require_client() -> None:
-    """Check that the library for Prometheus is installed."""
     try:
         import prometheus_client  # noqa: F401 - imported only to check that it is installed
     except ImportError:
@@ -113,7 +109,6 @@ def escape_label(value: str) -> str:
 
 
 def _audit_gauges(report: Report) -> Iterator[Gauge]:
-    """Yield the gauges for the whole audit, including one that shows for each workspace whether it could be read."""
     counts = Counter(finding.severity for finding in report.findings)
     unreadable = set(report.unreadable)
     score = math.nan if report.scores.overall is None else report.scores.overall
@@ -153,7 +148,6 @@ def _campaign_gauges(campaigns: CampaignResults | None) -> Iterator[Gauge]:
 
 
 def _group_gauges(report: Report, kind: GroupKind) -> Iterator[Gauge]:
-    """Yield the gauges for each workspace or for each domain, depending on `kind`."""
     groups = {group.key: group for group in report.groups if group.kind == kind}
     for name, description, figure in _GROUP_FIGURES:
         samples: Samples = {(key,): figure(group) for key, group in groups.items()}

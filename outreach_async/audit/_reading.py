@@ -197,7 +197,6 @@ class WorkspaceReader:
         return self.state.now
 
     async def _read(self, workspace: str) -> WorkspaceReading:
-        """Read the mailboxes of a workspace and then, if the audit reads campaigns, its campaigns."""
         if not self.with_campaigns:
             return await self._read_mailboxes(workspace, None)
         use = WorkspaceUse(self.settle_time)
@@ -319,8 +318,6 @@ class WorkspaceReader:
                 reading.fields = FieldNames(fields)
 
     def _in_time(self, workspace: str, pager: Pager[Item]) -> Pager[Item]:
-        """Return a pager whose requests end at the audit's deadline, and count as progress."""
-
         async def fetch(number: int) -> Page[Item]:
             page = await self._await_in_time(lambda: pager.fetch(number))
             if number == 1:

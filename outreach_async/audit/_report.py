@@ -204,7 +204,6 @@ class Report:
 
 
 def findings_of(report: Report, severity: Severity) -> Sequence[Finding]:
-    """Return the findings of one severity."""
     if isinstance(report.findings, FindingList):
         return report.findings.with_severity(severity)
     return [finding for finding in report.findings if finding.severity is severity]
@@ -377,7 +376,6 @@ class Diff:
 
 
 def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
-    """Compare the reports of two audits. This function performs no I/O."""
     # Two findings match if they have the same rule and the same subject. Mailboxes, campaigns and steps are matched by id, first
     # within the same workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or
     # workspace.
@@ -407,7 +405,6 @@ def _ids_without(workspaces: Sequence[str], others: Iterable[str]) -> list[str]:
 
 
 def match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
-    """Match the findings of two audits. Each finding is matched at most once."""
     matches: list[Finding | None] = [None] * len(later)
     left = dict(enumerate(earlier))
     for key in (_exact_key, _workspace_independent_key):
@@ -461,7 +458,6 @@ SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity i
 
 
 def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
-    """Yield the numbers that differ between two matching findings."""
     old, new = ({"severity": SEVERITY_LEVELS[finding.severity], **finding.figures} for finding in (before, after))
     kind = _subject_kind(after)
     key = after.mailbox or after.step or after.campaign or after.domain or after.server_ip or after.workspace
@@ -481,7 +477,6 @@ def _subject_kind(finding: Finding) -> SubjectKind:
 
 
 def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:
-    """Yield the totals and scores that differ between two reports."""
     old, new = _report_figures(earlier), _report_figures(later)
     for kind, key, figure in dict.fromkeys([*new, *old]):
         before, after = old.get((kind, key, figure)), new.get((kind, key, figure))

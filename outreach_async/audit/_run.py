@@ -134,7 +134,6 @@ def stream(
 
 
 def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
-    """Check the workspace ids of an audit, and return the ids without duplicates."""
     ids: list[Any] = [workspaces] if isinstance(workspaces, str) else list(workspaces)
     if not ids:
         raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
@@ -146,7 +145,6 @@ def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
 
 
 def require_names(names: Mapping[str, str] | None, workspaces: Iterable[str]) -> dict[str, str]:
-    """Check the names of workspaces, and return those of the audited workspaces."""
     if names is None:
         return {}
     given: Any = names
@@ -301,7 +299,6 @@ class FindingsChannel:
         self._sender.close()
 
     def close(self) -> None:
-        """End the iteration, even if the audit has not finished."""
         self._sender.close()
         self._receiver.close()
 
@@ -367,7 +364,6 @@ def finish_reading(state: AuditState, readings: Iterable[WorkspaceReading]) -> F
 def build_report(
     state: AuditState, readings: Sequence[WorkspaceReading], names: Mapping[str, str], final: FinalFindings | None = None
 ) -> Report:
-    """Build the report of an audit. This function performs no I/O."""
     scores = GroupScores(state, final or finish_reading(state, readings))
     checked = sum(each.mailboxes for each in readings)
     campaigns = build_results(state.workspaces, [each.campaigns for each in readings])

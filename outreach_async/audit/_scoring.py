@@ -96,7 +96,6 @@ class Scores:
 
 @cache
 def _share_of(ranks: tuple[int, ...]) -> int:
-    """Return the share of a mailbox that remains healthy with findings of these severities."""
     return int(_WHOLE * math.prod(_KEPT_PERCENT[rank] for rank in ranks) // 100 ** len(ranks))
 
 
@@ -145,7 +144,6 @@ class GroupStats:
         return dict(zip(Severity, self._counts[_SEVERITIES * index : _SEVERITIES * (index + 1)], strict=True))
 
     def severity(self, index: int) -> Severity | None:
-        """Severity of a group's worst finding; `None` if there are no findings."""
         return next((severity for severity, count in self.counts_of(index).items() if count), None)
 
     def is_clean(self, index: int) -> bool:
@@ -255,7 +253,6 @@ class GroupScores:
         return worst + [index for *_, index in nsmallest(most - len(worst), clean)]
 
     def scores(self) -> Scores:
-        """Return the overall score, the score of each workspace, and the scores of the worst `MAX_SCORED_DOMAINS` domains."""
         totals = self._totals["workspace"]
         workspaces = {key: totals[key] for key in sorted(totals, key=lambda key: totals[key].first)}
         overall = MailboxTotals(
@@ -274,7 +271,6 @@ class GroupScores:
         return Score(score=score, mailboxes=total.mailboxes, sent_30days=total.sent_30days)
 
     def groups(self) -> list[Group]:
-        """Return the groups, the worst of each kind first."""
         return [self._build_group(kind, index) for kind in GROUP_KINDS for index in self._worst[kind][:MAX_GROUPS]]
 
     def _build_group(self, kind: GroupKind, index: int) -> Group:
@@ -292,7 +288,6 @@ class GroupScores:
         )
 
     def rows(self) -> list[Row]:
-        """Return the mailboxes with findings, the worst first."""
         places = [(place, number) for *_, place, number in self._worst_mailboxes]
         built = {each: self._build_row(*each) for each in sorted(places)}  # in the order in which they are stored
         return [built[each] for each in places]

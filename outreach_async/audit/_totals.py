@@ -36,8 +36,6 @@ def digest64(value: str, key: bytes) -> int:
 
 @attrs.frozen
 class MailboxTotals:
-    """The totals of mailboxes that share a property, such as their domain."""
-
     mailboxes: int
     sent_30days: Number
     daily_limit: Number = 0
@@ -77,7 +75,6 @@ class GroupTotals:
         return index
 
     def index(self, key: str) -> int:
-        """Return the index of a key; -1 if no mailbox has it."""
         return self._indexes.get(key, -1)
 
     def add_own(self, index: int, *, listed: bool) -> None:
@@ -147,15 +144,12 @@ class MailboxColumns:
 
     @property
     def arrays(self) -> dict[str, array[int]]:
-        """The columns, by name."""
         return {name: getattr(self, name) for name in COLUMN_TYPES}
 
     def rows(self) -> Iterator[tuple[int, ...]]:
-        """For each mailbox, yield a tuple of its values, in the order of the attributes."""
         return zip(*self.arrays.values(), strict=True)
 
     def extend(self, rows: Iterable[tuple[int, ...]]) -> None:
-        """Add mailboxes, each with its values in the order of the attributes."""
         for column, values in zip(self.arrays.values(), zip(*rows, strict=True), strict=False):
             column.extend(values)
 
@@ -178,7 +172,6 @@ class CompactSet:
         return self._count
 
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
-        """Add names, and return those that are new."""
         return {name for name in names if self.add(name)}
 
     def add(self, name: Hashable) -> bool:

@@ -38,7 +38,6 @@ def valid_or_none(value: Number) -> Number | None:
 
 
 def figure_or_none(value: object) -> Number | None:
-    """Return the value if it is a valid number; `None` for every other value."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_FIGURE:
         return value
     return None
@@ -50,7 +49,6 @@ def valid_or_zero(value: Number) -> Number:
 
 
 def format_number(value: Number) -> str:
-    """Format a number with two decimals, or with none if it is whole."""
     return f"{int(value):,}" if value == int(value) else f"{value:,.2f}"
 
 
@@ -65,7 +63,6 @@ def format_at_least(share: float) -> str:
 
 
 def format_at_most(share: float) -> str:
-    """Format an upper bound as a percentage, rounded up."""
     return format_percent(math.ceil(1000 * share) / 1000)
 
 
@@ -107,7 +104,6 @@ def _tail_ratio(least: int, count: int, odds: float) -> float:
 
 
 def upper_bound(events: Number, trials: Number) -> float:
-    """Return the upper bound of the true rate with 95 % confidence (the exact one-sided bound of Clopper and Pearson)."""
     return 1.0 - lower_bound(trials - min(events, trials), trials)
 
 

@@ -412,7 +412,6 @@ class History:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Provide a connection in a transaction, which is committed at the end of the block."""
         if self.exists:
             self._require_history()
         else:

@@ -226,7 +226,7 @@ def _require_key(salt: object) -> bytes:
 
 
 def build_part(state: AuditState, readings: Iterable[WorkspaceReading]) -> AuditPart:
-    """Build a part from the state of an audit that has read its workspaces. This function performs no I/O."""
+    """Build a part from the state of an audit that has read its workspaces."""
     names: dict[GroupKind, list[str]] = {kind: list(totals) for kind, totals in state.totals.items()}
     everything = zip(readings, state.columns, state.flagged, strict=True)
     return AuditPart(

@@ -205,7 +205,7 @@ def _describe_score(rule: Rule) -> str:
 
 
 def comparison_rules(used: PolicyUsed) -> tuple[Rule, ...]:
-    """Return the enabled rules that compare the results of two audits for one campaign."""
+    """Return the enabled rules that compare two audits."""
     return tuple(_apply_thresholds(each, used) for each in rules.RULES if each.scope == "comparison" and each.id not in used.off)
 
 
@@ -222,7 +222,6 @@ def _require_off(value: object) -> list[str]:
 
 
 def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
-    """Check that `name` is the id of a rule that a policy may change, and return the id."""
     if not isinstance(name, str):
         raise InvalidRequest(f'policy: {where}expected a rule id, got {type_name(name)}; write for example "OA160"')
     if name in rules.INCOMPLETE:
