@@ -76,29 +76,7 @@ Comparing reports, and writing them to files
 --------------------------------------------
 `since` compares a report with an earlier one, and marks findings as `new` or `unchanged`. `diff` has the resolved findings, those
 that could not be checked this time, and the changed numbers. `outreach_async.audit.history` stores every audit in one file, and
-compares with the last. `to_dict` and `from_dict` convert a report to and from JSON:
-
-```python
-import json
-
-import anyio
-from outreach_async import OutreachClient
-from outreach_async.audit import Report, audit
-from outreach_async.audit.reports import write
-
-
-async def main() -> None:
-    async with OutreachClient() as client:
-        today = await audit(client, ["space_1"])
-    kept = json.dumps(today.to_dict())
-    compared = today.since(Report.from_dict(json.loads(kept)))
-    print(compared.diff.counts.new, "new,", compared.diff.counts.unchanged, "unchanged of", compared.diff.counts.before)
-    # -> 0 new, 1 unchanged of 1
-    print(write(compared, "csv").splitlines()[1])  # -> OA101,error,space_1,mailbox_2,bob@north.example,...
-
-
-anyio.run(main)
-```
+compares with the last. `to_dict` and `Report.from_dict` convert a report to and from JSON.
 
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html` (one page;
 extra `html`); `schema()` is the JSON schema. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
@@ -114,35 +92,8 @@ depend on the whole domain (`OA101` to `OA103`), come last. The report is availa
 
 Auditing in parts
 -----------------
-`audit_part` audits some of the workspaces, in another process or on another host; on a Dask cluster, see
-`outreach_async.audit.parts`. `merge` combines the parts, in any order, into the report that one `audit` of all workspaces would
-return. A repeated part counts once. A part can be pickled or stored as JSON. All parts need the same time, salt and policy:
-
-```python
-import os
-import time
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-
-import anyio
-from outreach_async import OutreachClient
-from outreach_async.audit import AuditPart, audit_part, merge
-
-
-def work(spaces: list[str], at: float, salt: str) -> AuditPart:
-    async def read() -> AuditPart:
-        async with OutreachClient() as client:
-            return await audit_part(client, spaces, at=at, salt=salt)
-
-    return anyio.run(read)
-
-
-if __name__ == "__main__":
-    job = partial(work, at=time.time(), salt=os.urandom(16).hex())
-    with ProcessPoolExecutor(2) as pool:
-        parts = list(pool.map(job, [["space_1"], ["space_2"]]))
-    print(merge(parts, workspaces=["space_1", "space_2"]).unreadable)  # -> ['space_2']
-```
+`audit_part` audits some of the workspaces, in another process or on another host, and `merge` combines the parts into the report
+that one `audit` of all workspaces would return: see `outreach_async.audit.parts`.
 """
 
 from __future__ import annotations
@@ -157,9 +108,9 @@ from outreach_async.audit._prometheus import write_prometheus
 from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint, Report
 from outreach_async.audit._rules import CATALOGUE, RULES
 from outreach_async.audit._run import AuditRun, Findings, audit, stream
-from outreach_async.audit._scoring import Score, Scores, mailbox_score
+from outreach_async.audit._scoring import Score, Scores
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals
-from outreach_async.audit.parts import AuditPart, WorkspacePart, audit_part, merge
+from outreach_async.audit.parts import AuditPart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 
 __all__ = [
@@ -193,13 +144,11 @@ __all__ = [
     "StepCase",
     "Violation",
     "WorkspaceFacts",
-    "WorkspacePart",
     "audit",
     "audit_part",
     "check",
     "check_campaign",
     "explain",
-    "mailbox_score",
     "merge",
     "stream",
     "write_prometheus",

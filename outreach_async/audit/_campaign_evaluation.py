@@ -58,9 +58,6 @@ def check_campaign(
         now: Time at which the campaign was read, in Unix seconds; if omitted, rules about ages do not apply.
         workspace: Id of the workspace, which is copied to the findings.
 
-    Returns:
-        A finding for each rule that applies: first those about the campaign, then those about its steps.
-
     Example:
         ```python
         fake.add_campaign("space_1", name="Autumn", steps=[{"templates": [{"body_text": "Hi {{frist_name}}"}]}])

@@ -42,13 +42,9 @@ def check(
     Args:
         mailbox: The mailbox (section "Mailbox" of the API documentation).
         policy: The policy to apply; by default, all rules with their default thresholds.
-        now: Time at which the mailbox was read, in Unix seconds. It is used to compute the age of the mailbox. If
-            omitted, the age is taken from the mailbox's field `age` or `created`.
+        now: Time at which the mailbox was read, in Unix seconds. If omitted, its age is taken from its field `age` or `created`.
         workspace: Id of the workspace, which is copied to the findings.
         domain: Facts about the mailbox's domain. By default, the domain is assumed to have no other mailbox.
-
-    Returns:
-        A finding for each rule that applies, in the order of the rules.
 
     Example:
         ```python

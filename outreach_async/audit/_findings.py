@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
-from outreach_async.audit._values import to_json_values
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
 
@@ -215,7 +214,11 @@ class Finding:
             print(finding.to_dict()["email"])  # -> bob@north.example
             ```
         """
-        return to_json_values(self)
+        values = {name: getattr(self, name) for name in _FIELDS}
+        return {**values, "severity": self.severity.value, "figures": dict(self.figures)}
+
+
+_FIELDS: Final = tuple(field.name for field in attrs.fields(Finding))
 
 
 def build_finding(

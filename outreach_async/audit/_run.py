@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from types import MappingProxyType, TracebackType
-from typing import Any, NoReturn, Self
+from types import TracebackType
+from typing import Any, NoReturn, Self, TypedDict, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
@@ -32,18 +32,24 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.resources import open_run
 
 
-async def audit(
-    client: OutreachClient,
-    workspaces: Iterable[str],
-    *,
-    policy: Policy | None = None,
-    campaigns: bool = False,
-    display: int = MAX_MAILBOX_DISPLAY,
-    deadline: float | None = None,
-    clock: Callable[[], float] | None = None,
-    names: Mapping[str, str] | None = None,
-    readings: Readings | None = None,
-) -> Report:
+class PartOptions(TypedDict, total=False):
+    """The options of `audit_part`."""
+
+    policy: Policy | None
+    campaigns: bool
+    display: int
+    deadline: float | None
+    readings: Readings | None
+
+
+class AuditOptions(PartOptions, total=False):
+    """The options of `audit` and `stream`."""
+
+    clock: Callable[[], float] | None
+    names: Mapping[str, str] | None
+
+
+async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> Report:
     """Read and check every mailbox of the workspaces, and return a report.
 
     Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
@@ -57,12 +63,10 @@ async def audit(
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
-        campaigns: Whether to check the campaigns of the workspaces as well. This takes additional requests, such as one for the
-            steps of each campaign; see `outreach_async.audit.campaigns`.
+        campaigns: Whether to check the campaigns of the workspaces as well; see `outreach_async.audit.campaigns`.
         display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the API documentation).
-        deadline: Limit in seconds for the whole audit; `None` for no limit. Workspaces that are not read by then are reported as
-            unreadable.
-        clock: Function that returns the time of the audit, in Unix seconds. The ages of mailboxes are relative to this time. By
+        deadline: Limit in seconds for the whole audit; `None` for no limit.
+        clock: Function that returns the time of the audit, in Unix seconds, to which the ages of mailboxes are relative. By
             default, it is the local time, or the time in the service's header field `Date` if the two differ by more than a
             minute; `Report.service_clock` says which.
         names: Names of workspaces by id, which reports show beside the ids.
@@ -78,40 +82,17 @@ async def audit(
         print(report.mailboxes, report.unreadable, report.exit_code())  # -> 2 ['space_gone'] 3
         ```
     """
-    return await stream(
-        client,
-        workspaces,
-        policy=policy,
-        campaigns=campaigns,
-        display=display,
-        deadline=deadline,
-        clock=clock,
-        names=names,
-        readings=readings,
-    )
+    return await AuditRun(client, workspaces, **options)
 
 
-def stream(
-    client: OutreachClient,
-    workspaces: Iterable[str],
-    *,
-    policy: Policy | None = None,
-    campaigns: bool = False,
-    display: int = MAX_MAILBOX_DISPLAY,
-    deadline: float | None = None,
-    clock: Callable[[], float] | None = None,
-    names: Mapping[str, str] | None = None,
-    readings: Readings | None = None,
-) -> AuditRun:
-    """Return an audit that works like `audit`, but yields each finding as soon as the finding is final.
+def stream(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> AuditRun:
+    """Return an audit that takes the options of `audit`, but yields each finding as soon as it is final.
 
-    Each finding of the report is yielded once. Findings about domains and servers are yielded after all mailboxes have been
-    read. The same applies to OA101 to OA103, which depend on all mailboxes of a domain.
-
-    The arguments are those of `audit`.
+    Findings about domains and servers come after all mailboxes have been read. The same applies to OA101 to OA103, which depend
+    on all mailboxes of a domain.
 
     Raises:
-        InvalidRequest: An argument is invalid.
+        InvalidRequest: An argument is invalid; see `audit`.
 
     Example:
         ```python
@@ -120,17 +101,7 @@ def stream(
                 print(finding.rule, finding.severity, finding.email)  # -> OA101 error bob@north.example
         ```
     """
-    state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), (clock or time.time)())
-    return AuditRun(
-        client,
-        state,
-        display=display,
-        deadline=deadline,
-        campaigns=campaigns,
-        readings=readings,
-        may_follow_service=clock is None,
-        names=require_names(names, state.workspaces),
-    )
+    return AuditRun(client, workspaces, **options)
 
 
 def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
@@ -166,36 +137,39 @@ class AuditRun:
     def __init__(
         self,
         client: OutreachClient,
-        state: AuditState,
+        workspaces: Iterable[str],
         *,
-        display: int,
-        deadline: float | None,
-        campaigns: bool,
-        readings: Readings | None,
-        may_follow_service: bool = False,
-        names: Mapping[str, str] = MappingProxyType({}),
+        policy: Policy | None = None,
+        campaigns: bool = False,
+        display: int = MAX_MAILBOX_DISPLAY,
+        deadline: float | None = None,
+        clock: Callable[[], float] | None = None,
+        names: Mapping[str, str] | None = None,
+        readings: Readings | None = None,
+        key: bytes | None = None,
     ) -> None:
-        display, deadline = require_display("display", display, mailboxes=True), require_seconds("deadline", deadline)
+        ids = require_workspace_ids(workspaces)
+        self.state = AuditState(ids, policy or Policy.default(), (clock or time.time)(), key=key)
+        deadline = require_seconds("deadline", deadline)
         # With a deadline, the deadline alone limits how long the audit waits for a service that is down.
         max_outage = None if deadline is None else math.inf
         self._resources = open_run(client.campaigns, client.mailboxes, client.workspaces, max_outage=max_outage)
         self._reader = partial(
             WorkspaceReader,
-            state=state,
+            state=self.state,
             resources=self._resources,
-            display=display,
+            display=require_display("display", display, mailboxes=True),
             deadline=deadline,
             with_campaigns=campaigns,
             readings=readings,
-            may_follow_service=may_follow_service,
+            may_follow_service=clock is None,
         )
-        self._state = state
-        self._names = names
+        self._names = require_names(names, ids)
         self._group: TaskGroup
         self._channel: FindingsChannel
         self._discards = False
         self._started = False
-        self.readings: list[WorkspaceReading] = []
+        self.workspaces: list[WorkspaceReading] = []
 
     def __await__(self) -> Generator[Any, Any, Report]:
         """Run the whole audit and return its report."""
@@ -212,7 +186,7 @@ class AuditRun:
         if self._started:
             raise InvalidRequest("stream: this audit has already started; call stream() again to start another")
         self._started = True
-        progress = ProgressMeter(len(self._state.workspaces), self._resources.throttle, anyio.current_time())
+        progress = ProgressMeter(len(self.state.workspaces), self._resources.throttle, anyio.current_time())
         self._channel = channel = FindingsChannel(discards=self._discards)
         reader = self._reader(put=channel.put, wants_findings=not self._discards, progress=progress)
         # The group is entered manually, because it must outlive this method. `__aexit__` exits the group.
@@ -236,11 +210,11 @@ class AuditRun:
             print([(report.workspaces, report.mailboxes) for report in run.separate()])  # -> [(['space_1'], 2), (['space_2'], 0)]
             ```
         """
-        if not self.readings:
+        if not self.workspaces:
             raise InvalidRequest("separate: the audit has not finished; await it, or iterate over all of its findings first")
         return [
-            build_report(self._state.alone(place), [each], require_names(self._names, [each.workspace]))
-            for place, each in enumerate(self.readings)
+            build_report(self.state.alone(place), [each], require_names(self._names, [each.workspace]))
+            for place, each in enumerate(self.workspaces)
         ]
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -260,13 +234,13 @@ class AuditRun:
 
     async def _run(self, reader: WorkspaceReader, findings: FindingsChannel) -> None:
         try:
-            self.readings = await reader.read_all()
+            self.workspaces = await reader.read_all()
             reader.settle_time()
-            final = finish_reading(self._state, self.readings)
+            final = finish_reading(self.state, self.workspaces)
             if not findings.discards:
-                late = self._state.late_findings()
+                late = self.state.late_findings()
                 await findings.put([*chain.from_iterable(final.errors), *late, *final.group_findings])
-            findings.end(build_report(self._state, self.readings, self._names, final))
+            findings.end(build_report(self.state, self.workspaces, self._names, final))
         # If this task raised the error, the block would be cancelled and the caller would get an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)

@@ -108,16 +108,7 @@ def _healthy_share(findings: Iterable[Finding]) -> int:
 
 
 def mailbox_score(findings: Iterable[Finding]) -> int:
-    """Return the score of a mailbox from its own findings.
-
-    The score is 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning. Several findings
-    of one rule count once.
-
-    Example:
-        ```python
-        print(mailbox_score(check((await client.mailboxes.list()).data[1])))  # -> 50
-        ```
-    """
+    """Return the score of a mailbox from its own findings."""
     return round(MAX_SCORE * _healthy_share(findings) / _WHOLE)
 
 

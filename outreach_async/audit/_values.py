@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import math
 import re
+from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
 
 import attrs
-import msgspec
 
 from outreach_async.models import Number
 
 
 def to_json_values(value: Any) -> dict[str, Any]:
     """Convert an attrs object to a dict of JSON-compatible values, with the fields in the order of the class."""
-    values: dict[str, Any] = msgspec.to_builtins(value)
-    return values
+    return attrs.asdict(value, value_serializer=lambda _owner, _field, item: item.value if isinstance(item, Enum) else item)
 
 
 _LOG_RISK: Final = math.log(0.05) - 1e-8

@@ -24,27 +24,15 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-Findings
---------
-The rules `OA201` to `OA290` check campaigns, their steps, and whether a workspace leaves its daily limits unused. These rules
-work like the rules about mailboxes: a policy can turn them off or change their thresholds, `explain` describes them, and
-`Report.since` marks new and resolved findings. Findings about campaigns affect the verdict and the exit code. They do not
-affect scores, which describe mailboxes.
+The rules `OA201` to `OA290` check campaigns, their steps, and whether a workspace leaves its daily limits unused. They work like
+the rules about mailboxes, and affect the verdict and the exit code, but no score: scores describe mailboxes. No rule uses open
+rates: Apple Mail loads the images of unopened e-mails, and causes 50 to 60 % of recorded opens (benchmarkemail 2025, citing
+Litmus). Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; everything else is still checked.
 
-No rule about campaigns uses open rates. They are unreliable, because Apple Mail loads the images of unopened e-mails and thereby
-causes 50 to 60 % of recorded opens (benchmarkemail 2025, citing Litmus).
-
-Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; everything else is still checked.
-
-Numbers
--------
-`report.campaigns` is `None` unless the audit read campaigns. Its attribute `rows` has a row for each campaign, up to 10,000. A
-number in a row is `None` if it is missing or invalid. A total over steps is also `None` if the steps were not read. `end` is the
-estimated end of the campaign. `totals` has the sums over the campaigns of each workspace.
-
-To follow the campaigns from day to day, compare each report with the report of the day before. `planned_end` is the first
-estimate of the end since contacts were last added. `tuesday.since(monday)` copies it from the earlier report, and rule `OA204`
-reports campaigns whose estimated end slips.
+`report.campaigns` is `None` unless the audit read campaigns. `rows` has a row for each campaign, up to 10,000, and `totals` the
+sums for each workspace. A number in a row is `None` if it is missing or invalid. A total over steps is also `None` if the steps
+were not read. `end` is the estimated end of the campaign, and `planned_end` its first estimate since contacts were last added.
+`tuesday.since(monday)` copies `planned_end` from the earlier report, and rule `OA204` reports campaigns whose end slips.
 """
 
 from __future__ import annotations

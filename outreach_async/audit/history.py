@@ -462,9 +462,7 @@ class History:
         if version > FORMAT_VERSION:
             raise InvalidRequest(f"history: {self.path} was written by a newer version of this library; use that version")
         ((result,), *_) = db.execute("PRAGMA quick_check(1)")
-        if result != "ok":
-            raise HistoryError(f"history {self.path} is damaged: {result}; {_MOVE}")
-        if (found := find_damage(db)) is not None:
+        if (found := find_damage(db) if result == "ok" else result) is not None:
             raise HistoryError(f"history {self.path} is damaged: {found}; {_MOVE}")
         about = dict(db.execute("SELECT name, value FROM about"))
         self._require_same(about.get("identity"), about.get("address"))

@@ -1,7 +1,8 @@
 """Audit in parts, in several processes or on several hosts, and merge the parts into one report.
 
-`audit_part` reads some of the workspaces; `merge` builds the report about all of them. The guide `outreach_async.audit` calls
-both with a process pool. With Dask (extra `dask`), each task reads one group of workspaces:
+`audit_part` reads some of the workspaces; `merge` combines the parts, in any order. A part can be pickled or stored as JSON, and
+contains no API keys. All parts need the same time, salt and policy. Run a part again if its process died; a repeated part counts
+once. With Dask (extra `dask`), each task reads one group of workspaces; `map` of a `ProcessPoolExecutor` works in the same way:
 
 ```python
 import os
@@ -48,21 +49,19 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 import attrs
 import msgspec
 
 from outreach_async._service.validation import type_name
-from outreach_async._vocabulary import MAX_MAILBOX_DISPLAY
 from outreach_async.audit._evaluation import AuditState, MailboxFacts
 from outreach_async.audit._findings import Finding, GroupKind, Severity, Violation, build_finding
 from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes
 from outreach_async.audit._reading import WorkspaceReading
-from outreach_async.audit._readings import Readings
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNREADABLE
-from outreach_async.audit._run import AuditRun, build_report, require_names, require_workspace_ids
+from outreach_async.audit._run import AuditRun, PartOptions, build_report, require_names, require_workspace_ids
 from outreach_async.audit._totals import COLUMN_TYPES, MailboxColumns, digest64
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
@@ -75,21 +74,7 @@ PART_VERSION: Final = 1
 
 @attrs.frozen(kw_only=True)
 class WorkspacePart:
-    """The data of one workspace in an `AuditPart`.
-
-    Attributes:
-        workspace: Id of the workspace.
-        complete: Whether the workspace was read completely.
-        mailboxes: Number of mailboxes read.
-        campaigns: Number of campaigns read; `None` if the audit does not read campaigns.
-        data: The mailboxes and the findings as compressed data.
-
-    Example:
-        ```python
-        part = await audit_part(client, ["space_1"], at=fake.now, salt="pepper")
-        print(part.workspaces[0].workspace, part.workspaces[0].mailboxes)  # -> space_1 2
-        ```
-    """
+    """The data of one workspace: `data` has its mailboxes and findings. `campaigns` is `None` if the audit does not read them."""
 
     workspace: str
     complete: bool
@@ -120,12 +105,12 @@ class AuditPart:
         at: Time of the audit, in Unix seconds.
         policy: Hash of the rules of the policy.
         salt: Hash of the salt; `merge` rejects parts with different salts.
-        workspaces: The workspaces of the part.
+        workspaces: The workspaces, each with `workspace` (its id), `complete`, `mailboxes` and `campaigns` (the numbers read).
 
     Example:
         ```python
         part = await audit_part(client, ["space_1"], at=fake.now, salt="pepper")
-        print(AuditPart.from_dict(json.loads(json.dumps(part.to_dict()))) == part)  # -> True
+        print(part.workspaces[0].workspace, part.workspaces[0].mailboxes)  # -> space_1 2
         ```
     """
 
@@ -155,7 +140,7 @@ class AuditPart:
         Example:
             ```python
             part = await audit_part(client, ["space_1"], at=fake.now, salt="pepper")
-            print(AuditPart.from_dict(part.to_dict()).workspaces[0].complete)  # -> True
+            print(AuditPart.from_dict(json.loads(json.dumps(part.to_dict()))) == part)  # -> True
             ```
         """
         if not isinstance(values, dict) or values.get("version") != PART_VERSION:
@@ -168,20 +153,11 @@ class AuditPart:
 
 
 async def audit_part(
-    client: OutreachClient,
-    workspaces: Iterable[str],
-    *,
-    at: float,
-    salt: str,
-    policy: Policy | None = None,
-    campaigns: bool = False,
-    display: int = MAX_MAILBOX_DISPLAY,
-    deadline: float | None = None,
-    readings: Readings | None = None,
+    client: OutreachClient, workspaces: Iterable[str], *, at: float, salt: str, **options: Unpack[PartOptions]
 ) -> AuditPart:
-    """Read and check the mailboxes of some workspaces of an audit. `merge` combines the parts of all workspaces.
+    """Read and check some workspaces of an audit. Retries and waits work as in `audit`.
 
-    Retries and waits during an outage work as in `audit`. Run a part again if its process died.
+    The options are those of `audit` without `clock` and `names`. `policy` and `campaigns` must be the same for all parts.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
@@ -189,11 +165,6 @@ async def audit_part(
         at: Time of the audit, in Unix seconds; the same for all parts. The ages of mailboxes are computed from this time.
         salt: Key for the mailbox digests; the same for all parts. Keep the salt secret: anyone who knows the salt can test
             whether a part contains an address.
-        policy: The policy to apply; the same for all parts.
-        campaigns: Whether to check the campaigns of the workspaces as well; the same for all parts.
-        display: Mailboxes per page, at most 2,000.
-        deadline: Limit in seconds for this part; `None` for no limit.
-        readings: Collects everything that is read, for `History.append`; parts in one process may share it.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -204,10 +175,10 @@ async def audit_part(
         print(merge(parts, workspaces=["space_1", "space_gone"]).unreadable)  # -> ['space_gone']
         ```
     """
-    state = AuditState(require_workspace_ids(workspaces), policy or Policy.default(), _require_time(at), key=_require_key(salt))
-    run = AuditRun(client, state, display=display, deadline=deadline, campaigns=campaigns, readings=readings)
+    start, key = _require_time(at), _require_key(salt)
+    run = AuditRun(client, workspaces, clock=lambda: start, key=key, **options)
     await run
-    return build_part(state, run.readings)
+    return build_part(run.state, run.workspaces)
 
 
 def _require_time(at: object) -> float:

@@ -131,10 +131,6 @@ class Policy:
     def of(cls, values: Mapping[str, Any]) -> Self:
         """Create a policy from the keys of a policy file.
 
-        Args:
-            values: Mapping with the optional keys `name` (a string) and `off` (a list of rule ids). Any other key is the id of a
-                rule, with a mapping of the thresholds to change.
-
         Raises:
             InvalidRequest: A key is unknown, or a value is invalid.
 
@@ -171,10 +167,6 @@ class Policy:
 
 def explain(name: str, policy: Policy | None = None) -> str:
     r"""Return a description of a rule: title, severity, condition, thresholds, source and remedy, one per line.
-
-    Args:
-        name: Id of the rule, such as `OA120`; upper or lower case.
-        policy: Policy whose thresholds are shown; the default policy if omitted.
 
     Raises:
         InvalidRequest: No rule has this id.

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from support.audit import SHARED_FLEETS, Shown, mailbox, mailboxes, reading, report
 from support.examples import WITHOUT_SHRINKING, scaled
 
-from outreach_async.audit import Finding, Policy, Report, Score, Severity, Violation, check, mailbox_score
+from outreach_async.audit import Finding, Policy, Report, Score, Severity, Violation, check
 from outreach_async.audit._conditions import email_domain
+from outreach_async.audit._scoring import mailbox_score
 from outreach_async.audit._totals import to_thousandths
 from outreach_async.audit._values import valid_or_zero
 from outreach_async.audit.reports._summary import summarize
