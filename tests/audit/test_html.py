@@ -14,7 +14,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from support.audit import mailboxes, reading, report
-from support.audit_reports import HOSTILE, VIEWS, finding, fleet, group, make_report, row, with_history, written
+from support.audit_reports import HOSTILE, VIEWS, finding, fleet, make_report, row, with_history, written
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import Page
 
@@ -29,7 +29,10 @@ def page(found: Report) -> Page:
     return Page(write(found, "html"))
 
 
-OURS = {tag for tag, _ in page(fleet(300, sick=0.5, compared=True)).elements}
+COMPARED = page(fleet(300, sick=0.5, compared=True))
+"""The page of many mailboxes, compared with the day before. Tests read it, and change nothing."""
+
+OURS = {tag for tag, _ in COMPARED.elements}
 OURS |= {tag for tag, _ in page(with_history(40.0, None, 60.0)).elements}
 OURS |= {tag for tag, _ in page(report(reading([], error=StatusError("refused")))).elements}
 
@@ -63,38 +66,28 @@ def test_names_are_isolated_so_that_right_to_left_text_stays_local() -> None:
     assert "<bdi>\u05d0@\u05d1.example</bdi>" in text
 
 
-@pytest.mark.parametrize("brief", [False, True])
-def test_the_page_loads_nothing_from_elsewhere(brief: bool) -> None:
-    found = fleet(300, sick=0.5, compared=True)
-    shown = Page(written(build_brief(found) if brief else found, "html"))
-    addresses = [
-        attributes[name] or ""
-        for _, attributes in shown.elements
-        for name in ("src", "href", "action", "data", "poster")
-        if name in attributes
-    ]
+def test_the_page_loads_nothing_from_elsewhere_and_its_links_point_into_it() -> None:
+    brief = Page(written(build_brief(fleet(300, sick=0.5, compared=True)), "html"))
+    for shown in (COMPARED, brief):
+        ids = [attributes["id"] for _, attributes in shown.elements if "id" in attributes]
+        addresses = {value or "" for _, each in shown.elements for name, value in each.items() if name in LOADING}
 
-    assert all(address.startswith("#") or address == "data:," for address in addresses)
-    assert not re.search(r"url\(|@import|https?:", shown.inline["style"])
-    assert not re.search(r"fetch|XMLHttpRequest|WebSocket|import\(|https?:|innerHTML|eval", shown.inline["script"])
+        assert len(set(ids)) == len(ids)
+        assert addresses <= {"data:,", *(f"#{id_}" for id_ in ids)}
+        assert not re.search(r"url\(|@import|https?:", shown.inline["style"])
+        assert not re.search(r"fetch|XMLHttpRequest|WebSocket|import\(|https?:|innerHTML|eval", shown.inline["script"])
 
 
-def test_every_link_points_into_the_page() -> None:
-    shown = page(fleet(300, sick=0.5, compared=True))
-    ids = [attributes["id"] for _, attributes in shown.elements if "id" in attributes]
-
-    assert len(set(ids)) == len(ids)
-    assert {(link["href"] or "").removeprefix("#") for link in shown.all("a")} <= set(ids)
+LOADING = {"src", "href", "action", "data", "poster"}
 
 
 def test_the_content_policy_allows_only_the_pages_own_style_and_script() -> None:
-    shown = page(fleet(20))
-    (policy,) = [meta["content"] for meta in shown.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [meta["content"] for meta in COMPARED.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
 
     assert policy is not None
     assert "default-src 'none'" in policy
     for kind in ("script", "style"):
-        digest = b64encode(sha256(shown.inline[kind].encode()).digest()).decode()
+        digest = b64encode(sha256(COMPARED.inline[kind].encode()).digest()).decode()
         assert f"{kind}-src 'sha256-{digest}'" in policy
 
 
@@ -145,13 +138,6 @@ def _moved(before: float, after: float, count: int = 1) -> Report:
         Delta(kind="domain", key=f"d{n}.example", name="", figure="score", before=before, after=after) for n in range(count)
     ]
     return make_report(diff=attrs.evolve(_diff(), scores=scores, deltas=[]))
-
-
-def test_each_score_range_has_its_colour() -> None:
-    text = write(make_report([finding()], groups=[group(key=str(score), score=score) for score in (95.0, 70.0, 10.0)]), "html")
-
-    for kind in ("good", "warning", "critical"):
-        assert f'class="score {kind}"' in text
 
 
 def test_a_page_of_2000_mailboxes_stays_small_and_is_written_quickly() -> None:
@@ -210,18 +196,11 @@ def test_a_page_without_its_extra_says_which_one_to_install() -> None:
 def test_a_line_never_breaks_between_a_figure_and_its_unit() -> None:
     messages = ["15.2 % bounced in 30 days", "older than 1 day", "in 5 mailboxes", "since 22:23 UTC", "7 sites", "a %", "3 %x"]
     page = write(make_report([finding(message=message) for message in messages]), "html")
-    shown = [message for message in Page(page).words if message.replace("\xa0", " ").strip() in messages]
-    assert {message.strip() for message in shown} == {
-        *(
-            "15.2\xa0% bounced in 30\xa0days",
-            "older than 1\xa0day",
-            "in 5 mailboxes",
-            "since 22:23\xa0UTC",
-            "7 sites",
-            "a %",
-            "3 %x",
-        )
-    }
+    expected = "15.2\xa0% bounced in 30\xa0days|older than 1\xa0day|in 5 mailboxes|since 22:23\xa0UTC|7 sites|a %|3 %x"
+
+    shown = {word.strip() for word in Page(page).words}
+    assert shown >= set(expected.split("|"))
+    assert not shown & (set(messages) - set(expected.split("|")))
 
 
 def test_other_formats_have_plain_spaces() -> None:
@@ -230,17 +209,12 @@ def test_other_formats_have_plain_spaces() -> None:
 
 
 def test_everything_is_shown_without_scripts_but_the_button_that_copies() -> None:
-    shown = page(fleet(300, sick=0.5, compared=True))
-
-    assert [attributes for tag, attributes in shown.elements if tag == "button"] == [
-        {"type": "button", "class": "copy", "hidden": None}
-    ]
-    assert not shown.all("form")
+    assert COMPARED.all("button") == [{"type": "button", "class": "copy", "hidden": None}]
+    assert not COMPARED.all("form")
 
 
 def test_the_page_says_what_to_stop_first_then_tasks_workspaces_and_details() -> None:
-    found = fleet(300, sick=0.5, compared=True)
-    text = page(found).text
+    text = COMPARED.text
     order = [
         *("Stop sending from", "Stop now", "Tasks, most urgent first", "Earlier audits", "Workspaces, worst first"),
         *("What to do, most urgent first", "What changed", "Resolved", "Changed figures", "Mailboxes with findings"),

@@ -153,9 +153,11 @@ async def test_a_problem_in_many_places_names_a_few_of_them(service: FakeService
 
 
 async def test_a_workspace_that_cannot_be_read_is_named(service: FakeService, assistant: Assistant) -> None:
-    service.faults.script("list_mailboxes", faults.status(403), faults.status(403))
-    answer = await assistant.ask("audit")
-    assert answer["unreadable"] == ["space_1", "space_2"]
+    service.faults.add(faults.status(403), times=20)
+    audited, briefed = await assistant.ask("audit"), await assistant.ask("brief")
+    assert audited["unreadable"] == ["space_1", "space_2"]
+    assert [text.partition(" ")[0] for text in briefed["not_up_to_date"][:2]] == ["space_1", "space_2"]
+    assert "never read before" in briefed["not_up_to_date"][0]
 
 
 async def test_campaigns_are_audited_on_request(service: FakeService, assistant: Assistant) -> None:
@@ -213,13 +215,6 @@ async def test_a_further_page_of_a_brief_costs_no_request(service: FakeService, 
     assert len(names) == PAGE_SIZE + 1
     await assistant.ask("brief", page=2, workspaces=["space_2"])
     assert len(service.requests) > sent
-
-
-async def test_a_workspace_that_cannot_be_read_is_in_the_brief(service: FakeService, assistant: Assistant) -> None:
-    service.faults.add(faults.status(403), times=20)
-    answer = await assistant.ask("brief")
-    assert [text.partition(" ")[0] for text in answer["not_up_to_date"][:2]] == ["space_1", "space_2"]
-    assert "never read before" in answer["not_up_to_date"][0]
 
 
 async def test_a_damaged_history_is_an_error_before_anything_is_read(service: FakeService, tmp_path: Path) -> None:

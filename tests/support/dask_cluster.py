@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,10 +18,9 @@ import dask
 from distributed import Client, LocalCluster, Status
 from distributed.utils import get_mp_context
 from support.links import Link, free_port
-from support.outcome_oracle import find_wrong_labels
-from support.spread import KEY, ROW, SPACE, KillingService, numbers_of, served, write_people
+from support.spread import KEY, ROW, KillingService, find_wrong_effects, numbers_of, served, write_people
 
-from outreach_async import ObjectJournal, Outcome
+from outreach_async import ObjectJournal
 from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.fake._fault_plan import Exchange
 from outreach_async.spread import Connection, ImportPlan, Part, plan
@@ -41,12 +40,10 @@ class SigningTransport:
         self._transport = transport
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request with the id of this process."""
         headers = {**request.headers, _PROCESS: str(os.getpid())}
         return await self._transport.send(attrs.evolve(request, headers=headers), progress)
 
     async def aclose(self) -> None:
-        """Close the transport."""
         await self._transport.aclose()
 
 
@@ -94,8 +91,6 @@ def write_parts(folder: Path, emails: Sequence[str], files: int, duplicates: Dup
 
 @attrs.frozen
 class SentRow:
-    """A request for a contact."""
-
     at: float
     process: int
     row: int
@@ -112,11 +107,9 @@ class ClusterService(KillingService):
         self._dead: set[int] = set()
 
     def watch(self, cluster: Any) -> None:
-        """Set the `LocalCluster` whose workers are killed."""
         self._cluster = cluster
 
     def exchange(self, request: Request, /) -> Exchange:
-        """Record a request, call `on_request`, and execute the request."""
         sent = SentRow(time.monotonic(), int(request.headers[_PROCESS]), int(json.loads(request.body)[ROW]))
         self.sent.append(sent)
         self.on_request(sent)
@@ -136,19 +129,11 @@ class ClusterService(KillingService):
 
 def find_violations(service: ClusterService, made: ImportPlan, journals: str, in_flight: int = 8) -> Iterator[str]:
     """Yield every lost row, every false label, every outdated value, and every part that resent too many rows."""
-    expected = sorted(number for part in made.parts for number in numbers_of(part))
-    if sorted(service.effects) != expected:
-        yield f"rows were lost: {set(expected) - set(service.effects)}"
-    contacts = [contact["email"].lower() for contact in service.fake.contacts(SPACE)]
-    if len(contacts) != len(set(contacts)):
-        yield "an e-mail has several contacts"
+    yield from find_wrong_effects(service, made, lambda part: ObjectJournal(f"{journals}/{part.id}").outcomes())
     for part in made.parts:
-        yield from _find_wrong_outcomes(service, part, journals)
         resent, interruptions = count_resent(service, part)
         if resent > interruptions * (_MAX_UNRECORDED + in_flight):
             yield f"part {part.id}: {resent} rows were sent again after {interruptions} interruptions"
-    if made.parts[0].options.duplicates == "overwrite":
-        yield from _find_old_values(service, made)
 
 
 def count_resent(service: ClusterService, part: Part) -> tuple[int, int]:
@@ -157,29 +142,6 @@ def count_resent(service: ClusterService, part: Part) -> tuple[int, int]:
     requests = Counter(sent.row for sent in service.sent if sent.row in numbers)
     processes = {sent.process for sent in service.sent if sent.row in numbers}
     return requests.total() - len(requests), max(0, len(processes) - 1)
-
-
-def _find_wrong_outcomes(service: ClusterService, part: Part, journals: str) -> Iterator[str]:
-    numbers = numbers_of(part)
-    outcomes = list(ObjectJournal(f"{journals}/{part.id}").outcomes())
-    if [outcome.index for outcome in outcomes] != list(range(part.rows)):
-        yield f"part {part.id}: the journal does not have exactly one outcome per row"
-    for outcome in outcomes:
-        effects = service.effects[numbers[outcome.index]]
-        truth = Outcome.ADDED if "added" in effects else Outcome(effects[-1])
-        yield from (f"part {part.id}, {outcome}: {kind}" for kind in find_wrong_labels(outcome, truth, sent=True))
-
-
-def _find_old_values(service: ClusterService, made: ImportPlan) -> Iterator[str]:
-    """Yield every contact whose value differs from that of the last row with the same e-mail."""
-    last: defaultdict[str, int] = defaultdict(int)
-    for part in made.parts:
-        for _, row in part.read_rows():
-            last[row["email"].lower()] = max(last[row["email"].lower()], int(row[ROW]))
-    for contact in service.fake.contacts(SPACE):
-        email, value = contact["email"].lower(), contact["fields"].get(ROW)
-        if email in last and int(value) != last[email]:
-            yield f"{email} has the value of row {value} instead of row {last[email]}"
 
 
 @attrs.frozen
@@ -192,7 +154,6 @@ class CommandCluster:
     links: list[tuple[Link, Link]]
 
     def start_worker(self) -> None:
-        """Start another worker, linked to the scheduler in both directions."""
         to_scheduler, to_worker = Link(int(self.address.rpartition(":")[2])), Link(free_port())
         self.links.append((to_scheduler, to_worker))
         options = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
@@ -206,7 +167,6 @@ class CommandCluster:
             link.cut()
 
     def mend(self, process: int) -> None:
-        """Restore the network links between a worker and the scheduler."""
         for link in self.links[self._find(process)]:
             link.mend()
 
@@ -218,7 +178,6 @@ class CommandCluster:
         return [worker.pid for worker in self.workers].index(process)
 
     def end_workers(self) -> None:
-        """Kill the workers and close their links."""
         for worker in self.workers:
             _end(worker)
         for link in (link for pair in self.links for link in pair):

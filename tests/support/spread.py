@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from anyio.from_thread import start_blocking_portal
+from support.outcome_oracle import find_wrong_labels
 
 from outreach_async import OutreachClient, Rate
-from outreach_async._vocabulary import DUPLICATE_OUTCOMES
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
+from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk.journal import Journal
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake._fault_plan import Exchange, Service, inject
 from outreach_async.fake.faults import reset
 from outreach_async.fake.server import serve
-from outreach_async.spread import Connection, Part, PartReport, import_part
+from outreach_async.spread import Connection, ImportPlan, Part, PartReport, import_part
 from outreach_async.transport._wire import Request, Response
 
 SPACE: Final = "space_spread"
@@ -156,3 +158,29 @@ def run_parts(
                     reports[jobs[job].id] = job.result()
         uncertain += sum(possibly_sent([part for part in parts if part.id not in reports], folder).values())
     return reports, uncertain
+
+
+def find_wrong_effects(
+    service: KillingService, made: ImportPlan, outcomes_of: Callable[[Part], Iterable[ContactOutcome]]
+) -> Iterator[str]:
+    """Yield every lost row, every e-mail with several contacts, every false label, and every outdated value."""
+    expected = sorted(number for part in made.parts for number in numbers_of(part))
+    if sorted(service.effects) != expected:
+        yield f"rows were lost: {set(expected) - set(service.effects)}"
+    contacts = {contact["email"].lower(): contact["fields"] for contact in service.fake.contacts(SPACE)}
+    if len(contacts) != len(service.fake.contacts(SPACE)):
+        yield "an e-mail has several contacts"
+    last: defaultdict[str, int] = defaultdict(int)
+    for part in made.parts:
+        numbers, outcomes = numbers_of(part), list(outcomes_of(part))
+        if [outcome.index for outcome in outcomes] != list(range(part.rows)):
+            yield f"part {part.id}: the journal does not have exactly one outcome per row"
+        for outcome in outcomes:
+            effects = service.effects[numbers[outcome.index]]
+            truth = Outcome.ADDED if "added" in effects else Outcome(effects[-1])
+            yield from (f"part {part.id}, {outcome}: {kind}" for kind in find_wrong_labels(outcome, truth, sent=True))
+        for _, row in part.read_rows():
+            last[row["email"].lower()] = max(last[row["email"].lower()], int(row[ROW]))
+    if made.parts[0].options.duplicates == "overwrite":
+        old = [email for email, number in last.items() if int(contacts[email][ROW]) != number]
+        yield from (f"{email} has the value of an older row" for email in old)
