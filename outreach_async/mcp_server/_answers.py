@@ -82,8 +82,6 @@ def clean_value(value: Any, limit: int = MAX_TEXT, mask: Callable[[str], str] = 
 
 
 class NamedWorkspaces:
-    """The workspaces that a tool may use, by id and by name. The first is the default."""
-
     def __init__(self, ids: Sequence[str], names: Mapping[str, str]) -> None:
         self.ids = tuple(ids)
         self.names = {id_: names[id_] for id_ in ids if id_ in names}
@@ -103,7 +101,6 @@ class NamedWorkspaces:
         return found
 
     def describe(self, workspace: str) -> dict[str, str]:
-        """Return the members of an answer that say which workspace it is about."""
         name = self.names.get(workspace)
         return {"workspace": workspace} | ({} if name is None else {"workspace_name": name})
 

@@ -15,8 +15,6 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 def require_token(app: ASGIApp, token: str) -> ASGIApp:
-    """Refuse each HTTP request without the bearer token."""
-
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         given = dict(scope.get("headers", ())).get(b"authorization", b"")
         if scope["type"] != "http" or compare_digest(given, f"Bearer {token}".encode()):
@@ -41,5 +39,4 @@ def build_app(server: MCPServer[Any], host: str, token: str | None) -> ASGIApp:
 
 
 async def serve_http(server: MCPServer[Any], host: str, port: int, token: str | None) -> None:
-    """Serve until the process is interrupted."""
     await uvicorn.Server(uvicorn.Config(build_app(server, host, token), host=host, port=port, log_level="warning")).serve()

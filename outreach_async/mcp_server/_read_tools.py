@@ -274,7 +274,6 @@ def require_rule(rule: str) -> str:
 
 
 def _list_templates(steps: CampaignSteps) -> Iterator[Mapping[str, Any]]:
-    """Yield a row for each template, and a row for each step without templates."""
     for step in steps.data:
         row = {f"step_{name}": value for name, value in pick(step, _STEP).items()}
         yield from ({**row, **pick(template, _TEMPLATE)} for template in step.templates)

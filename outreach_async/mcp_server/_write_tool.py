@@ -155,7 +155,6 @@ def _describe_contact(contact: NewContact) -> str:
 
 
 def build_create_function(tool: WriteTool) -> Any:
-    """Return the function that the MCP SDK calls for the tool."""
     # The SDK calls two resolvers first: `ask` returns the question, or raises an error. `require_approval` raises an error unless
     # the user has confirmed the call. The body of the function therefore runs only after a confirmation.
 

@@ -27,8 +27,7 @@ from outreach_async.importer._table import FILE_COLUMN, Row
 from outreach_async.spread._planning import Part, PlannedFile, planned_rows
 
 PLAN_NAME: Final = "plan.json"
-_MAX_FINDINGS: Final = 10
-"""Maximum number of findings of a part that are stored with their lines."""
+_MAX_FINDINGS: Final = 10  # of a part whose lines are reported
 
 
 class _PlanRecord(msgspec.Struct):
@@ -175,7 +174,6 @@ def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str
 
 
 def rejects_of_parts(parts: Iterable[tuple[Part, JournalReader]]) -> tuple[tuple[str, ...], Iterator[Reject]]:
-    """Return the columns and the failed rows of the parts of one plan."""
     # The columns are those of all files, and the column `_file`. Columns of one field are one column.
     parts = list(parts)
     columns: dict[_Column, str] = {}

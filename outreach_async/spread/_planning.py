@@ -40,9 +40,7 @@ from outreach_async.spread._stored_files import (
 
 T = TypeVar("T")
 
-REPEATS_ID: Final = "repeats"
-"""The id of the part with the rows whose e-mail occurs more than once."""
-
+REPEATS_ID: Final = "repeats"  # the part with the rows whose e-mail occurs more than once
 _BUCKET_COUNT: Final = 256
 
 
@@ -146,7 +144,6 @@ class Part:
 
 
 def require_unchanged(part: Part) -> None:
-    """Check that no file of the part has changed since the import was planned."""
     for file in part.files:
         require_version(file.location, file.version)
 
@@ -284,7 +281,6 @@ class KeyIndex:
         self.rows += 1
 
     def find_repeats(self) -> bytearray:
-        """Return a byte for each row: 1 if the row shares its key with another row."""
         flags = bytearray(self.rows)
         for hashes, positions in zip(self._hashes, self._positions, strict=True):
             first: dict[int, int] = {}

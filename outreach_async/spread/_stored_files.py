@@ -31,14 +31,11 @@ _MAX_BLOCK: Final = 1 << 23
 
 @attrs.frozen
 class FileVersion:
-    """Metadata that identifies the content of a file, obtained without reading the content."""
-
     size: int
     tag: str
 
 
 def parse_location(file: str | os.PathLike[str]) -> str:
-    """Return the location of a file: an absolute path, or the URL of an object."""
     text = os.fspath(file)
     if text == STDIN:
         raise InvalidRequest(
@@ -115,20 +112,16 @@ def changed_error(location: str) -> InvalidRequest:
 
 
 def open_location(location: str, version: FileVersion) -> ByteSource:
-    """Check that a file still has the given version, and open it."""
     require_version(location, version)
     return ByteSource.of_stored(location, StoredObject(location, version)) if _URL.match(location) else ByteSource.of(location)
 
 
 class StoredObject:
-    """The bytes of one version of an object on an object store."""
-
     def __init__(self, url: str, version: FileVersion) -> None:
         self._url = url
         self._version = version
 
     def open(self) -> BinaryIO:
-        """Return a reader that begins at the start of the object and has its own position."""
         return io.BufferedReader(_ObjectReader(self._url, self._version))
 
     def lend_descriptor(self) -> AbstractContextManager[int]:

@@ -34,8 +34,7 @@ from outreach_async.transport._wire import Transport
 
 Backend: TypeAlias = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 
-_MAX_FAILURES: Final = 100
-"""Maximum number of failed rows that a report lists. `results_of` has all of them."""
+_MAX_FAILURES: Final = 100  # failed rows that a report lists; `results_of` has all of them
 _COUNTS: Final = frozenset(field.name for field in attrs.fields(BulkReport))
 
 

@@ -83,12 +83,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DaskImport", "DaskProgress", "create_many"]
 
-_TIMEOUT: Final = 1.0
-"""Timeout of a request to the scheduler, in seconds. The timeout is shorter than the lifetime of a share."""
-_CHECK_INTERVAL: Final = 2.0
-"""If no part finishes within this number of seconds, the driver checks whether the scheduler has workers."""
-_MAX_SUBMISSIONS: Final = 50
-"""Maximum number of submissions of a part. A part that kills its workers must not be submitted forever."""
+_TIMEOUT: Final = 1.0  # of a request to the scheduler, in seconds: shorter than the lifetime of a share
+_CHECK_INTERVAL: Final = 2.0  # seconds without a finished part until the driver checks whether the scheduler has workers
+_MAX_SUBMISSIONS: Final = 50  # of a part: one that kills its workers must not be submitted forever
+_CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
+_USAGE_FIELDS: Final = tuple(attrs.fields_dict(RateUsage))
 
 
 class RatePlugin(SchedulerPlugin):
@@ -101,7 +100,6 @@ class RatePlugin(SchedulerPlugin):
         self._rates: dict[str, RateCoordinator] = {}
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Register the methods that workers and drivers call."""
         self._scheduler = scheduler
         scheduler.handlers["outreach_async_limit"] = self.set_limit
         scheduler.handlers["outreach_async_share"] = self.renew
@@ -122,12 +120,6 @@ class RatePlugin(SchedulerPlugin):
         return share.rate, share.expires_in, share.hold
 
 
-_USAGE_FIELDS: Final = tuple(attrs.fields_dict(RateUsage))
-
-
-_CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
-
-
 class LeasedRate:
     """A `Rate` for one task on a Dask worker. `RatePlugin` on the scheduler calculates the task's shares of the rate."""
 
@@ -140,7 +132,6 @@ class LeasedRate:
         self._outcomes: Outcomes | None = None
 
     def on_start(self, outcomes: Outcomes) -> None:
-        """Remember the `Outcomes` of the run, because `renew` ends the run with `Outcomes.drain`."""
         self._outcomes = outcomes
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
@@ -185,7 +176,6 @@ class LeasedRate:
 
 
 def run_task(part: Part, journal: str, connection: Connection, service: str, **options: Any) -> PartReport:
-    """Import a part. Each task on the Dask cluster runs this function on a worker."""
     worker = get_worker()
     rate = LeasedRate(worker, str(worker.get_current_task()), service)
     return run_part(part, journal, connection, rate=rate, on_start=rate.on_start, **options)
@@ -216,7 +206,6 @@ class DaskProgress:
     resubmitted: int
 
     def __str__(self) -> str:
-        """Return the progress as text: `100 of 400 rows, 1 of 4 parts`."""
         again = [f"{self.resubmitted:,} resubmitted"] if self.resubmitted else []
         rows, parts = f"{self.finished_rows:,} of {self.rows:,} rows", f"{self.finished_parts:,} of {self.parts:,} parts"
         return ", ".join([rows, parts, *again])
@@ -422,7 +411,6 @@ def create_many(
 
 
 def _open_client(cluster: Any) -> tuple[distributed.Client, bool]:
-    """Return a client of the cluster, and whether the import must close the client."""
     if isinstance(cluster, distributed.Client):
         if cluster.asynchronous:
             raise InvalidRequest("cluster: expected a synchronous Client, got an asynchronous one; pass the scheduler's address")

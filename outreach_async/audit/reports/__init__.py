@@ -214,7 +214,6 @@ _HEAD_SIZE: Final = 4096
 
 
 def has_format(form: str, path: Path, model: type[Report | Brief] = Report) -> bool:
-    """Return whether a file starts like a report, or like a brief, in the format `form`."""
     with path.open("rb") as file:
         return re.match(_FIRST_BYTES[model][form], file.read(_HEAD_SIZE), re.DOTALL) is not None
 

@@ -17,7 +17,6 @@ _MAX_AMOUNT: Final = 10_000_000
 
 
 def format_totals(results: CampaignResults) -> str:
-    """Return the sums over all campaigns of a report, as one sentence."""
     known = list(results.totals.values())
     live, sent = sum(each.live for each in known), sum(each.sent for each in known)
     replies, bounces = sum(each.replies_num for each in known), sum(each.bounces_num for each in known)
@@ -28,7 +27,6 @@ def format_totals(results: CampaignResults) -> str:
 
 
 def format_status(status: str) -> str:
-    """Return the status of a campaign for a narrow column."""
     return replace_unprintable(shorten(status, _MAX_STATUS_SHOWN))
 
 

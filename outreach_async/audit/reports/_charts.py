@@ -47,7 +47,6 @@ def index_days(days: Iterable[DayFigures], workspaces: Collection[str]) -> dict[
 
 
 def add_days(days: Iterable[DayFigures]) -> Series:
-    """Return the sums of figures by day. A sum that lacks a figure is an estimate."""
     by_day: dict[date, list[DayFigures]] = {}
     for figures in days:
         by_day.setdefault(date.fromisoformat(figures.date), []).append(figures)
@@ -78,7 +77,6 @@ def known_figure(figures: DayFigures, name: str) -> Number | None:
 
 
 def last_days(series: Series, most: int) -> Series:
-    """Return the figures of the last `most` days, which end at the last known day."""
     last = max(series, default=None)
     return {day: each for day, each in series.items() if last is not None and (last - day).days < most}
 
@@ -97,7 +95,6 @@ class Chart:
 
 
 def format_day(day: date) -> str:
-    """Return a day such as `1 Mar`."""
     return f"{day.day} {_MONTHS[day.month - 1]}"
 
 

@@ -77,8 +77,6 @@ _COUNTED: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Errors", Seve
 
 @attrs.frozen
 class Span:
-    """A piece of a line, in one style."""
-
     text: str
     style: str = ""
 
@@ -96,8 +94,6 @@ class Title:
 
 @attrs.frozen
 class Paragraph:
-    """Consecutive lines without a blank line between them."""
-
     lines: Sequence[Line]
 
 
@@ -113,8 +109,6 @@ class Entry:
 
 @attrs.frozen
 class Entries:
-    """A list, numbered or with bullets."""
-
     entries: Sequence[Entry]
     numbered: bool = False
 
@@ -131,7 +125,6 @@ Block: TypeAlias = Title | Paragraph | Entries | Grid
 
 
 def build_document(view: Report | Brief) -> Iterator[Block]:
-    """Yield the blocks of a report or a brief."""
     return _brief_blocks(view) if isinstance(view, Brief) else _report_blocks(view)
 
 
@@ -216,7 +209,6 @@ def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Span]:
 
 
 def _cut(entries: Sequence[Entry], most: int, noun: str) -> list[Entry]:
-    """Return the first entries, and the number of the others."""
     return [*entries[:most], *_more(len(entries) - most, noun)]
 
 
@@ -310,7 +302,6 @@ def _brief_blocks(brief: Brief) -> Iterator[Block]:
 
 
 def format_notes(brief: Brief) -> str:
-    """Return a sentence with the number of notes; an empty string if there are no notes."""
     count = brief.counts[Severity.INFO]
     return f"{count_severity(Severity.INFO, count)}. The audit lists every finding." if count else ""
 
@@ -360,5 +351,4 @@ def _active_entry(campaign: CampaignBrief) -> Entry:
 
 
 def plain(line: Line) -> str:
-    """Return the content of a line as a string, without styles."""
     return replace_unprintable("".join(span.text for span in line))

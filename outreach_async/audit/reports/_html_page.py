@@ -123,12 +123,10 @@ def iterate_html(
 
 
 def render_html(report: Report, **about: Any) -> str:
-    """Render a report as one self-contained HTML page; see `iterate_html`."""
     return "".join(iterate_html(report, **about))
 
 
 def render_brief_html(brief: Brief, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
-    """Render a brief as one self-contained HTML page, in the style of the HTML report of an audit."""
     workspaces = [workspace.id for workspace in brief.workspaces]
     campaigns = campaign_view.list_active(brief)[:_MAX_CAMPAIGNS]
     return "".join(
@@ -149,7 +147,6 @@ def render_brief_html(brief: Brief, *, days: Iterable[DayFigures] = (), opened: 
 
 
 def _render(template: str, title: str, summary: Summary, workspaces: Sequence[str], **values: Any) -> Iterator[str]:
-    """Render a page with the values that both pages show."""
     several = len(workspaces) > 1
     label_of = partial(workspace_label, names=summary.names)
     return (
@@ -182,7 +179,6 @@ _Findings = Mapping[tuple[str, Severity], Sequence[Finding]]
 
 
 def _list_worst(report: Report) -> _Findings:
-    """Return the worst findings of each task."""
     worst: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
     for finding in report.findings:
         known = worst[finding.rule, finding.severity]
@@ -287,8 +283,6 @@ def _workspace_figures(report: Report, workspace: str, days: Series) -> list[tup
 
 @attrs.frozen(kw_only=True)
 class _Trends:
-    """The charts beside the tasks, with what they show."""
-
     title: str
     charts: Sequence[Chart]
     note: str
@@ -320,7 +314,6 @@ def _view_trends(report: Report, whole: Series) -> _Trends | None:
 
 
 def _view_days(whole: Series) -> _Trends | None:
-    """Return charts of the last days; `None` if no day is known."""
     if not whole:
         return None
     shown = last_days(whole, _TREND_DAYS)

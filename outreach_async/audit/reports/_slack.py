@@ -71,7 +71,6 @@ def _section(text: str) -> dict[str, Any]:
 
 
 def _list_stopped(brief: Brief) -> Iterator[str]:
-    """Yield the list of what to stop, as lines to copy."""
     if brief.stop:
         yield f"*Stop now: {len(brief.stop):,}*"
         yield from (_mark([Span(subject, CODE)]) for subject in brief.stop[:_MAX_STOPPED])

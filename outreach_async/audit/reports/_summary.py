@@ -82,8 +82,6 @@ class Task:
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """The figures of a report that every view shows."""
-
     at: float
     since: float | None
     size: str
@@ -129,7 +127,6 @@ class Summary:
 
 
 def summarize(report: Report) -> Summary:
-    """Summarize a report, with the changes if the report was compared with an earlier report."""
     diff, score = report.diff, report.scores.overall
     old = {(delta.kind, delta.figure): delta.before for delta in diff.scores} if diff else {}
     worse = Counter(
@@ -163,14 +160,12 @@ def _list_critical(report: Report) -> list[str]:
 
 
 def format_headline(title: str, summary: Summary) -> str:
-    """Return the title of a view, the size of the audit and its score, in one line."""
     score, before = summary.score, summary.score_before
     was = "" if before in {None, score} else f", was {before:g}"
     return f"{title}: {summary.size}. {'No score.' if score is None else f'Score {score:g} of 100{was}.'}"
 
 
 def format_counts(counts: Mapping[Severity, int]) -> str:
-    """Return the number of findings by severity, such as `1 critical, 2 errors, 0 warnings, 1 note`."""
     return ", ".join(count_severity(severity, count) for severity, count in counts.items())
 
 
@@ -244,12 +239,10 @@ class Tally:
 
     @property
     def mailboxes(self) -> int:
-        """Number of different mailboxes."""
         return len(self._mailboxes)
 
     @property
     def extent(self) -> str:
-        """The number of mailboxes and groups, such as `2 mailboxes on 3 domains`."""
         groups = format_count(len(self.groups), next(iter(self.kinds)) if len(self.kinds) == 1 else "group")
         return f"{format_count(self.mailboxes, 'mailbox')} on {groups}" if self.mailboxes else groups
 
@@ -264,7 +257,6 @@ def is_about_mailboxes(finding: Finding) -> bool:
 
 
 def campaign_label(name: str | None, campaign: str) -> str:
-    """Return the name of a campaign for display; its id if it has no name."""
     return replace_unprintable(shorten(name or campaign, MAX_NAME_SHOWN))
 
 
@@ -304,8 +296,6 @@ Worse = Mapping[tuple[str | None, float | None], int]
 
 
 class _TaskTally(Tally):
-    """The findings of a task, and what its texts need of them."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first: Finding

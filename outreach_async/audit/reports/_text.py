@@ -37,17 +37,10 @@ from outreach_async.audit.reports.brief import Brief
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-WIDTH: Final = 80
-"""Width of plain text, in characters."""
-
-_LABEL_WIDTH: Final = 8
-"""Length of the longest severity name, in characters."""
-
-_RULE_INDENT: Final = " " * 12
-"""Indentation of the lines below the first line of a finding."""
-
-_MIN_NAME_WIDTH: Final = 16
-"""Minimum width of the first column of a table, in characters."""
+WIDTH: Final = 80  # of plain text, in characters
+_LABEL_WIDTH: Final = 8  # the longest name of a severity
+_RULE_INDENT: Final = " " * 12  # of the lines below the first line of a finding
+_MIN_NAME_WIDTH: Final = 16  # of the first column of a table
 
 _NO_BREAK: Final = "\0"
 """Placeholder for a non-breaking space. It cannot occur in a span, because spans have no control characters."""
@@ -86,7 +79,6 @@ _PLAIN_STYLES: Final = {"", SOFT}
 
 
 def render_text(view: Report | Brief) -> str:
-    """Render a report or a brief as plain text, with the recommended actions before the findings."""
     return "".join(f"{plain(line)}\n" for line in lay_out(build_document(view), WIDTH, upper=True))
 
 
@@ -97,7 +89,6 @@ class StyledReport:
     report: Report | Brief
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the lines of the report or brief."""
         from rich.text import Text
 
         for line in lay_out(build_document(self.report), options.max_width):
@@ -105,7 +96,6 @@ class StyledReport:
 
 
 def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iterator[Line]:
-    """Yield the lines of the blocks, wrapped to a width in characters."""
     earlier: Block | None = None
     for block in blocks:
         if isinstance(block, Paragraph) and isinstance(earlier, Entries | Grid):
@@ -180,7 +170,6 @@ def _restyle(text: str, styles: Iterator[tuple[str, str]]) -> Iterator[Span]:
 
 
 def render_markdown(view: Report | Brief) -> str:
-    """Render a report or a brief as Markdown, with the recommended actions before the findings."""
     lines = [line for block in build_document(view) for line in (*_markdown_block(block), "")]
     return "".join(f"{line}\n" for line in lines[:-1])
 
@@ -246,7 +235,6 @@ def format_code(text: str, *, in_table: bool = False) -> str:
 
 
 def _markdown_grid(grid: Grid) -> Iterator[str]:
-    """Yield the rows of a table with aligned columns, so that the source is readable."""
     rows = [[escape_markdown(head) for head in grid.heads]]
     rows += [[_markdown_span(span, in_table=True) for span in row] for row in grid.rows]
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]

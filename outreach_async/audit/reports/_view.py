@@ -21,14 +21,11 @@ from outreach_async.audit.reports._wording import (
 )
 from outreach_async.models import Number
 
-MAX_UNREAD: Final = 10
-"""Maximum number of reading errors whose message is shown."""
-MAX_POINTS: Final = 30
-"""Maximum number of audits of a trend."""
+MAX_UNREAD: Final = 10  # reading errors whose message is shown
+MAX_POINTS: Final = 30  # audits of a trend
 GOOD_SCORE: Final = 90
-"""Lowest score that counts as good."""
 FAIR_SCORE: Final = 40
-"""Lowest score that counts as fair; a lower score is critical."""
+"""Lowest scores that count as good, and as fair; a lower score is critical."""
 AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
 """Ids of the rules that report missing SPF, DKIM and DMARC."""
 
@@ -75,7 +72,6 @@ class FigureChange:
 
 
 def list_figure_changes(report: Report) -> list[FigureChange]:
-    """Return the changed numbers: of the whole audit first, then scores, and among figures the one that became worst first."""
     deltas = (*report.diff.scores, *report.diff.deltas) if report.diff else ()
     return [
         FigureChange(
@@ -122,7 +118,6 @@ class Authentication:
 
     @property
     def tone(self) -> str:
-        """Tone of the status: `good`, `warning` or `error`; `unknown` if the status is unknown."""
         return _TONES.get(self.status, "unknown")
 
 
