@@ -23,7 +23,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from support.spread import KEY, ROW, KillingService, QuotingConnection, write_people
 
 from outreach_async import OutreachClient
-from outreach_async._engine.shared_rate import Rate, RateUsage
+from outreach_async._engine.shared_rate import Rate, RateShare, RateUsage
 from outreach_async.bulk.journal._object_log import TakenOverError
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, TransportError
 from outreach_async.fake import faults
@@ -273,66 +273,58 @@ def leased_rate(ask: Callable[..., Any], callbacks: list[Callable[[], Any]], sta
     return LeasedRate(worker, "task", "api")
 
 
-async def run_next(callbacks: list[Callable[[], Any]]) -> None:
-    while not callbacks:
-        await anyio.lowlevel.checkpoint()
-    await callbacks.pop()()
+async def renewed(ask: Callable[..., Any]) -> RateShare:
+    """Renew the share of a task whose worker runs callbacks in its own event loop."""
+    callbacks: list[Callable[[], Any]] = []
 
+    async def run_next() -> None:
+        while not callbacks:
+            await anyio.lowlevel.checkpoint()
+        await callbacks.pop()()
 
-def test_a_scheduler_that_fails_gives_no_share() -> None:
-    async def fail(**_: Any) -> None:
-        raise OSError("closed")
-
-    async def renew() -> None:
-        callbacks: list[Callable[[], Any]] = []
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run_next, callbacks)
-            with pytest.raises(TransportError, match=r"the Dask scheduler does not respond \(OSError\)"):
-                await leased_rate(fail, callbacks).renew(USAGE)
-
-    anyio.run(renew)
-
-
-def test_a_task_that_is_not_the_workers_any_more_sends_nothing() -> None:
-    async def refuse(**_: Any) -> None:
-        return None
-
-    async def renew() -> None:
-        callbacks: list[Callable[[], Any]] = []
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run_next, callbacks)
-            share = await leased_rate(refuse, callbacks).renew(USAGE)
-        assert share.hold == share.expires_in
-
-    anyio.run(renew)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run_next)
+        return await leased_rate(ask, callbacks).renew(USAGE)
+    raise AssertionError
 
 
 async def never_asked(**_: Any) -> None:
     pytest.fail("asked")
 
 
-def test_a_worker_that_is_being_closed_ends_its_run() -> None:
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_scheduler_that_fails_gives_no_share() -> None:
+    async def fail(**_: Any) -> None:
+        raise OSError("closed")
+
+    with pytest.RaisesGroup(pytest.RaisesExc(TransportError, match=r"the Dask scheduler does not respond \(OSError\)")):
+        await renewed(fail)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_task_that_is_not_the_workers_any_more_sends_nothing() -> None:
+    async def refuse(**_: Any) -> None:
+        return None
+
+    share = await renewed(refuse)
+    assert share.hold == share.expires_in
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_worker_that_is_being_closed_ends_its_run() -> None:
     drains: list[bool] = []
-    outcomes: Any = SimpleNamespace(drain=lambda: drains.append(True))
-
-    async def renew() -> None:
-        rate = leased_rate(never_asked, [], Status.closing)
-        rate.on_start(outcomes)
-        share = await rate.renew(USAGE)
-        assert share.hold == share.expires_in
-
-    anyio.run(renew)
-    assert drains == [True]
+    rate = leased_rate(never_asked, [], Status.closing)
+    rate.on_start(SimpleNamespace(drain=lambda: drains.append(True)))  # type: ignore[arg-type] # a fake
+    share = await rate.renew(USAGE)
+    assert (drains, share.hold) == ([True], share.expires_in)
 
 
-def test_a_report_that_was_given_up_before_it_started_is_not_sent() -> None:
-    async def renew() -> None:
-        callbacks: list[Callable[[], Any]] = []
-        with anyio.move_on_after(0):
-            await leased_rate(never_asked, callbacks).renew(USAGE)
-        await callbacks.pop()()
-
-    anyio.run(renew)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_report_that_was_given_up_before_it_started_is_not_sent() -> None:
+    callbacks: list[Callable[[], Any]] = []
+    with anyio.move_on_after(0):
+        await leased_rate(never_asked, callbacks).renew(USAGE)
+    await callbacks.pop()()
 
 
 @pytest.mark.parametrize(
