@@ -70,12 +70,23 @@ def test_every_report_conforms_to_the_schema(found: Report) -> None:
 
 
 REPORT_MODELS: dict[str, type[attrs.AttrsInstance]] = {
-    "finding": Finding, "score": Score, "group": Group, "row": Row, "diff": Diff, "delta": Delta,
-    "history_point": HistoryPoint, "change_counts": ChangeCounts, "campaigns": CampaignResults,
-    "campaign_row": CampaignRow, "campaign_totals": CampaignTotals,
+    "finding": Finding,
+    "score": Score,
+    "group": Group,
+    "row": Row,
+    "diff": Diff,
+    "delta": Delta,
+    "history_point": HistoryPoint,
+    "change_counts": ChangeCounts,
+    "campaigns": CampaignResults,
+    "campaign_row": CampaignRow,
+    "campaign_totals": CampaignTotals,
 }
 BRIEF_MODELS: dict[str, type[attrs.AttrsInstance]] = {
-    "task": Task, "workspace": WorkspaceBrief, "campaign": CampaignBrief, "change_counts": ChangeCounts
+    "task": Task,
+    "workspace": WorkspaceBrief,
+    "campaign": CampaignBrief,
+    "change_counts": ChangeCounts,
 }
 
 

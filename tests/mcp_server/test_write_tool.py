@@ -63,18 +63,16 @@ async def test_the_question_names_the_workspace_that_is_given_by_name(service: F
     assert (answer["workspace"], answer["workspace_name"], answer["contacts"][0]["status"]) == ("space_1", "acme", "added")
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "person", [Person("decline"), Person("cancel"), Person(create=False)], ids=["declined", "cancelled", "unchecked"]
 )
-async def test_nothing_is_sent_unless_the_person_confirms(service: FakeService, mode: str, person: Person) -> None:
+async def test_nothing_is_sent_unless_the_person_confirms(service: FakeService, person: Person) -> None:
     person.questions.clear()
-    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person, mode) as assistant:
+    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person) as assistant:
         error = await assistant.fail("create_contacts", workspace="space_1", contacts=[ANN])
     message = "create_contacts: the user did not confirm, so nothing was sent; ask the user what to change before calling again"
     assert error == message
-    assert len(person.questions) == 1
-    assert len(service.requests) == 0
+    assert (len(person.questions), len(service.requests)) == (1, 0)
 
 
 async def test_an_unusable_answer_of_the_program_sends_nothing(service: FakeService) -> None:
@@ -94,13 +92,12 @@ async def test_a_program_that_cannot_ask_gets_an_error_with_a_remedy(service: Fa
     assert len(service.requests) == 0
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_another_workspace_is_refused_before_the_person_is_asked(service: FakeService, mode: str) -> None:
+async def test_another_workspace_is_refused_before_the_person_is_asked(service: FakeService) -> None:
     person = Person(create=True)
     service.add_workspace("space_2")
     service.add_owner_key("space_2", key="key_2")
     spaces = ("space_1", "space_2")
-    async with assisted(service, spaces, allow_writes=["space_1"]) as server, connected(server, person, mode) as assistant:
+    async with assisted(service, spaces, allow_writes=["space_1"]) as server, connected(server, person) as assistant:
         for workspace in ("space_2", "space_3"):
             error = await assistant.fail("create_contacts", workspace=workspace, contacts=[ANN])
             assert "workspace: expected one of space_1, got another id" in error
@@ -159,19 +156,22 @@ async def test_missing_fields_are_added_and_nothing_is_overwritten(service: Fake
     )
 
 
-async def test_a_lost_answer_makes_the_label_uncertain(service: FakeService) -> None:
-    service.faults.script("create_contact", faults.commit_then(faults.reset()))
+@pytest.mark.parametrize(
+    ("fault", "status", "possible", "error"),
+    [
+        (faults.commit_then(faults.reset()), "skipped", ["added", "skipped"], ""),
+        (faults.status(422), "rejected", ["rejected"], "create_contact: the service answered 422"),
+    ],
+    ids=["lost answer", "rejected"],
+)
+async def test_a_contact_has_its_certainty_and_the_reason(
+    service: FakeService, fault: Any, status: str, possible: list[str], error: str
+) -> None:
+    service.faults.script("create_contact", fault)
     async with assisted(service, allow_writes=["space_1"]) as server, connected(server, Person(create=True)) as assistant:
         (row,) = (await assistant.ask("create_contacts", workspace="space_1", contacts=[ANN]))["contacts"]
-    assert (row["status"], row["certain"], row["possible"]) == ("skipped", False, ["added", "skipped"])
-
-
-async def test_a_contact_that_the_service_rejects_has_the_reason(service: FakeService) -> None:
-    service.faults.script("create_contact", faults.status(422))
-    async with assisted(service, allow_writes=["space_1"]) as server, connected(server, Person(create=True)) as assistant:
-        (row,) = (await assistant.ask("create_contacts", workspace="space_1", contacts=[ANN]))["contacts"]
-    assert (row["status"], row["certain"]) == ("rejected", True)
-    assert row["error"].startswith("create_contact: the service answered 422")
+    assert (row["status"], row["certain"], row["possible"]) == (status, len(possible) == 1, possible)
+    assert row.get("error", "").startswith(error)
 
 
 async def test_a_run_that_stops_is_an_error_that_labels_every_contact(service: FakeService) -> None:
