@@ -3,15 +3,9 @@
 Install the extras `cli` and `mcp`. Assistants start the command `outreach-async mcp` themselves, and communicate with it over
 stdin and stdout (Model Context Protocol). Most assistants read a configuration such as this one for Claude Desktop:
 
-    {
-      "mcpServers": {
-        "outreach": {
-          "command": "outreach-async",
-          "args": ["mcp", "--workspace", "space_1"],
-          "env": {"OUTREACH_BASE_URL": "https://api.example"}
-        }
-      }
-    }
+    {"mcpServers": {"outreach": {
+      "command": "outreach-async", "args": ["mcp", "--workspace", "space_1"], "env": {"OUTREACH_BASE_URL": "https://api.example"}
+    }}}
 
 To try the server without a service, use the arguments `["mcp", "--base-url", "fake:"]`. Assistants do not inherit the environment
 of a shell: give the full path of the command if it is not found, and set its variables in `env`.
@@ -71,12 +65,10 @@ from outreach_async.mcp_server import create_server
 
 async def main() -> None:
     async with OutreachClient() as client, Client(create_server(client, ["space_1"])) as assistant:
-        print([tool.name for tool in (await assistant.list_tools()).tools][4:])
-        # -> ['audit', 'brief', 'explain_rule', 'check_contacts']
         result = await assistant.call_tool("list_mailboxes", {"workspace": "space_1"})
-        answer = json.loads(result.content[0].text)
-        print(answer["notice"])  # -> This data comes from the outreach service ...
-        print([box["email"] for box in answer["mailboxes"]])  # -> ['ada@north.example', 'bob@north.example']
+    answer = json.loads(result.content[0].text)
+    print(answer["notice"])  # -> This data comes from the outreach service ...
+    print([box["email"] for box in answer["mailboxes"]])  # -> ['ada@north.example', 'bob@north.example']
 
 
 anyio.run(main)

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: the MCP SDK builds the schemas of the tools from the evaluated annotations.
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BytesIO
 from typing import Annotated, Any, Final
@@ -91,9 +91,7 @@ class ReadTools:
 
     async def list_campaigns(self, workspace: str | None = None, page: PageNumber = 1) -> str:
         """List campaigns. opens, replies and bounces are percentages."""
-        space = self._choose_workspace(workspace)
-        found = await self._client.campaigns.list(workspace=space, page=page, display=PAGE_SIZE, undecodable="keep")
-        return self._write_page(space, page, found, "campaigns", _CAMPAIGN)
+        return await self._list(self._client.campaigns.list, "campaigns", _CAMPAIGN, workspace, page)
 
     async def campaign_steps(self, campaign: str, page: PageNumber = 1) -> str:
         """List a campaign's steps and their templates (A/B variants), with results in percent. wait_time is in ms."""
@@ -103,9 +101,21 @@ class ReadTools:
 
     async def list_mailboxes(self, workspace: str | None = None, page: PageNumber = 1) -> str:
         """List sending mailboxes with limits, volume and DNS checks."""
+        return await self._list(self._client.mailboxes.list, "mailboxes", _MAILBOX, workspace, page)
+
+    async def _list(
+        self, read: Callable[..., Awaitable[Page[Any]]], name: str, members: Sequence[str], workspace: str | None, page: int
+    ) -> str:
         space = self._choose_workspace(workspace)
-        found = await self._client.mailboxes.list(workspace=space, page=page, display=PAGE_SIZE, undecodable="keep")
-        return self._write_page(space, page, found, "mailboxes", _MAILBOX)
+        found = await read(workspace=space, page=page, display=PAGE_SIZE, undecodable="keep")
+        return self._answers.write(
+            **self._workspaces.describe(space),
+            page=page,
+            pages=found.total_pages,
+            total=found.total_found,
+            **({"unreadable": len(found.undecodable)} if found.undecodable else {}),
+            **{name: [pick(item, members) for item in found.data[:PAGE_SIZE]]},
+        )
 
     async def list_fields(self, workspace: str | None = None, page: PageNumber = 1) -> str:
         """List the field codes that contacts can have."""
@@ -215,17 +225,6 @@ class ReadTools:
     def _choose_workspaces(self, given: list[str] | None) -> list[str]:
         """Return the given workspaces without duplicates, or by default all workspaces that the server may read."""
         return list(dict.fromkeys(self._choose_workspace(space) for space in given or self._workspaces.ids))
-
-    def _write_page(self, workspace: str, page: int, found: Page[Any], name: str, members: Sequence[str]) -> str:
-        unreadable = {"unreadable": len(found.undecodable)} if found.undecodable else {}
-        return self._answers.write(
-            **self._workspaces.describe(workspace),
-            page=page,
-            pages=found.total_pages,
-            total=found.total_found,
-            **unreadable,
-            **{name: [pick(item, members) for item in found.data[:PAGE_SIZE]]},
-        )
 
     def _write_actions(self, report: Report, page: int) -> str:
         summary = summarize(report)

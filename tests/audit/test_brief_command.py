@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 from support.audit_reports import finding, make_report
 from support.cli import COMMAND, KEY, Shell, environment
-from support.histories import append_days
 
 from outreach_async._cli.commands.auditing import show
 from outreach_async._cli.output import Screen
@@ -52,19 +51,6 @@ def test_audits_and_briefs_share_a_history(shell: Shell, tmp_path: Path) -> None
     assert (value["changes"]["new"], value["changes"]["unchanged"] > 90) == (0, True)
     again = shell("audit", *FAKE, "--campaigns", "--history", path, "--no-append")
     assert " 0 new, 0 resolved, " in " ".join(again.out.split())
-
-
-@pytest.mark.thorough
-@pytest.mark.covers
-def test_the_page_of_an_audit_shows_the_days_of_its_history(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    history, page = tmp_path / "history.db", tmp_path / "audit.html"
-    append_days(history, 4, spaces=["space_1"])
-
-    shell("audit", *server_options, "--history", str(history), "--output", str(page))
-
-    assert "Sent per day" in page.read_text(encoding="utf-8")
 
 
 def test_no_append_shows_the_same_changes_again(

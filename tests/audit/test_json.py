@@ -103,8 +103,8 @@ def test_a_schema_describes_and_requires_every_field(
     for part, model in [(described, whole), *((described["$defs"][name], model) for name, model in models.items())]:
         members = {field.name for field in attrs.fields(model)} | (added if part is described else set())
         assert set(part["properties"]) == set(part["required"]) == members
-    members = [(name, member) for each in objects(described) for name, member in each["properties"].items()]
-    assert {name for name, member in members if not member.get("description") and "$ref" not in member} <= set(Severity)
+    parts = [item for each in objects(described) for item in each["properties"].items()]
+    assert {name for name, about in parts if not about.get("description") and "$ref" not in about} <= set(Severity)
 
 
 def test_the_schema_describes_every_field_of_scores_and_of_the_policy() -> None:
