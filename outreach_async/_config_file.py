@@ -7,10 +7,11 @@ import shlex
 import stat
 import subprocess
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import attrs
@@ -22,26 +23,15 @@ from outreach_async.transport._secret import Secret, drop_frames, mask_keys
 from outreach_async.transport._urls import parse_base_url
 
 FILE_NAME: Final = "outreach.toml"
-FOLDER_NAME: Final = "outreach-async"
 ALL: Final = "all"
 """The selector of every configured workspace."""
-
 Backend = Literal["httpx", "httpx2", "aiohttp", "httptools"]
-Keys: TypeAlias = tuple[str, ...]
-"""The path of a key in the file, such as `("workspaces", "acme", "id")`."""
 
 _MAX_SIZE: Final = 4_000_000
 _MAX_KEY_SIZE: Final = 4_096
 _MAX_LISTED: Final = 8
 _MAX_SHOWN: Final = 60
 _REFERENCES: Final = '{ env = "NAME" }, { file = "/run/secrets/name" } or { command = ["op", "read", "op://vault/name/key"] }'
-
-
-class _Fault(Exception):
-    """A key of the file is wrong."""
-
-    def __init__(self, keys: Keys, text: str) -> None:
-        self.keys, self.text = keys, text
 
 
 @attrs.frozen
@@ -87,43 +77,34 @@ class KeyReference:
             if not key.reveal():
                 raise InvalidRequest(f"owner_key: the {self} is not set; set it, or correct its name in the configuration file")
         else:
-            key = self._read_file() if self.kind == "file" else self._run_command(timeout)
-        remedy = f"correct what the {self} contains" if self.kind != "command" else f"correct what the {self} prints"
-        require_id("owner_key", key.reveal(), "owner_key", remedy)
+            content = self._read_file() if self.kind == "file" else self._run_command(timeout)
+            key = Secret(content.decode(errors="replace").strip())
+        verb = "prints" if self.kind == "command" else "contains"
+        require_id("owner_key", key.reveal(), "owner_key", f"correct what the {self} {verb}")
         return key
 
-    def _read_file(self) -> Secret:
+    def _read_file(self) -> bytes:
         try:
             with Path(str(self.value)).open("rb") as file:
-                return _to_secret(file.read(_MAX_KEY_SIZE))
+                return file.read(_MAX_KEY_SIZE)
         except OSError as error:
             reason = error.strerror
         raise InvalidRequest(f"owner_key: the {self} cannot be read ({reason}); correct its path or its permissions")
 
-    def _run_command(self, timeout: float) -> Secret:
+    def _run_command(self, timeout: float) -> bytes:
         # Standard input may be the file of an import. What the command prints, also to stderr, may contain the key.
-        try:
-            done = subprocess.run(  # noqa: S603 - the user's own program, in a file that only the user can write
-                self.value,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=timeout,
-                check=False,
-            )
+        null, pipe = subprocess.DEVNULL, subprocess.PIPE
+        try:  # the user's own program, in a file that only the user can write
+            done = subprocess.run(self.value, stdin=null, stdout=pipe, stderr=null, timeout=timeout, check=False)  # noqa: S603 - as above
         except subprocess.TimeoutExpired:
             reason = f"did not end within {timeout:g} s"
         except OSError as error:
             reason = f"cannot be run ({error.strerror})"
         else:
             if done.returncode == 0:
-                return _to_secret(done.stdout[:_MAX_KEY_SIZE])
+                return bytes(done.stdout[:_MAX_KEY_SIZE])
             reason = f"failed with exit code {done.returncode}"
         raise InvalidRequest(f"owner_key: the {self} {reason}; run the whole command in a shell to see why")
-
-
-def _to_secret(content: bytes) -> Secret:
-    return Secret(content.decode(errors="replace").strip())
 
 
 @attrs.frozen(kw_only=True)
@@ -175,9 +156,6 @@ class ConfigValues:
 
     def find(self, *selectors: str) -> list[ConfiguredWorkspace]:
         r"""Return the workspaces that names, ids, groups or `"all"` select, without duplicates. An unknown id has no name.
-
-        Args:
-            selectors: Names, ids or groups; `"all"` selects every configured workspace.
 
         Raises:
             InvalidRequest: A selector is no id, and no name or group of the file.
@@ -248,7 +226,7 @@ def default_paths() -> list[Path]:
         from platformdirs import user_config_path
     except ImportError:  # the extra `cli` is missing
         return places
-    return [*places, user_config_path(FOLDER_NAME, appauthor=False) / FILE_NAME]
+    return [*places, user_config_path("outreach-async", appauthor=False) / FILE_NAME]
 
 
 def require_config(path: str | os.PathLike[str] | None, profile: str | None, kind: type[T]) -> T:
@@ -267,12 +245,10 @@ def read_config(path: Path, profile: str | None, kind: type[T]) -> T:
     try:
         return kind(path=path, profile=profile, **_build(path, profile, tomllib.loads(text)))
     except tomllib.TOMLDecodeError as error:
-        problem = f"{path}: expected TOML, got invalid content: {mask_keys(str(error))}; correct the file"
+        problem = f"expected TOML, got invalid content: {error}; correct the file"
     except _Fault as fault:
-        line = _find_line(text, fault.keys)
-        where = f", line {line}" if line else ""
-        problem = mask_keys(f"{path}{where}: {_format_keys(fault.keys)}: {fault.text}")
-    raise InvalidRequest(problem)
+        problem = str(fault)
+    raise InvalidRequest(f"{path}: {mask_keys(problem)}")
 
 
 def profiles_of(path: Path) -> list[str]:
@@ -315,37 +291,6 @@ def _require_safe(path: Path, mode: int, owner: int, user: int) -> None:
         raise InvalidRequest(f"{path}: expected a file that only its owner can write, but others can write it; {remedy}")
 
 
-def _find_line(text: str, keys: Keys) -> int | None:
-    """Return the number of the line with a key or, if it cannot be found, with the table that contains it."""
-    table: Keys = ()
-    best, found = 0, None
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith("["):
-            path = table = _parse_key(line)
-        else:
-            path = (*table, *_parse_key(f"{line.partition('=')[0]}= 0"))
-        if len(path) > best and path == keys[: len(path)]:
-            best, found = len(path), number
-    return found
-
-
-def _parse_key(line: str) -> Keys:
-    """Return the path of a table's header or a key with a value; an empty path for any other line."""
-    try:
-        value: Any = tomllib.loads(line)
-    except tomllib.TOMLDecodeError:
-        return ()
-    path: list[str] = []
-    while isinstance(value, dict) and value:
-        name, value = next(iter(value.items()))
-        path.append(name)
-    return tuple(path)
-
-
-def _format_keys(keys: Keys) -> str:
-    return ".".join(key if key.replace("_", "").replace("-", "").isalnum() else repr(key) for key in keys)
-
-
 def _show(value: object) -> str:
     return masked_repr(shorten(value, _MAX_SHOWN) if isinstance(value, str) else value)
 
@@ -360,200 +305,176 @@ def _suggest(name: object, known: Sequence[str], all_are: str) -> str:
     return f"{all_are} {', '.join(map(_show, known[:_MAX_LISTED]))}{more}"
 
 
-# Reading the values. Each function takes a value and the path of its key, and returns the value that it means.
-
-Read: TypeAlias = Callable[[Any, Keys], Any]
+# Reading the values. Each function takes a value of the file, and returns what it means, or raises an error without its key.
 
 
-def _read_table(value: object, keys: Keys, readers: Mapping[str, Read]) -> dict[str, Any]:
-    table = _require_table(value, keys)
-    for name in table:
-        if name not in readers:
-            raise _Fault((*keys, name), f"unknown key; {_suggest(name, list(readers), 'the keys are')}")
-    return {name: readers[name](member, (*keys, name)) for name, member in table.items()}
+class _Fault(Exception):
+    """A value of the file is wrong. On its way up, each table adds its key in front of `keys`."""
+
+    def __init__(self, text: str, *keys: str) -> None:
+        self.keys, self.text = keys, text
+
+    def __str__(self) -> str:
+        path = ".".join(key if key.replace("_", "").replace("-", "").isalnum() else repr(key) for key in self.keys)
+        return f"{path}: {self.text}"
 
 
-def _require_table(value: object, keys: Keys, example: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict):
-        written = example or f"[{_format_keys(keys)}]"
-        raise _Fault(keys, f"expected a table, got {type_name(value)}; write {written}")
-    return value
-
-
-def _require_string(value: object, keys: Keys, example: str) -> str:
-    if not isinstance(value, str):
-        raise _Fault(keys, f"expected a string, got {type_name(value)}; write {keys[-1]} = {example}")
-    return value
-
-
-def _read_base_url(value: object, keys: Keys) -> str:
-    text = _require_string(value, keys, '"https://api.example"')
+@contextmanager
+def _at(*keys: str) -> Iterator[None]:
+    """Add keys to an error of the block."""
     try:
-        parsed = parse_base_url(text)
+        yield
+    except _Fault as fault:
+        fault.keys = (*keys, *fault.keys)
+        raise
     except InvalidRequest as error:
-        raise _Fault(keys, str(error).removeprefix("base_url: ")) from None
-    if parsed.secrets:
-        raise _Fault(keys, "expected a URL without user and password, got one with them; set OUTREACH_BASE_URL to this URL")
+        raise _Fault(str(error).removeprefix(f"{keys[-1]}: "), *keys) from None
+
+
+def _read_table(value: object, readers: Mapping[str, Callable[[Any], Any]], example: str) -> dict[str, Any]:
+    table, values = _require_table(value, example), dict[str, Any]()
+    for name, member in table.items():
+        with _at(name):
+            if name not in readers:
+                raise _Fault(f"unknown key; {_suggest(name, list(readers), 'the keys are')}")
+            values[name] = readers[name](member)
+    return values
+
+
+def _require_table(value: object, example: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _Fault(f"expected a table, got {type_name(value)}; write {example}")
+    return value
+
+
+def _require_string(value: object, example: str) -> str:
+    if not isinstance(value, str):
+        raise _Fault(f"expected a string, got {type_name(value)}; write {example}")
+    return value
+
+
+def _read_base_url(value: object) -> str:
+    text = _require_string(value, 'base_url = "https://api.example"')
+    if parse_base_url(text).secrets:
+        raise _Fault("expected a URL without user and password, got one with them; set OUTREACH_BASE_URL to this URL")
     return text
 
 
-def _read_backend(value: object, keys: Keys) -> Backend:
+def _read_backend(value: object) -> Backend:
     if value not in get_args(Backend):
-        raise _Fault(keys, f"expected one of {', '.join(get_args(Backend))}, got {_show(value)}; write one of them")
+        raise _Fault(f"expected one of {', '.join(get_args(Backend))}, got {_show(value)}; write one of them")
     return cast("Backend", value)
 
 
-def _check_with(check: Callable[[str, object], Any]) -> Read:
-    """Return a reader that uses a check of arguments."""
-
-    def read(value: object, keys: Keys) -> Any:
-        try:
-            return check(keys[-1], value)
-        except InvalidRequest as error:
-            raise _Fault(keys, str(error).removeprefix(f"{keys[-1]}: ")) from None
-
-    return read
-
-
-def _read_reference(value: object, keys: Keys) -> KeyReference:
+def _read_reference(folder: Path, value: object) -> KeyReference:
     if isinstance(value, str):
-        raise _Fault(keys, f"expected a reference to a key, got a key; remove it from the file, and write {_REFERENCES}")
-    table = _require_table(value, keys, _REFERENCES)
+        raise _Fault(f"expected a reference to a key, got a key; remove it from the file, and write {_REFERENCES}")
+    table = _require_table(value, _REFERENCES)
     kinds = ("env", "file", "command")
     if len(table) != 1 or not set(table) <= {*kinds}:
         got = ", ".join(_show(name) for name in table) or "none"
-        raise _Fault(keys, f"expected one of the keys {', '.join(kinds)}, got {got}; write {_REFERENCES}")
+        raise _Fault(f"expected one of the keys {', '.join(kinds)}, got {got}; write {_REFERENCES}")
     ((kind, target),) = table.items()
     if kind == "command":
         if not isinstance(target, list) or not target or not all(isinstance(part, str) and part for part in target):
-            raise _Fault((*keys, kind), f"expected a list of strings, got {type_name(target)}; write {_REFERENCES}")
+            raise _Fault(f"expected a list of strings, got {type_name(target)}; write {_REFERENCES}", kind)
         return KeyReference("command", tuple(target))
-    text = _require_string(target, (*keys, kind), '"NAME"' if kind == "env" else '"/run/secrets/name"').strip()
-    if not text or text.startswith(ID_PREFIXES["owner_key"]):
-        what = "the name of a variable" if kind == "env" else "a path"
-        raise _Fault((*keys, kind), f"expected {what}, got {'a key' if text else 'a blank string'}; write {_REFERENCES}")
-    return KeyReference(cast('Literal["env", "file"]', kind), text)
+    with _at(kind):
+        text = _require_string(target, _REFERENCES).strip()
+        if not text or text.startswith(ID_PREFIXES["owner_key"]):
+            what = "the name of a variable" if kind == "env" else "a path"
+            raise _Fault(f"expected {what}, got {'a key' if text else 'a blank string'}; write {_REFERENCES}")
+    if kind == "env":
+        return KeyReference("env", text)
+    return KeyReference("file", str(folder / Path(text).expanduser()))
 
 
-def _read_names(value: object, keys: Keys) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list):
-        raise _Fault(keys, f'expected a list of names, got {type_name(value)}; write {keys[-1]} = ["retail"]')
-    return tuple(dict.fromkeys(_require_name(name, keys) for name in value))
+def _read_names(value: object) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list):
+        raise _Fault(f'expected a list of names, got {type_name(value)}; write groups = ["retail"]')
+    return tuple(dict.fromkeys(map(_require_name, names)))
 
 
-def _require_name(value: object, keys: Keys) -> str:
+def _require_name(value: object) -> str:
     if not isinstance(value, str) or not value.strip() or value != value.strip() or not value.isprintable():
         got = _show(value) if isinstance(value, str) else type_name(value)
-        raise _Fault(keys, f"expected a name without leading or trailing blanks, got {got}; correct the name")
+        raise _Fault(f"expected a name without leading or trailing blanks, got {got}; correct the name")
     return value
 
 
-def _read_workspace_id(value: object, keys: Keys) -> str:
-    check = _check_with(lambda field, id_: require_id(field, id_, "workspace", "write the workspace's id"))
-    return cast("str", check(value, keys))
-
-
-def _read_workspaces(value: object, keys: Keys) -> tuple[ConfiguredWorkspace, ...]:
-    example = '[workspaces]\nacme = { id = "space_..." }'.replace("\n", " and, below it, ")
-    return tuple(_read_workspace(name, each, (*keys, name)) for name, each in _require_table(value, keys, example).items())
-
-
-def _read_workspace(name: str, value: object, keys: Keys) -> ConfiguredWorkspace:
-    _require_free_name(name, keys, "workspace")
-    _require_table(value, keys, f'{_format_keys(keys[-1:])} = {{ id = "space_..." }}')
-    values = _read_table(value, keys, _WORKSPACE)
-    if "id" not in values:
-        raise _Fault(keys, 'expected the id of the workspace, got none; add id = "space_..."')
-    for group in values.get("groups", ()):
-        _require_free_name(group, (*keys, "groups"), "group")
-    return ConfiguredWorkspace(name=name, **values)
-
-
-def _require_free_name(name: str, keys: Keys, what: str) -> None:
-    _require_name(name, keys)
+def _require_free_name(name: str, what: str) -> None:
+    _require_name(name)
     if name == ALL or name.startswith(tuple(ID_PREFIXES.values())):
         meaning = "selects every workspace" if name == ALL else "looks like an id"
-        raise _Fault(keys, f"expected a name for the {what}, got {_show(name)}, which {meaning}; choose another name")
+        raise _Fault(f"expected a name for the {what}, got {_show(name)}, which {meaning}; choose another name")
 
 
-_COMMON: Final[Mapping[str, Read]] = MappingProxyType(
-    {
-        "owner_key": _read_reference,
-        "rate": _check_with(require_rate),
+def _read_workspaces(common: Mapping[str, _Read], value: object) -> tuple[ConfiguredWorkspace, ...]:
+    """Return the workspaces of a table, whose names, groups and ids are unique."""
+    readers = {
+        "id": lambda id_: require_id("id", id_, "workspace", "write the workspace's id"),
+        "groups": _read_names,
+        **common,
     }
-)
-_WORKSPACE: Final[Mapping[str, Read]] = MappingProxyType({"id": _read_workspace_id, "groups": _read_names, **_COMMON})
-_PROFILE: Final[Mapping[str, Read]] = MappingProxyType(
-    {
-        "base_url": _read_base_url,
-        "backend": _read_backend,
-        "timeout": _check_with(require_seconds),
-        **_COMMON,
-        "workspace": _read_names,
-        "workspaces": _read_workspaces,
-    }
-)
+    found: dict[str, ConfiguredWorkspace] = {}
+    for name, each in _require_table(value, '[workspaces] and, below it, acme = { id = "space_..." }').items():
+        with _at(name):
+            _require_free_name(name, "workspace")
+            values = _read_table(each, readers, f'{name} = {{ id = "space_..." }}')
+            if "id" not in values:
+                raise _Fault('expected the id of the workspace, got none; add id = "space_..."')
+            for group in values.get("groups", ()):
+                with _at("groups"):
+                    _require_free_name(group, "group")
+            if (other := found.get(values["id"])) is not None:
+                text = f"expected one name for each id, got {other.id} also for {_show(other.name)}"
+                raise _Fault(f"{text}; remove one of the two", "id")
+            found[values["id"]] = ConfiguredWorkspace(name=name, **values)
+    groups = {group for each in found.values() for group in each.groups}
+    for each in found.values():
+        if each.name in groups:
+            raise _Fault(f"expected a name that is no group, got {_show(each.name)}; rename one of the two", each.name)
+    return tuple(found.values())
+
+
+_Read: TypeAlias = Callable[[Any], Any]
 _OF_SERVICE: Final = ("owner_key", "rate", "workspace", "workspaces")
 """Values that belong to the service at `base_url`, so a profile with another one does not inherit them."""
 
 
-def _read_profiles(value: object, keys: Keys) -> dict[str, dict[str, Any]]:
-    profiles = _require_table(value, keys, "[profile.staging]")
-    return {name: _read_table(each, (*keys, name), _PROFILE) for name, each in profiles.items()}
-
-
 def _build(path: Path, profile: str | None, content: Mapping[str, Any]) -> dict[str, Any]:
-    values = _read_table(content, (), {**_PROFILE, "profile": _read_profiles})
+    common: dict[str, _Read] = {"owner_key": partial(_read_reference, path.parent), "rate": partial(require_rate, "rate")}
+    readers: dict[str, _Read] = {
+        "base_url": _read_base_url,
+        "backend": _read_backend,
+        "timeout": partial(require_seconds, "timeout"),
+        **common,
+        "workspace": _read_names,
+        "workspaces": partial(_read_workspaces, common),
+    }
+
+    def read_profiles(value: object) -> dict[str, dict[str, Any]]:
+        example = "[profile.staging]"
+        return _read_table(value, dict.fromkeys(_require_table(value, example), read_profile), example)
+
+    def read_profile(value: object) -> dict[str, Any]:
+        return _read_table(value, readers, "[profile.staging]")
+
+    values = _read_table(content, {**readers, "profile": read_profiles}, "")
     profiles = values.pop("profile", {})
-    keys: Keys = ()
+    keys: tuple[str, ...] = ()
     own: Collection[str] = ()
     if profile is not None:
         if profile not in profiles:
             there = _suggest(profile, list(profiles), "the profiles are") if profiles else f"add a table [profile.{profile}]"
-            raise _Fault(("profile",), f"expected a profile of the file, got {_show(profile)}; {there}")
+            raise _Fault(f"expected a profile of the file, got {_show(profile)}; {there}", "profile")
         keys, own = ("profile", profile), profiles[profile]
         if "base_url" in own:
             values = {name: value for name, value in values.items() if name not in _OF_SERVICE}
         if "workspaces" in own:
             values.pop("workspace", None)
         values |= profiles[profile]
-    anchored = {"from_profile": frozenset(own), **_anchor(values, path)}
-    _check_names(anchored["workspaces"], (*keys, "workspaces") if "workspaces" in own else ("workspaces",))
-    try:
-        ConfigValues(path=path, **anchored).find(*anchored.get("workspace", ()))
-    except InvalidRequest as error:
-        raise _Fault((*keys, "workspace"), str(error).removeprefix("workspace: ")) from None
-    return anchored
-
-
-def _anchor(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return the values with the paths of keys relative to the folder of the configuration file."""
-    anchored = dict(values)
-    if "owner_key" in values:
-        anchored["owner_key"] = _anchor_reference(values["owner_key"], path)
-    workspaces: Iterable[ConfiguredWorkspace] = values.get("workspaces", ())
-    anchored["workspaces"] = tuple(
-        each if each.owner_key is None else attrs.evolve(each, owner_key=_anchor_reference(each.owner_key, path))
-        for each in workspaces
-    )
-    return anchored
-
-
-def _anchor_reference(reference: KeyReference, path: Path) -> KeyReference:
-    if reference.kind != "file":
-        return reference
-    return KeyReference("file", str(path.parent / Path(str(reference.value)).expanduser()))
-
-
-def _check_names(workspaces: Sequence[ConfiguredWorkspace], keys: Keys) -> None:
-    groups = {group for each in workspaces for group in each.groups}
-    names: dict[str, str] = {}
-    for each in workspaces:
-        if each.name in groups:
-            raise _Fault((*keys, each.name), f"expected a name that is no group, got {_show(each.name)}; rename one of the two")
-        if each.id in names:
-            other = f"expected one name for each id, got {each.id} also for {_show(names[each.id])}"
-            raise _Fault((*keys, each.name, "id"), f"{other}; remove one of the two")
-        names[each.id] = each.name
+    with _at(*keys, "workspace"):
+        ConfigValues(path=path, **values).find(*values.get("workspace", ()))
+    return {"from_profile": frozenset(own), **values}

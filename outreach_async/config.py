@@ -55,13 +55,11 @@ Which file
 ----------
 The file is that of `--config FILE` or `load_config(path)`, else of `OUTREACH_CONFIG`, else `outreach.toml` in the working
 directory, else `outreach-async/outreach.toml` in the user's configuration folder (with the extra `cli`; `~/.config` on Linux).
-Files are not merged. `OUTREACH_CONFIG=/dev/null` is an empty file. `--base-url fake:` ignores the file, because its names and
-keys belong to another service.
+Files are not merged. `OUTREACH_CONFIG=/dev/null` is an empty file, and `--base-url fake:` ignores the file.
 
 A file that others can write is refused, as ssh does, and so is a file of another user than root: it names the address that
-receives owner keys, and programs to run. The folder is not checked, because shared project folders are common: whoever can write
-to it can replace the file by one of their own, which is refused, or by another file of yours that they can move, which is not.
-Windows has no such permissions.
+receives owner keys, and programs to run. The folder is not checked, because shared project folders are common. Windows has no
+such permissions.
 
 Which value wins
 ----------------
@@ -77,17 +75,15 @@ Keys
 ----
 The file contains no owner key, only where each key is: `env` names an environment variable; `file` a path, relative to the
 folder of the configuration file; `command` a program and its arguments, run without a shell, which prints the key within two
-minutes. A key is read when something is created, never for lists, audits and briefs. What a command prints is never shown, not
-even in errors.
+minutes. A key is read when something is created, never for lists, audits and briefs. No error shows what a command prints.
 
 Workspaces
 ----------
-A name may contain blanks, but does not look like an id (`space_...`), and is not `all`. Names, groups and ids are unique. Where
-one text selects several workspaces, as in `OUTREACH_WORKSPACE`, blanks separate them, unless the whole text is a name.
+A name may contain blanks, but does not look like an id (`space_...`), and is not `all`. Names, groups and ids are unique. In one
+text, as in `OUTREACH_WORKSPACE`, blanks separate several workspaces, unless the whole text is a name.
 
-A workspace with its own `rate` has a client of its own, with its own connections; all others share one client and one rate. An
-import whose rows name several workspaces uses the key and the rate of `--workspace`, and refuses rows for workspaces with
-another key.
+A workspace with its own `rate` has its own client and connections; all others share one client and one rate. An import whose rows
+name several workspaces uses the key and the rate of `--workspace`, and refuses rows for workspaces with another key.
 """
 
 from __future__ import annotations
@@ -150,17 +146,14 @@ class Config(ConfigValues):
     async def clients(
         self, *workspaces: str, read_only: bool = False, **options: Any
     ) -> AsyncIterator[dict[str, OutreachClient]]:
-        r"""Open a client for each of several workspaces, and close all of them at the end of the block.
+        r"""Open a client for each of several workspaces, by name, and close all of them at the end of the block.
 
         The clients share connections and one rate, except those of workspaces with a rate of their own.
 
         Args:
             workspaces: Names, ids and groups; `"all"` selects every workspace of the file.
-            read_only: True to leave the owner keys unread. Such clients create no contacts.
-            options: Arguments of `OutreachClient`, which replace the values of the environment and the file.
-
-        Raises:
-            InvalidRequest: A value is missing or invalid, a workspace is unknown, or an owner key cannot be read.
+            read_only: As for `client`, and so are the errors.
+            options: Arguments of every client, as for `client`.
 
         Example:
             ```python

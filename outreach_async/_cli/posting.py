@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
 import anyio
@@ -14,7 +14,11 @@ import click
 from outreach_async.transport._secret import Secret
 from outreach_async.transport._urls import is_loopback
 
+if TYPE_CHECKING:
+    import httpx
+
 _ENVIRONMENT: Final = "env:"
+_BUSY: Final = frozenset({429, 503})
 _EXPECTED: Final = "an https URL without a user and password, or env:NAME for one in an environment variable"
 _TIMEOUT: Final = 20.0
 _ATTEMPTS: Final = (0.0, 2.0, 10.0)
@@ -51,56 +55,50 @@ def _is_allowed(text: str) -> bool:
 
 
 async def post(url: Secret, message: str, waits: Sequence[float] = _ATTEMPTS) -> None:
-    """Post a message. Redirects are not followed.
-
-    Raises:
-        PostError: The message was not delivered, or it is not known whether it was.
-    """
+    """Post a message. Redirects are not followed. `PostError`: it was not delivered, or it is not known whether it was."""
     import httpx  # slow to import
 
-    problem = PostError("not tried")
+    problem = "not tried"
     for wait in waits:
         await anyio.sleep(wait)
         try:
-            return await _post_once(url, message)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            problem = PostError(f"no connection ({_explain(error)}); check the network and the URL")
-        except _Busy as busy:
-            problem = PostError(f"the receiver answered {busy}")
+            response = await _post_once(url, message)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:  # its text might contain the URL, as in those below
+            problem = f"no connection ({type(error).__name__}); check the network and the URL"
+            continue
         except (httpx.HTTPError, TimeoutError) as error:
             # The request was sent, so another one might post the brief twice.
-            problem = PostError(f"no response ({_explain(error)}); look whether the brief has arrived")
+            problem = f"no response ({type(error).__name__}); look whether the brief has arrived"
             break
-    raise problem from None
+        if response.is_success:
+            return
+        problem = _explain(response)
+        if response.status_code not in _BUSY:
+            break
+    raise PostError(problem)
 
 
-class _Busy(Exception):
-    """Raised when the receiver asks to try again."""
-
-
-async def _post_once(url: Secret, message: str) -> None:
+async def _post_once(url: Secret, message: str) -> httpx.Response:
     import httpx  # slow to import
 
     # A transport is used without a client, because a client logs the URL of each request.
-    seconds = dict.fromkeys(("connect", "read", "write", "pool"), _TIMEOUT)
+    limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), _TIMEOUT)}
+    headers = {"content-type": "application/json"}
     async with httpx.AsyncHTTPTransport(proxy=find_proxy(url, getproxies())) as transport:
-        request = httpx.Request(
-            "POST", url.reveal(), headers={"content-type": "application/json"}, content=message, extensions={"timeout": seconds}
-        )
+        request = httpx.Request("POST", url.reveal(), headers=headers, content=message, extensions=limits)
         with anyio.fail_after(2 * _TIMEOUT):
             response = await transport.handle_async_request(request)
-            body = await response.aread()
-    if response.is_success:
-        return
-    shown = body[:100].decode("utf-8", "replace").strip()
+            await response.aread()
+            return response
+
+
+def _explain(response: httpx.Response) -> str:
+    shown = response.content[:100].decode("utf-8", "replace").strip()
     reason = f" ({shown})" if _REASON.fullmatch(shown) else ""
-    text = f"{response.status_code}{reason}"
-    if response.status_code in {429, 503}:
-        raise _Busy(text)
-    remedy = "use the URL to which it redirects" if response.is_redirect else "check the URL of the webhook"
+    remedy = "; use the URL to which it redirects" if response.is_redirect else "; check the URL of the webhook"
     if response.is_server_error:  # another attempt might post the brief twice
-        remedy = "this is its failure, not one of the URL; look whether the brief has arrived"
-    raise PostError(f"the receiver answered {text}; {remedy}")
+        remedy = "; this is its failure, not one of the URL; look whether the brief has arrived"
+    return f"the receiver answered {response.status_code}{reason}{'' if response.status_code in _BUSY else remedy}"
 
 
 def find_proxy(url: Secret, proxies: Mapping[str, str]) -> str | None:
@@ -109,8 +107,3 @@ def find_proxy(url: Secret, proxies: Mapping[str, str]) -> str | None:
 
     parsed = httpx.URL(url.reveal())
     return None if is_loopback(parsed.host) or proxy_bypass(parsed.host) else proxies.get(parsed.scheme)
-
-
-def _explain(error: Exception) -> str:
-    """Return the kind of an error, because its text might contain the URL."""
-    return type(error).__name__

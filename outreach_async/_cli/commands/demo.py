@@ -76,8 +76,13 @@ async def _run_demo(options: Options, paths: Sequence[Path]) -> int:
     async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
         code = await _import_both(client, screen, paths, imports)
         if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
-            return _end_early(screen, imports)
-        audited, briefed = await _audit_twice(client, world)  # pragma: no cover - as above
+            print_report(screen, imports[-1][0], None, None)
+            screen.print_result(_to_dicts(imports))
+            return INTERRUPTED
+        audited = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)  # pragma: no cover - as above
+        await _simulate_two_days(client, world, audited)  # pragma: no cover - as above
+        later = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)  # pragma: no cover - as above
+    briefed = build_brief(later, audited)  # pragma: no cover - as above
     return _show(screen, imports, audited, briefed, verbose=options.verbose)  # pragma: no cover - as above
 
 
@@ -93,22 +98,8 @@ async def _import_both(client: OutreachClient, screen: Screen, paths: Sequence[P
     return code  # pragma: no cover - as above
 
 
-def _end_early(screen: Screen, imports: Sequence[_Import]) -> int:
-    report, _ = imports[-1]
-    print_report(screen, report, None, None)
-    screen.print_result(_to_dicts(imports))
-    return INTERRUPTED
-
-
 def _to_dicts(imports: Sequence[_Import]) -> dict[str, Any]:
     return {name: report.to_dict() for name, (report, _) in zip(("import", "second_import"), imports, strict=False)}
-
-
-async def _audit_twice(client: OutreachClient, world: FakeService) -> tuple[Report, Brief]:
-    """Return an audit of today, and the brief of an audit two days later."""
-    audited = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)
-    await _simulate_two_days(client, world, audited)
-    return audited, build_brief(await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now), audited)
 
 
 def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: Brief, *, verbose: bool) -> int:
