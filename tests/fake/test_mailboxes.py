@@ -183,12 +183,6 @@ def test_a_share_of_the_mailboxes_may_have_problems() -> None:
     assert not any(map(wrong, generated_mailboxes(50)))
 
 
-def test_fields_that_are_set_are_kept_in_mailboxes_with_problems() -> None:
-    assert all(
-        box["spf"] and box["status"] == "active" for box in generated_mailboxes(100, trouble=1.0, spf=True, status="active")
-    )
-
-
 def test_b4_campaigns_counts_those_that_use_the_mailbox_in_any_status() -> None:
     fake = small_world()
     first, second = (box["id"] for box in boxes(fake)[:2])
@@ -214,9 +208,3 @@ def test_t18_relative_texts_follow_the_clock() -> None:
     assert {name: before[name] for name in before if name not in moving} == {
         name: after[name] for name in after if name not in moving
     }
-
-
-def test_a_mailbox_may_be_created_in_the_future() -> None:
-    (box,) = generated_mailboxes(1, created_at=START + 100)
-
-    assert (box["age"], box["sent_90days"]) == ("just now", 0)

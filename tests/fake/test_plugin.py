@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 import trio.testing
@@ -101,17 +99,6 @@ async def test_second(outreach_client, outreach_fake):
         await client.contacts.create(ANN)
 """,
         4,
-    )
-
-
-def test_a_test_without_an_event_loop_may_start_one(suite: Suite) -> None:
-    suite.passes(
-        """
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_own(outreach_client, backend):
-    assert anyio.run(outreach_client.contacts.create, ANN, backend=backend).status == "added"
-""",
-        2,
     )
 
 
@@ -465,18 +452,6 @@ async def test_real(outreach_virtual_time, outreach_fake):
     assert "virtual time: expected the event loop that drives this clock, got another event loop" in output
 
 
-def test_a_test_without_an_event_loop_may_run_one_in_virtual_time(suite: Suite) -> None:
-    suite.passes(
-        """
-def test_own(outreach_virtual_time, outreach_fake):
-    began = outreach_fake.now
-    anyio.run(anyio.sleep, 3600, backend_options=outreach_virtual_time.options("asyncio"))
-    assert outreach_fake.now - began == 3600
-""",
-        1,
-    )
-
-
 def test_a_real_port_and_virtual_time_cannot_be_combined(suite: Suite) -> None:
     output = suite.output_of("async def test_both(outreach_virtual_time, outreach_url): pass", errors=2)
     assert "outreach_url cannot be used with outreach_virtual_time: socket I/O does not follow virtual time" in output
@@ -516,15 +491,3 @@ def test_reads(outreach_fake):
     assert output.count("- outreach service -") == len(bad)
     assert f"test_reads[row*] failed under {len(bad)} of" in output
     assert "behaviours: it fails with first_page=0\n" in output
-
-
-def test_the_entry_point_names_the_plugin() -> None:
-    from importlib.metadata import entry_points
-
-    (found,) = entry_points(group="pytest11", name="outreach_async")
-    assert Path(str(found.load().__file__)).name == "pytest_plugin.py"
-
-
-def test_the_marker_is_listed_by_pytest(pytester: pytest.Pytester) -> None:
-    result: Any = pytester.runpytest_inprocess("--markers", "--strict-markers")
-    result.stdout.fnmatch_lines(["@pytest.mark.outreach(seed=0, *): configure the fake outreach service of this test*"])

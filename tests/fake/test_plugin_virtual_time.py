@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async import NewContact, OutreachClient
-from outreach_async.fake import Behaviour, FakeService, FakeTransport, RateLimit, faults
+from outreach_async.fake import Behaviour, FakeService, FakeTransport, RateLimit
 from outreach_async.testing import VirtualTime, VirtualTimeLoop
 
 START = 1767225600  # 2026-01-01T00:00:00Z
@@ -68,25 +68,6 @@ def test_tasks_wake_in_the_order_of_their_times(backend: str, wakes: list[int]) 
 
 
 @both
-def test_the_clock_of_the_fake_follows_the_loop_and_can_be_advanced(backend: str) -> None:
-    virtual = VirtualTime()
-    fake = FakeService(clock=virtual)
-
-    async def work() -> list[float]:
-        times = [fake.now]
-        await anyio.sleep(3600)
-        times.append(fake.now)
-        fake.advance(days=1)
-        times.append(fake.now)
-        await anyio.sleep(0.5)
-        return [*times, fake.now]
-
-    assert run(virtual, work, backend) == [START, START + 3600, START + 90000, START + 90000.5]
-    assert fake.now == START + 90000.5
-    assert virtual.elapsed == 3600.5
-
-
-@both
 def test_time_continues_from_run_to_run(backend: str) -> None:
     virtual = VirtualTime("2026-01-01T12:00:00+01:00")
 
@@ -117,21 +98,6 @@ def test_an_hour_of_backoff_matches_the_rate_limit_and_takes_no_real_time(backen
     assert run(virtual, work, backend) == [0, 0, 1, 1, 2, 2]
     assert virtual.elapsed >= 3600
     assert time.monotonic() - began < 10
-
-
-@both
-def test_a_hanging_fault_takes_its_timeout_in_virtual_time_only(backend: str) -> None:
-    virtual = VirtualTime()
-    fake = FakeService(clock=virtual)
-    space = fake.add_workspace()
-    fake.faults.script("list_fields", faults.hang())
-
-    async def work() -> int:
-        async with OutreachClient(transport=FakeTransport(fake), workspace=space, timeout=600, deadline=3600) as client:
-            return len(await client.workspaces.fields())
-
-    assert run(virtual, work, backend) > 0
-    assert 600 < virtual.elapsed < 700
 
 
 @both

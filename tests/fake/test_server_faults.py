@@ -62,27 +62,6 @@ async def test_a_delayed_or_replaced_response_leaves_the_connection_usable(fault
     assert got.endswith(answer_on_the_wire(CREATE, "Connection: close"))
 
 
-@pytest.mark.parametrize("fault", [f.latency(0.02), f.slow_drip(bytes=70, every=0.01)], ids=lambda fault: fault.label)
-async def test_a_delayed_response_takes_its_time(fault: f.Fault) -> None:
-    service = TinyService()
-    service.faults.script("create_contact", fault)
-    start = anyio.current_time()
-    async with serve(service) as url:
-        await exchange_bytes(url, encode_request("POST", "/contacts", CREATE.body, LAST))
-    assert anyio.current_time() - start >= 0.015
-
-
-async def test_a_drip_arrives_piece_by_piece() -> None:
-    service = TinyService()
-    service.faults.script("create_contact", f.slow_drip(bytes=50, every=0.005))
-    pieces: list[bytes] = []
-    async with serve(service) as url, connect_to(url) as stream:
-        await stream.send(POST)
-        while b"".join(pieces) != WHOLE:
-            pieces.append(await stream.receive())
-    assert len(pieces) > 1
-
-
 async def test_a_hang_sends_nothing_until_the_client_disconnects() -> None:
     service = TinyService()
     service.faults.script("create_contact", f.hang())

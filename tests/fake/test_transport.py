@@ -85,21 +85,6 @@ async def test_a_cancellation_after_the_service_acted_keeps_the_response() -> No
     assert len(answers) == 1
 
 
-async def test_senders_take_turns() -> None:
-    service = TinyService()
-    transport = FakeTransport(service)
-
-    async def send(*targets: str) -> None:
-        for target in targets:
-            await transport.send(Request("GET", target), Progress())
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(send, "/a", "/a", "/a")
-        group.start_soon(send, "/b", "/b", "/b")
-    order = [request.target for request in service.requests]
-    assert [set(order[turn : turn + 2]) for turn in (0, 2, 4)] == [{"/a", "/b"}] * 3
-
-
 async def test_a_closed_transport_sends_nothing_and_says_so() -> None:
     service, progress = TinyService(), Progress()
     transport = FakeTransport(service)

@@ -118,21 +118,6 @@ def test_a_world_may_be_written_by_hand_with_only_the_essentials() -> None:
     assert len(json.loads(fake.dump())["workspaces"]) == 2
 
 
-def test_loading_replaces_the_stored_world() -> None:
-    fake = small_world()
-    fake.load({})
-
-    assert json.loads(fake.dump())["workspaces"] == []
-    assert fake.now == FakeService().now
-
-
-def test_a_dumped_world_is_readable_and_ends_with_a_newline() -> None:
-    dumped = rich_world().dump()
-
-    assert '"custom_7": "É"' in dumped
-    assert dumped.endswith("}\n")
-
-
 BAD: list[tuple[Any, str]] = [
     ("{", r"\$: Expecting property name"),
     ('{"workspaces": [NaN', r"\$: NaN is not valid JSON"),

@@ -32,104 +32,43 @@ unhurried = settings(
 )
 """Settings for properties over large values, which must also pass on a busy machine."""
 
-_LIST = {
-    "status": "str",
-    "headers": "[str]",
-    "data": "",
-    "total_found": "number",
-    "current_page": "number",
-    "total_pages": "number",
-}
+
+def _table(text: str) -> dict[str, str]:
+    """Read lines such as `id status: str`, one for each run of fields of a type."""
+    lines = (line.rpartition(": ") for line in text.split("; "))
+    return {name: kind for names, _, kind in lines for name in names.split()}
+
+
+def _list(item: str) -> dict[str, str]:
+    return _table(f"status: str; headers: [str]; data: [{item}]; total_found current_page total_pages: number")
+
 
 TABLES: dict[str, dict[str, str]] = {
-    "Campaign": {
-        "id": "str",
-        "status": "str",
-        "name": "str",
-        "steps": "number",
-        "contacts": "number",
-        "opens": "number",
-        "initials": "number",
-        "interested": "number",
-        "replies": "number",
-        "bounces": "number",
-        "last_activity": "str",
-        "opens_num": "number",
-        "replies_num": "number",
-        "bounces_num": "number",
-        "interested_num": "number",
-        "days_left": "number",
-        "days_left_date": "str or number",
-        "days_left_display": "str",
-        "created": "number",
-    },
-    "Mailbox": {
-        "id": "str",
-        "status": "str",
-        "email": "str",
-        "sender_name": "str",
-        "campaigns": "number",
-        "daily_limit": "number",
-        "spf": "bool",
-        "dkim": "bool",
-        "dmarc": "bool",
-        "blacklists": "number",
-        "age": "str",
-        "sent_today": "number",
-        "sent_30days": "number",
-        "opened_14days": "number",
-        "sent_90days": "number",
-        "bounced_30days": "number",
-        "avg_open_rate": "number",
-        "avg_click_rate": "number",
-        "last_activity": "str",
-        "type": "str",
-        "created": "str",
-        "domain_ip": "str or null",
-        "server_ip": "str",
-        "created_at": "number",
-    },
-    "Step": {
-        "id": "str",
-        "order": "number",
-        "status": "str",
-        "type": "str",
-        "wait_time": "number",
-        "left_to_send": "number",
-        "already_sent": "number",
-        "out_of": "number",
-        "templates": "[Template]",
-    },
-    "Template": {
-        "id": "str",
-        "test_letter": "str",
-        "name": "str",
-        "status": "str",
-        "new_thread": "bool or null",
-        "subject": "str or null",
-        "body_text": "str or null",
-        "sent": "number",
-        "opened": "number",
-        "opened_num": "number",
-        "clicked": "number",
-        "clicked_num": "number",
-        "replied": "number",
-        "replied_num": "number",
-        "unsubscribed": "number",
-        "unsubscribed_num": "number",
-    },
-    "WorkspaceField": {"label": "str", "code": "str", "searchable": "[str]"},
-    "CreateContactResponse": {"status": "str", "id": "str or null", "details": "str or null"},
-    "Page[Campaign]": {**_LIST, "data": "[Campaign]"},
-    "Page[Mailbox]": {**_LIST, "data": "[Mailbox]"},
-    "CampaignSteps": {
-        "status": "str",
-        "days_left": "number",
-        "days_left_date": "str or number",
-        "days_left_display": "str",
-        "data": "[Step]",
-    },
-    "WorkspaceFields": {"status": "str", "data": "[WorkspaceField]"},
+    "Campaign": _table(
+        "id status name: str; steps contacts opens initials interested replies bounces: number; last_activity: str; "
+        "opens_num replies_num bounces_num interested_num days_left: number; days_left_date: str or number; "
+        "days_left_display: str; created: number"
+    ),
+    "Mailbox": _table(
+        "id status email sender_name: str; campaigns daily_limit: number; spf dkim dmarc: bool; blacklists: number; age: str; "
+        "sent_today sent_30days opened_14days sent_90days bounced_30days avg_open_rate avg_click_rate: number; "
+        "last_activity type created: str; domain_ip: str or null; server_ip: str; created_at: number"
+    ),
+    "Step": _table(
+        "id: str; order: number; status type: str; wait_time left_to_send already_sent out_of: number; templates: [Template]"
+    ),
+    "Template": _table(
+        "id test_letter name status: str; new_thread: bool or null; subject body_text: str or null; sent opened opened_num "
+        "clicked clicked_num replied replied_num unsubscribed unsubscribed_num: number"
+    ),
+    "WorkspaceField": _table("label code: str; searchable: [str]"),
+    "CreateContactResponse": _table("status: str; id details: str or null"),
+    "Page[Campaign]": _list("Campaign"),
+    "Page[Mailbox]": _list("Mailbox"),
+    "CampaignSteps": _table(
+        "status: str; days_left: number; days_left_date: str or number; days_left_display: str; data: [Step]"
+    ),
+    "WorkspaceFields": _table("status: str; data: [WorkspaceField]"),
 }
 """The fields of every response and resource, in the order of the interface, each with its JSON type."""
 
