@@ -241,7 +241,17 @@ class ContactRequests:
         """Return what `build_row` returns for the contact of a row of valid strings; `None` for any other row."""
         # This takes a third of the time, because it builds no `NewContact` and checks all values at once.
         encoder = _plain_row_encoder(tuple(row))
-        if encoder is None or not (fields := encoder(row)):
+        return None if encoder is None else self._build_encoded(encoder(row))
+
+    def build_cells(
+        self, codes: tuple[str, ...], cells: tuple[str, ...]
+    ) -> Operation[tuple[CreateContactResponse, AttemptInfo]] | None:
+        """Return what `build_row` returns for the cells of a file's row, without empty ones; `None` if that is not possible."""
+        encoder = _cells_encoder(codes)
+        return None if encoder is None else self._build_encoded(encoder(cells))
+
+    def _build_encoded(self, fields: bytes) -> Operation[tuple[CreateContactResponse, AttemptInfo]] | None:
+        if not fields:
             return None
         request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + fields)
         return Operation("create_contact", request, self._parse_row, Idempotency.IDEMPOTENT, self._secrets)
@@ -319,12 +329,10 @@ class ContactRequests:
 def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], bytes] | None:
     """Return a function that encodes rows with these keys; `None` if not all of them are fields or custom variables."""
     # The encoder returns the fields without the opening brace, in the order of `encode_contact`; no bytes for an invalid row.
-    known = [name for name in FIELD_ORDER if name in keys]
-    codes = [key for key in keys if type(key) is str and CUSTOM_CODE.fullmatch(key)]
-    if "email" not in keys or len(keys) == 1 or len(known) + len(codes) != len(keys):
+    if not (names := _order_fields(keys)):
         return None
-    struct: Any = msgspec.defstruct("Row", [(name, str) for name in (*known, *codes)], gc=False)
-    pick, join = itemgetter(*known, *codes), "".join
+    struct: Any = msgspec.defstruct("Row", [(name, str) for name in names], gc=False)
+    pick, join = itemgetter(*names), "".join
 
     def encode_row(row: dict[Any, Any]) -> bytes:
         values = pick(row)
@@ -335,6 +343,33 @@ def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], b
             return b""
 
     return encode_row
+
+
+@lru_cache(maxsize=256)
+def _cells_encoder(codes: tuple[str, ...]) -> Callable[[tuple[str, ...]], bytes] | None:
+    """Return a function that encodes the cells of columns with these codes, as `_plain_row_encoder` does, without empty ones."""
+    if not (names := _order_fields(codes)):
+        return None
+    struct: Any = msgspec.defstruct("Cells", [(name, str, "") for name in names], gc=False, omit_defaults=True)
+    pick, email, is_blank = itemgetter(*map(codes.index, names)), codes.index("email"), str.isspace
+
+    def encode_cells(cells: tuple[str, ...]) -> bytes:
+        if not cells[email] or any(map(is_blank, cells)):
+            return b""
+        try:
+            return encode(struct(*pick(cells)))[1:]
+        except UnicodeEncodeError:
+            return b""
+
+    return encode_cells
+
+
+def _order_fields(keys: tuple[object, ...]) -> tuple[str, ...]:
+    """Return fields and custom codes in the order of `encode_contact`; none if other keys are among them, or no e-mail."""
+    known = [name for name in FIELD_ORDER if name in keys]
+    codes = [key for key in keys if type(key) is str and CUSTOM_CODE.fullmatch(key)]
+    is_plain = "email" in keys and len(keys) > 1 and len(known) + len(codes) == len(keys)
+    return (*known, *codes) if is_plain else ()
 
 
 def _encode_prefix(key: Secret, workspace: str, duplicates: object, strict_validation: object, campaign: object) -> bytes:

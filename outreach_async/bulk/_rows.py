@@ -125,10 +125,13 @@ class RowParser:
     def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         if isinstance(row, UnsendableRow):
             return self._reject(index, row, InvalidRequest(row.reason))
-        target = self.targets.default
-        if type(row) is dict and (plain := self._build_plain_row(row)) is not None:
-            (operation, target), email = plain, row["email"]
-        else:
+        target, operation = self.targets.default, None
+        if type(row) is dict:
+            if (plain := self._build_plain_row(row)) is not None:
+                (operation, target), email = plain, row["email"]
+        elif (cells := getattr(row, "plain", None)) is not None:  # of a file
+            operation, email = self._own_requests.build_cells(*cells), row.email
+        if operation is None:
             try:
                 contact, named = to_targeted_contact(row)
                 if named is not RUN_TARGET:
@@ -436,6 +439,8 @@ def approximate_size(row: object) -> int:
             return len("".join(row.values()))
         except TypeError:  # values that are not strings
             return len(repr(row))
+    if (cells := getattr(row, "plain", None)) is not None:
+        return len("".join(cells[1]))
     if type(row) is tuple and row:
         return approximate_size(row[0])
     if isinstance(row, NewContact):
@@ -455,7 +460,7 @@ def _freeze(row: Any) -> Any:
         copy = row.copy()
     elif type(row) is tuple and row:  # a contact and its target
         return (_freeze(row[0]), *row[1:])
-    elif (isinstance(row, Hashable) and not isinstance(row, MutableMapping | MappingProxyType)) or not isinstance(row, Mapping):
+    elif not _may_change(type(row)):
         return row
     else:
         copy = dict(row)
@@ -463,6 +468,12 @@ def _freeze(row: Any) -> Any:
         if name in copy and isinstance(copy[name], Mapping):
             copy[name] = dict(copy[name])
     return copy
+
+
+@lru_cache(maxsize=256)
+def _may_change(kind: type) -> bool:
+    is_frozen = issubclass(kind, Hashable) and not issubclass(kind, MutableMapping | MappingProxyType)
+    return issubclass(kind, Mapping) and not is_frozen
 
 
 def _length_or_none(rows: object) -> int | None:

@@ -24,7 +24,6 @@ _SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*") 
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
 # The forms in which programs write a whole number stored as a float or a decimal. Three zeros are thousands: `1,000`.
 _DECIMAL: Final = re.compile(r"([0-9]{1,15})[.,]0{1,2}")
-_DECIMAL_HINT: Final = re.compile("[.,]0+$", re.MULTILINE)
 _SEVERAL: Final = ":::"
 """The separator with which Google Contacts writes several values into one cell."""
 
@@ -40,7 +39,8 @@ _ERROR_VALUES: Final = frozenset(
 """The error values of Excel in English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Czech."""
 _MISSING_VALUES: Final = frozenset({"NULL", "nan", "NaN", "NaT", "<NA>", "None"})
 """The texts that databases, pandas and Python write for a missing value. Case matters: `Null` and `Nan` are names."""
-_PLACEHOLDERS: Final = _ERROR_VALUES | _MISSING_VALUES
+_HINTS: Final = ("E+", "\0", _SEVERAL, ".0", ",0", "#", *_MISSING_VALUES)
+"""A row without these texts has no issue if it is ASCII. A few searches per row are fast, and nearly all rows have none."""
 
 # UTF-8 read as Windows-1252: the first byte of a Latin, Cyrillic, punctuation or emoji character, then its continuation bytes.
 _CONTINUATION: Final = f"[\x80-\x9f{bytes(range(0x80, 0xC0)).decode('cp1252', 'ignore')}]"
@@ -50,16 +50,8 @@ _MOJIBAKE: Final = re.compile(f"[Â-Å]{_CONTINUATION}|(?:[ÐÑ]{_CONTINUATION})
 
 def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
     """Return the problems in a row's cells."""
-    texts = [cell.strip() for cell in cells]
-    text = "\n".join(texts)  # one search per row is fast, and nearly all rows have no issue
-    if (
-        "E+" not in text
-        and "\0" not in text
-        and _SEVERAL not in text
-        and _PLACEHOLDERS.isdisjoint(texts)
-        and not ("0\n" in f"{text}\n" and _DECIMAL_HINT.search(text))
-        and (text.isascii() or not _MOJIBAKE_HINT.search(text))
-    ):
+    text = "\n".join(cells)
+    if not any(map(text.__contains__, _HINTS)) and (text.isascii() or not _MOJIBAKE_HINT.search(text)):
         return ()
     return tuple(issue for column, cell in enumerate(cells) for issue in _check_cell(column, cell))
 

@@ -97,41 +97,31 @@ class CsvFile(File):
 
     def _read_all(self) -> Generator[Record]:
         """Yield the header and the rows that are not blank. Spreadsheet programs save blank rows above and below a table."""
-        lines = _LineTracker(read_lines(self.source, self.encoding))
-        for _ in range(self._skip):
-            next(lines, None)
+        lines = islice(read_lines(self.source, self.encoding), self._skip, None)
         for first, last, cells in parse_records(lines, self.delimiter):
             line, last_line = first + self._skip, last + self._skip
             if isinstance(cells, csv.Error):
-                self._require_closed_quotes(cells, line, last_line, lines.last)
+                self._require_closed_quotes(cells, line, last_line)
                 where = f"lines {line} to {last_line} are" if last_line > line else "the line is"
                 yield Record(line, (), f"{where} not CSV: {cells}; check the quotes and the length of each cell")
             elif len(cells) > _MAX_CELLS:
                 yield Record(line, tuple(cells[:_MAX_CELLS]), f"the line has {len(cells):,} cells; check the quotes")
-            elif sum(map(len, cells)) > MAX_ROW_SIZE:
+            elif len(text := "".join(cells)) > MAX_ROW_SIZE:
                 yield Record(line, (), f"the line is longer than {MAX_ROW_SIZE:,} characters; check the quotes")
-            elif any(map(str.strip, cells)):
+            elif text and not text.isspace():
                 yield Record(line, tuple(cells))
 
-    def _require_closed_quotes(self, error: csv.Error, first: int, last: int, text: str) -> None:
+    def _require_closed_quotes(self, error: csv.Error, first: int, last: int) -> None:
         """Reject a file with an unclosed quote, because it is unknown where the quoted cell ends and the next row starts."""
         if str(error) == UNCLOSED_MESSAGE:
             raise InvalidRequest(f"{self.name}: the quote opened in line {first} is never closed; close it")
-        if "field larger than" in str(error) and (last > first or '"' in text):
+        if "field larger than" not in str(error):
+            return
+        with closing(read_lines(self.source, self.encoding)) as lines:
+            is_quoted = last > first or '"' in next(islice(lines, first - 1, None))
+        if is_quoted:
             what = f"a cell in line {first} is longer than {csv.field_size_limit():,} characters"
             raise InvalidRequest(f"{self.name}: {what}; check its quotes: one is probably never closed")
-
-
-class _LineTracker(Iterator[str]):
-    """An iterator over lines. The attribute `last` is the line that was returned last."""
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
-        self.last = ""
-
-    def __next__(self) -> str:
-        self.last = next(self._lines)
-        return self.last
 
 
 def _take_sample(lines: Iterator[str]) -> list[str]:

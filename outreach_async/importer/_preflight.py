@@ -11,6 +11,7 @@ import attrs
 from anyio.lowlevel import checkpoint
 
 from outreach_async._service.contacts import Target
+from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
@@ -118,7 +119,8 @@ async def run_preflight(
     for chunk in split_rows(file.rows(columns), _CHUNK_SIZE):
         show(run.rows)
         await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
-        for row, refusal in run.check_rows(chunk, await find_unknown_targets(chunk, targets)):
+        unknown = await find_unknown_targets(chunk, targets) if run.names_targets else {}
+        for row, refusal in run.check_rows(chunk, unknown):
             tell(row, refusal)
     return run.result()
 
@@ -126,6 +128,7 @@ async def run_preflight(
 class _PreflightRun:
     def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit, targets: Targets) -> None:
         self._targets = targets
+        self.names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
         self._checks = Checks(columns, policy)
         self._emails = EmailIndex()
         self._repeats = repeats
@@ -143,8 +146,8 @@ class _PreflightRun:
         """Check rows, and yield each row that can never be sent, with the reason."""
         findings_by_row = self._checks.findings(rows)
         for at, row in enumerate(rows):
-            findings = findings_by_row.get(at, [])
-            if row.fault is None and (unknown := unknown_targets.get(named_target(row))):
+            findings = findings_by_row.get(at, ())
+            if unknown_targets and row.fault is None and (unknown := unknown_targets.get(named_target(row))):
                 findings = [unknown, *findings]
             for finding in findings:
                 kind = self._kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
@@ -175,9 +178,10 @@ class _PreflightRun:
         if fault := next((finding.message for finding in findings if finding.level == "error"), None):
             return InvalidRequest(fault)
         # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.
-        if (row.fault is not None or not row.members["email"].strip()) and (refusal := row.refusal()):
+        email = row.email
+        if (row.fault is not None or not email.strip()) and (refusal := row.refusal()):
             return refusal
-        email, target = row.members["email"], self._targets.find(named_target(row))
+        target = self._targets.find(named_target(row)) if self.names_targets else self._targets.default
         if self._recent_emails is None:
             # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
             key = email if self._repeats in WHOLE_INPUT else email.strip().casefold()

@@ -67,16 +67,16 @@ def build_row(record: Record, columns: Columns) -> Row:
             remedy = "add the missing cells, and quote a cell that contains a line break"
         fault = f"expected {len(columns.headers)} cells, as in the header, got {len(cells)}; {remedy}"
     if fault:
-        return Row(line, cells, {}, fault)
+        return Row(line, cells, fault)
     if not (issues := issues + find_issues(cells)):
-        return Row(line, cells, columns.members(cells))
+        return Row(line, cells, None, (), columns, cells)
     sent = [(issue, code) for issue in issues if (code := columns.codes[issue.column]) and _is_relevant(issue, code, cells)]
     for issue, code in sent:
         if issue.fatal or (issue.kind == "scientific" and code in _DIGIT_FIELDS) or (issue.value == "" and code == "email"):
-            return Row(line, cells, {}, f"{code}: {issue.message}")
+            return Row(line, cells, f"{code}: {issue.message}")
     warnings = tuple(Remark(issue.kind, columns.headers[issue.column], code, issue.message, issue.value) for issue, code in sent)
     values = [(issue.column, issue.value) for issue, _ in sent if issue.value is not None]
-    return Row(line, cells, columns.members(replace_cells(cells, values)), None, warnings)
+    return Row(line, cells, None, warnings, columns, replace_cells(cells, values))
 
 
 def replace_cells(cells: Sequence[str], values: Iterable[tuple[int, str]]) -> list[str]:
@@ -135,7 +135,6 @@ class Row(Mapping[str, Any]):
     Attributes:
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
         cells: The cells of the row, as strings, as in the file.
-        members: The values by field code, as they are sent; blank cells are omitted.
         fault: The reason why the row cannot be sent: reading it or a check found an error; `None` if neither found one.
         warnings: Problems found while reading; the row can still be sent.
 
@@ -150,9 +149,34 @@ class Row(Mapping[str, Any]):
 
     line: int
     cells: tuple[str, ...]
-    members: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
     fault: str | None = None
     warnings: tuple[Remark, ...] = ()
+    _columns: Columns | None = attrs.field(default=None, eq=False, repr=False)
+    _sent: Sequence[str] = attrs.field(default=(), eq=False, repr=False)
+    _members: Mapping[str, Any] | None = attrs.field(default=None, eq=False, repr=False)
+
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """The values by field code, as they are sent; blank cells are omitted. A row that could not be read has none."""
+        if self._members is None:  # computed when it is first needed: most rows are sent without
+            members = {} if self._columns is None else self._columns.members(self._sent)
+            object.__setattr__(self, "_members", members)
+            return members
+        return self._members
+
+    @property
+    def email(self) -> str:
+        """The e-mail as it is sent; empty if there is none."""
+        if self._columns is None or (at := self._columns.email_at) is None:
+            return str(self.members.get("email", ""))
+        return self._sent[at]
+
+    @property
+    def plain(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """The codes of standard and custom fields, and their cells; `None` if the row has other values, or cannot be sent."""
+        if self.fault is not None or self._members is not None or self._columns is None:
+            return None
+        return self._columns.plain(self._sent)
 
     def refusal(self) -> InvalidRequest | None:
         r"""Return the error with which `create_many` would reject the row; `None` if the row can be sent.
@@ -373,13 +397,13 @@ class File(ABC):
     def _read_trimmed(self) -> Generator[Record]:
         width, kept = self.heading.width, len(self.headers)
         for record in self._read_records():
-            cells = record.cells if len(record.cells) <= width else trim_cells(record.cells, width)
+            if len(record.cells) <= width and not self.rejects:  # nearly always
+                yield record
+                continue
+            cells = trim_cells(record.cells, width)
             if self.rejects:
                 cells = tuple(map(unescape_formula, cells[:kept]))
-            if cells is record.cells:
-                yield record
-            else:
-                yield record._replace(cells=cells, issues=tuple(issue for issue in record.issues if issue.column < kept))
+            yield record._replace(cells=cells, issues=tuple(issue for issue in record.issues if issue.column < kept))
 
 
 def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:

@@ -61,8 +61,10 @@ def _list_values(file: File, columns: Sequence[int | None]) -> Iterator[tuple[st
 
 def named_target(row: Row) -> Target:
     """Return the target that a row names; `RUN_TARGET` itself if it names none."""
-    workspace, campaign = map(row.members.get, TARGET_FIELDS)
-    return RUN_TARGET if workspace is None and campaign is None else Target(workspace, campaign)
+    members = row.members
+    if "campaign" not in members and "workspace" not in members:
+        return RUN_TARGET
+    return Target(*map(members.get, TARGET_FIELDS))
 
 
 async def find_unknown_targets(rows: Iterable[Row], targets: Targets) -> dict[Target, RowFinding]:

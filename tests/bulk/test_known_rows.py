@@ -14,6 +14,9 @@ from outreach_async import NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async.bulk._rows import ParsedRow, RecentEmails, RowParser, SpooledRow
 from outreach_async.bulk._targets import Targets
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._columns import Columns
+from outreach_async.importer._table import Record, build_row
 
 REQUESTS = ContactRequests.from_options(
     "key_owner",
@@ -57,6 +60,31 @@ def both(row: Any) -> tuple[bytes | None, bytes | None]:
 def test_the_bytes_of_a_valid_row_are_those_of_the_parsed_row(row: Any) -> None:
     encoded, parsed = both(row)
     assert None in (encoded, parsed) or encoded == parsed
+
+
+CODES = ["email", "city", "zip", "custom_2", "custom_1", "campaign", "town", None]
+CELLS = st.text() | st.sampled_from(
+    ["", " ", "\xa0", "a@b.example", "\ud800", "\0", "NULL", "4.1E+11", "75001.0", "a ::: b", "camp_1"]
+)
+
+
+@given(st.permutations(CODES), st.integers(1, len(CODES)), st.data())
+@example(["email", "city", "custom_2", "custom_1"], 4, None)
+def test_a_row_of_a_file_is_sent_as_its_fields_would_be(codes: list[str | None], width: int, data: st.DataObject | None) -> None:
+    codes = codes if "email" in codes[:width] else ["email", *codes]
+    columns = Columns(tuple(map(str, codes[:width])), tuple(codes[:width]))
+    cells = ("a@b.example", "", " x", "y") if data is None else data.draw(st.tuples(*[CELLS] * width))
+    row, parser = build_row(Record(2, cells), columns), RowParser(REQUESTS)
+    if row.fault is not None:
+        with pytest.raises(InvalidRequest):
+            dict(row)
+        assert row.plain is None
+    elif isinstance(sent := parser.parse(7, row), ParsedRow):
+        expected = parser.parse(7, MappingProxyType(dict(row)))
+        assert isinstance(expected, ParsedRow)
+        assert (sent.operation.request, sent.key, sent.target) == (expected.operation.request, expected.key, expected.target)
+    else:
+        assert str(sent.error) == str(parser.parse(7, MappingProxyType(dict(row))).error)
 
 
 @pytest.mark.parametrize(

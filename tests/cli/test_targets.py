@@ -150,7 +150,7 @@ def test_an_unknown_name_is_a_finding_and_its_rows_are_rejected(
 
 def test_a_row_that_was_not_checked_keeps_its_names() -> None:
     columns = map_columns(["email", "Campaign"], {"Campaign": "campaign"})
-    row = Row(2, ("a@x.example", "Spring"), {"email": "a@x.example", "campaign": "Spring"})
+    row = Row(2, ("a@x.example", "Spring"), columns=columns, sent=("a@x.example", "Spring"))
     unlisted: Any = Targets(Target("space_1"), lambda _workspace: pytest.fail("listed"))
     assert [*with_ids([row], columns, unlisted)] == [row]
 

@@ -244,7 +244,7 @@ COLUMNS = map_columns(HEADERS, {"Plan": "ignore"})
 
 def row(*cells: str, line: int = 2, fault: str | None = None, warnings: tuple[Remark, ...] = ()) -> Row:
     full = (*cells, *[""] * (len(HEADERS) - len(cells)))
-    return Row(line, full, COLUMNS.members(full), fault, warnings)
+    return Row(line, full, fault, warnings, COLUMNS, full)
 
 
 def test_a_finding_names_the_field_the_value_and_the_problem_in_its_row() -> None:

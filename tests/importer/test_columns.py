@@ -198,5 +198,5 @@ def test_empty_or_contradictory_overrides_are_refused(texts: list[str], message:
 
 @pytest.mark.parametrize(("email", "word"), [("ann@a.example", None), (" ", "blank")])
 def test_a_row_has_the_reason_why_a_run_would_refuse_it(email: str, word: str | None) -> None:
-    refusal = Row(2, (email,), {"email": email}).refusal()
+    refusal = Row(2, (email,), members={"email": email}).refusal()
     assert (refusal is None) if word is None else (word in str(refusal))
