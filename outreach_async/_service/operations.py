@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
@@ -237,22 +237,9 @@ class ContactRequests:
         # The operation returns the decoded response and an `AttemptInfo`.
         return self._build_operation(contact, self._parse_row)
 
-    def build_plain_row(self, row: dict[Any, Any]) -> Operation[tuple[CreateContactResponse, AttemptInfo]] | None:
-        """Return what `build_row` returns for the contact of a row of valid strings; `None` for any other row."""
+    def build_encoded(self, fields: bytes) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
+        """Return what `build_row` returns for a contact that `encode_plain` or `encode_cells` has encoded."""
         # This takes a third of the time, because it builds no `NewContact` and checks all values at once.
-        encoder = _plain_row_encoder(tuple(row))
-        return None if encoder is None else self._build_encoded(encoder(row))
-
-    def build_cells(
-        self, codes: tuple[str, ...], cells: tuple[str, ...]
-    ) -> Operation[tuple[CreateContactResponse, AttemptInfo]] | None:
-        """Return what `build_row` returns for the cells of a file's row, without empty ones; `None` if that is not possible."""
-        encoder = _cells_encoder(codes)
-        return None if encoder is None else self._build_encoded(encoder(cells))
-
-    def _build_encoded(self, fields: bytes) -> Operation[tuple[CreateContactResponse, AttemptInfo]] | None:
-        if not fields:
-            return None
         request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + fields)
         return Operation("create_contact", request, self._parse_row, Idempotency.IDEMPOTENT, self._secrets)
 
@@ -325,21 +312,33 @@ class ContactRequests:
         return clean_string(text, self._secrets[:1]) != strip_invisible(text)
 
 
+def encode_plain(row: dict[Any, Any]) -> bytes:
+    """Return the fields of a row of valid strings and `None`, as `encode_contact` does, without the opening brace."""
+    # For any other row, return no bytes.
+    encoder = _plain_row_encoder(tuple(row))
+    return b"" if encoder is None else encoder(row)
+
+
+def encode_cells(codes: tuple[str, ...], cells: tuple[str, ...]) -> bytes:
+    """Return the fields of a file's row, as `encode_plain` does. Empty cells are left out."""
+    encoder = _cells_encoder(codes)
+    return b"" if encoder is None else encoder(cells)
+
+
 @lru_cache(maxsize=256)  # nearly all rows of an input have the same keys
 def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], bytes] | None:
-    """Return a function that encodes rows with these keys; `None` if not all of them are fields or custom variables."""
-    # The encoder returns the fields without the opening brace, in the order of `encode_contact`; no bytes for an invalid row.
     if not (names := _order_fields(keys)):
         return None
-    struct: Any = msgspec.defstruct("Row", [(name, str) for name in names], gc=False)
-    pick, join = itemgetter(*names), "".join
+    struct: Any = msgspec.defstruct("Row", [(name, str | None) for name in names], gc=False)
+    pick, join = _picker(names), "".join
 
     def encode_row(row: dict[Any, Any]) -> bytes:
         values = pick(row)
         try:
-            join(values)  # fails unless all values are strings
+            # Joining fails unless all values are strings.
+            join(values if None not in values else [value for value in values if value is not None])
             return encode(struct(*values))[1:] if row["email"].strip() else b""
-        except (TypeError, UnicodeEncodeError):
+        except (TypeError, AttributeError, UnicodeEncodeError):
             return b""
 
     return encode_row
@@ -347,28 +346,30 @@ def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], b
 
 @lru_cache(maxsize=256)
 def _cells_encoder(codes: tuple[str, ...]) -> Callable[[tuple[str, ...]], bytes] | None:
-    """Return a function that encodes the cells of columns with these codes, as `_plain_row_encoder` does, without empty ones."""
     if not (names := _order_fields(codes)):
         return None
     struct: Any = msgspec.defstruct("Cells", [(name, str, "") for name in names], gc=False, omit_defaults=True)
-    pick, email, is_blank = itemgetter(*map(codes.index, names)), codes.index("email"), str.isspace
+    pick, email, is_blank = _picker([*map(codes.index, names)]), codes.index("email"), str.isspace
 
-    def encode_cells(cells: tuple[str, ...]) -> bytes:
-        if not cells[email] or any(map(is_blank, cells)):
-            return b""
+    def encode_row(cells: tuple[str, ...]) -> bytes:
         try:
-            return encode(struct(*pick(cells)))[1:]
+            return encode(struct(*pick(cells)))[1:] if cells[email] and not any(map(is_blank, cells)) else b""
         except UnicodeEncodeError:
             return b""
 
-    return encode_cells
+    return encode_row
+
+
+def _picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    pick = itemgetter(*keys)
+    return pick if len(keys) > 1 else lambda row: (pick(row),)
 
 
 def _order_fields(keys: tuple[object, ...]) -> tuple[str, ...]:
     """Return fields and custom codes in the order of `encode_contact`; none if other keys are among them, or no e-mail."""
     known = [name for name in FIELD_ORDER if name in keys]
     codes = [key for key in keys if type(key) is str and CUSTOM_CODE.fullmatch(key)]
-    is_plain = "email" in keys and len(keys) > 1 and len(known) + len(codes) == len(keys)
+    is_plain = "email" in keys and len(known) + len(codes) == len(keys)
     return (*known, *codes) if is_plain else ()
 
 

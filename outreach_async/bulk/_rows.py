@@ -31,7 +31,7 @@ from anyio.abc import TaskGroup
 
 from outreach_async._service.codec import FIELD_ORDER, encode_contact
 from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target
-from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation
+from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain
 from outreach_async._service.validation import TARGET_FIELDS, require_choice, to_targeted_contact, type_name
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
@@ -106,7 +106,7 @@ class RowParser:
     ) -> None:
         self.targets = targets or Targets()
         self._own_requests = contact_requests
-        self._requests = {self.targets.default: contact_requests}
+        self._requests: dict[Target, ContactRequests] = {}
         self._recent_emails = recent_emails
 
     def parse(self, index: int, row: object) -> ParsedRow | ContactOutcome:
@@ -125,42 +125,41 @@ class RowParser:
     def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         if isinstance(row, UnsendableRow):
             return self._reject(index, row, InvalidRequest(row.reason))
-        target, operation = self.targets.default, None
-        if type(row) is dict:
-            if (plain := self._build_plain_row(row)) is not None:
-                (operation, target), email = plain, row["email"]
-        elif (cells := getattr(row, "plain", None)) is not None:  # of a file
-            operation, email = self._own_requests.build_cells(*cells), row.email
-        if operation is None:
-            try:
+        try:
+            if (plain := self._encode_plain(row)) is not None:
+                fields, target, email = plain
+                operation = self.requests_for(target).build_encoded(fields)
+            else:
                 contact, named = to_targeted_contact(row)
-                if named is not RUN_TARGET:
-                    target = self.targets.find(named)
-                requests = self._own_requests if target is self.targets.default else self.requests_for(target)
-                operation, email = requests.build_row(contact), contact.email
-            except InvalidRequest as error:
-                return self._reject(index, row, error)
+                target = self.targets.find(named)
+                operation, email = self.requests_for(target).build_row(contact), contact.email
+        except InvalidRequest as error:
+            return self._reject(index, row, error)
         earlier = None if self._recent_emails is None else self._recent_emails.find_earlier(index, email, target)
         if earlier is not None:
             repeated = InvalidRequest(rejection_message(f"row {earlier}"))
             return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier, target)
         return ParsedRow(index, row, order_key(email), operation, target)
 
-    def _build_plain_row(self, row: dict[Any, Any]) -> tuple[Operation[CreateResult], Target] | None:
-        """Return the operation and the target of a row of valid strings; `None` for any other row, and for unknown targets."""
-        target, requests = self.targets.default, self._own_requests
-        if "campaign" in row or "workspace" in row:
-            row = row.copy()
-            try:
-                target = self.targets.find(Target(row.pop("workspace", None), row.pop("campaign", None)))
-            except (InvalidRequest, ListingNeeded):
-                return None
-            requests = requests if target is self.targets.default else self.requests_for(target)
-        operation = requests.build_plain_row(row)
-        return None if operation is None else (operation, target)
+    def _encode_plain(self, row: Any) -> tuple[bytes, Target, str] | None:
+        """Return the encoded fields, the target and the e-mail of a row of valid strings; `None` for any other row."""
+        target = self.targets.default
+        if type(row) is dict:
+            if "campaign" in row or "workspace" in row:
+                row = row.copy()
+                named = Target(row.pop("workspace", None), row.pop("campaign", None))
+                if not (fields := encode_plain(row)):  # an invalid row needs no list of campaigns
+                    return None
+                return fields, self.targets.find(named), row["email"]
+            fields = encode_plain(row)
+            return (fields, target, row["email"]) if fields else None
+        cells = getattr(row, "plain", None)  # of a row of a file
+        return (fields, target, row.email) if cells is not None and (fields := encode_cells(*cells)) else None
 
     def requests_for(self, target: Target) -> ContactRequests:
         """Return the builder of the requests for a target."""
+        if target is self.targets.default:
+            return self._own_requests
         if (requests := self._requests.get(target)) is None:
             requests = self._own_requests.with_target(str(target.workspace), target.campaign)
             self._requests[target] = requests
@@ -185,17 +184,40 @@ class RowParser:
     def try_encode(self, originals: Sequence[object]) -> tuple[list[bytes], list[Target] | None] | None:
         """Return an encoding and the target of each row without parsing the rows; `None` if the rows must be parsed."""
         # Instead of the targets, also return `None` if all of them are the run's own.
-        # Encoding is many times faster than parsing, because the rows are not validated. The encoding of a valid row equals its
-        # `identifying_bytes`. An invalid row may have the same encoding as a valid row: for example, a date is encoded as a
-        # string.
+        # This is faster than parsing. The encoding of a valid row equals its `identifying_bytes`. An invalid `NewContact` may
+        # have the same encoding as a valid one: for example, a date is encoded as a string.
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
         try:
-            contacts, named = _to_encodable(originals)
-            targets = None if named is None else [self.targets.find(each) for each in named]
-            return _encode_lines(contacts)[1:-1].split(b"\n{"), targets  # a line break within a string is escaped
+            if {*map(type, originals)} == {dict} and (lines := _encode_lines(originals)) is not None:
+                return lines, None
+            encoded = [*map(self._encode_known, originals)]
         except (TypeError, ValueError, RecursionError, InvalidRequest):  # parsing reports the error
             return None
+        contents, targets = [], []
+        for each in encoded:
+            if each is None:
+                return None
+            contents.append(each[0])
+            targets.append(each[1])
+        return contents, None if targets.count(self.targets.default) == len(targets) else targets
+
+    def _encode_known(self, row: Any) -> tuple[bytes, Target, str] | None:
+        """Return the encoded fields, the target and the e-mail of a row; `None` if the row must be parsed."""
+        if isinstance(row, NewContact):
+            return encode_contact(row)[1:], self.targets.default, row.email
+        if type(row) is tuple and len(row) == 2 and isinstance(row[1], Target):  # noqa: PLR2004 - a pair
+            contact, named = row
+            if isinstance(contact, Mapping) and any(name in contact for name in TARGET_FIELDS):
+                return None
+            encoded = self._encode_known(contact)
+            return encoded and (encoded[0], self.targets.find(named), encoded[2])
+        if isinstance(row, SpooledRow):
+            is_contact = row.repeats is None and row.payload.startswith(b"{")
+            return (row.payload[1:], self.targets.default, "") if is_contact else None
+        if (plain := self._encode_plain(row)) is None and isinstance(row, Mapping) and type(row) is not dict:
+            return self._encode_plain(dict(row.items()))
+        return plain
 
     def contact_bytes(self, row: ParsedRow) -> bytes:
         """Return the part of the request body that has the contact's own fields."""
@@ -257,70 +279,20 @@ def encode_spooled(content: object, target: Target | None) -> bytes:
 
 
 _FIELDS: Final[Any] = msgspec.defstruct(
-    "_FIELDS",
-    [(name, str | None | Unset, UNSET) for name in (*FIELD_ORDER, *TARGET_FIELDS)],
-    forbid_unknown_fields=True,
-    gc=False,
+    "_FIELDS", [(name, str | None | Unset, UNSET) for name in FIELD_ORDER], forbid_unknown_fields=True, gc=False
 )
-"""A struct with the standard fields of a contact. Converting a row to this struct puts the row's fields in order."""
-_target_values: Final = attrgetter(*TARGET_FIELDS)
-_NO_TARGET: Final = (UNSET, UNSET)
-_custom_values, _extra_values = attrgetter("_custom"), attrgetter("_extra")  # the properties would take a fifth of the time
+_encode_structs: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode_lines
+
+
+def _encode_lines(rows: Sequence[object]) -> list[bytes] | None:
+    """Return the encoded fields of dicts; `None` if one of them has other keys than standard fields, or other values."""
+    try:  # in half of the time that `encode_plain` needs, because msgspec reads all rows in one call
+        return _encode_structs(msgspec.convert(rows, list[_FIELDS]))[1:-1].split(b"\n{")  # a line break in a string is escaped
+    except msgspec.ValidationError:
+        return None
+
+
 _standard_values: Final = attrgetter("email", *STANDARD_FIELDS)
-_encode_lines: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode_lines
-
-
-def _to_encodable(rows: Sequence[Any]) -> tuple[Sequence[object], Sequence[Target] | None]:
-    """Return one value per row, and the targets that the rows name; `None` if no row names a target."""
-    # msgspec encodes each value to the JSON that `encode_contact` returns for the row.
-    kinds = {*map(type, rows)}
-    if kinds == {NewContact}:
-        plain = not any(map(_custom_values, rows)) and not any(map(_extra_values, rows))
-        return rows if plain else [_to_raw(row) for row in rows], None
-    if kinds == {tuple} and all(len(row) == 2 and isinstance(row[1], Target) for row in rows):  # noqa: PLR2004 - pairs
-        contacts, named = _to_encodable([row[0] for row in rows])
-        if named is not None:
-            raise TypeError
-        return contacts, [row[1] for row in rows]
-    if kinds == {SpooledRow} and not any(row.payload.startswith(b"[") for row in rows):
-        return [msgspec.Raw(row.payload if row.repeats is None else b"") for row in rows], None
-    return _mappings_to_encodable(rows, kinds)
-
-
-def _to_raw(row: NewContact) -> object:
-    return msgspec.Raw(encode_contact(row)) if row.custom or row.extra else row
-
-
-def _mappings_to_encodable(rows: Sequence[Any], kinds: set[type]) -> tuple[Sequence[object], Sequence[Target] | None]:
-    if not all(issubclass(kind, Mapping) for kind in kinds):
-        raise TypeError
-    members = rows if kinds == {dict} else [dict(row.items()) for row in rows]
-    try:
-        return _split_targets([*msgspec.convert(members, list[_FIELDS])])
-    except msgspec.ValidationError:  # nearly always because of a custom field
-        ordered = [{name: row[name] for name in _wire_order(tuple(row))} for row in members]
-        if not any(name in row for row in members for name in TARGET_FIELDS):
-            return ordered, None
-        return ordered, [Target(*map(row.get, TARGET_FIELDS)) for row in members]
-
-
-def _split_targets(structs: list[Any]) -> tuple[list[Any], list[Target] | None]:
-    values = [*map(_target_values, structs)]
-    if values.count(_NO_TARGET) == len(values):
-        return structs, None
-    for struct in structs:
-        struct.workspace = struct.campaign = UNSET
-    return structs, [Target(*(None if value is UNSET else value for value in pair)) for pair in values]
-
-
-@lru_cache(maxsize=4096)  # nearly all rows of an input have the same keys
-def _wire_order(keys: tuple[object, ...]) -> tuple[str, ...]:
-    """Return the keys of a row's contact in the order in which they are sent."""
-    known = [name for name in FIELD_ORDER if name in keys]
-    codes = [key for key in keys if isinstance(key, str) and CUSTOM_CODE.fullmatch(key)]
-    if len(known) + len(codes) + sum(name in keys for name in TARGET_FIELDS) < len(keys):
-        raise TypeError
-    return (*known, *codes)
 
 
 # Other libraries call repeated rows duplicates. Here, `duplicates` is the option for contacts that the service already has.
@@ -434,20 +406,20 @@ class Source:
 def approximate_size(row: object) -> int:
     """Return about how many bytes the values of a row take in a request."""
     # The exact size is known only after the row has been encoded.
-    if type(row) is dict:  # nearly every row; a check against an abstract class takes as long as the rest of this function
-        try:
-            return len("".join(row.values()))
-        except TypeError:  # values that are not strings
-            return len(repr(row))
-    if (cells := getattr(row, "plain", None)) is not None:
-        return len("".join(cells[1]))
     if type(row) is tuple and row:
-        return approximate_size(row[0])
-    if isinstance(row, NewContact):
-        # The fields are not validated yet, so each may have any type.
-        return len(repr((*_standard_values(row), row.custom, row.extra)))
+        row = row[0]
+    if type(row) is dict:  # nearly every row; a check against an abstract class takes as long as the rest of this function
+        values: Iterable[Any] = row.values()
+    elif (cells := getattr(row, "plain", None)) is not None:
+        values = cells[1]
+    elif isinstance(row, NewContact):
+        values = (*_standard_values(row), row.custom, row.extra)  # not validated yet, so each may have any type
+    else:
+        values = row.values() if isinstance(row, Mapping) else ()
     try:
-        return len(repr([*row.values()])) if isinstance(row, Mapping) else 0
+        return len("".join(values))
+    except TypeError:  # values that are not strings
+        return len(repr([*values]))
     except InvalidRequest:  # a row of a file that cannot be sent
         return len(repr(row))
 

@@ -149,9 +149,5 @@ def test_a_pair_of_a_mapping_with_a_target_is_parsed() -> None:
     assert RowParser(REQUESTS).try_encode([row]) is None
 
 
-def test_rows_of_several_kinds_are_parsed() -> None:
-    assert RowParser(REQUESTS).try_encode([{"email": "a@b.example"}, NewContact("a@b.example")]) is None
-
-
 def test_rows_are_parsed_if_later_rows_may_repeat_their_email() -> None:
     assert RowParser(REQUESTS, RecentEmails()).try_encode([{"email": "a@b.example"}]) is None
