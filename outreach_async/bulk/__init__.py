@@ -105,22 +105,6 @@ with the e-mail of one of the last 10,000 rows, regardless of case and outer spa
 row per e-mail, compared exactly, and need a journal, because they read the whole input first. The other rows are `not_applied`;
 `outcome.repeats` is the index of the row sent instead. Only rows with the same target repeat each other.
 
-```python
-import anyio
-from outreach_async import Journal, OutreachClient
-
-
-async def main() -> None:
-    rows = [{"email": "ann@company.example", "city": "Lyon"}, {"email": "ann@company.example", "title": "CTO"}]
-    async with OutreachClient() as client:
-        await client.contacts.create_many(rows, repeats="coalesce", journal="run.db")
-    print([(str(outcome.status), outcome.repeats) for outcome in Journal("run.db").outcomes()])
-    # -> [('added', None), ('not_applied', 0)]
-
-
-anyio.run(main)
-```
-
 Rate, pauses and early ends
 ---------------------------
 At most `concurrency` requests are in flight, within the client's `max_in_flight` and `rate`. The client learns the service's

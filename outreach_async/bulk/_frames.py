@@ -25,12 +25,9 @@ _FIELDS: Final = frozenset({"email", *STANDARD_FIELDS, *TARGET_FIELDS})
 _PANDAS_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
 """Pattern of the column names that pyarrow generates for an unnamed pandas index. A filtered or sorted frame has such a
 column, which contains row numbers."""
-_MISSING_TEXTS: Final = frozenset({"nan", "NaT", "<NA>"})
-"""Strings to which pandas' `astype(str)` converts missing values."""
-_INEXACT: Final = 1e15
-"""The smallest whole number whose digits a float may not preserve."""
-_MAX_SHOWN: Final = 5
-"""Maximum number of unknown columns that an error message lists."""
+_MISSING_TEXTS: Final = frozenset({"nan", "NaT", "<NA>"})  # strings to which pandas' `astype(str)` converts missing values
+_INEXACT: Final = 1e15  # the smallest whole number whose digits a float may not preserve
+_MAX_SHOWN: Final = 5  # maximum number of unknown columns that an error message lists
 
 
 @runtime_checkable

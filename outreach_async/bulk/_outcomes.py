@@ -166,8 +166,7 @@ def is_superseded(outcome: ContactOutcome) -> bool:
     return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
 
 
-_HISTORY_SIZE: Final = 4096
-"""Minimum number of recent responses whose contact ids are stored."""
+_HISTORY_SIZE: Final = 4096  # minimum number of recent responses whose contact ids are stored
 
 
 class RecentIds:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 _TIME_CONSTANT: Final = 30.0
 """Time constant of the average, in seconds: a sample of this age has about a third (1/e) of a new sample's weight."""
-_MIN_SAMPLE: Final = 0.5
-"""Minimum length of a sample of the rate, in seconds."""
+_MIN_SAMPLE: Final = 0.5  # minimum length of a sample of the rate, in seconds
 
 
 @attrs.frozen(kw_only=True)
@@ -68,8 +67,7 @@ class BulkProgress:
         )
 
 
-_SLOW_RATE: Final = 10
-"""Slower rates are shown with one decimal place."""
+_SLOW_RATE: Final = 10  # slower rates are shown with one decimal place
 
 
 def format_rate(rate: float) -> str:

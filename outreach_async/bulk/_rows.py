@@ -94,8 +94,7 @@ class PossiblySent:
         return PossiblySent.of(ranges=[(max(first, index), end) for first, end in self.ranges if end > index])
 
 
-NO_ROWS: Final = PossiblySent()
-"""The empty set of rows."""
+NO_ROWS: Final = PossiblySent()  # the empty set of rows
 
 
 class RowParser:
@@ -312,8 +311,7 @@ Example:
 WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
 """Policies that require the whole input to be read before the first row is sent."""
 
-_HISTORY_SIZE: Final = 10_000
-"""Number of recent rows whose e-mails are stored."""
+_HISTORY_SIZE: Final = 10_000  # number of recent rows whose e-mails are stored
 
 
 def same_address_message(position: str) -> str:
@@ -361,8 +359,7 @@ _PLAIN_EMAIL: Final = re.compile(r"[a-z0-9._-]+@(?!g(?:oogle)?mail\.com$)(?!.*xn
 """An address that is its own key, as nearly all are."""
 _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
-_MAX_DOMAIN_LENGTH: Final = 253
-"""Maximum length of a domain whose Punycode labels are decoded, in characters."""
+_MAX_DOMAIN_LENGTH: Final = 253  # maximum length of a domain whose Punycode labels are decoded, in characters
 END: Final = object()
 """The value that `Source.pull` returns when there are no more rows."""
 

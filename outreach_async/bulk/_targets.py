@@ -20,8 +20,7 @@ ListCampaigns: TypeAlias = Callable[[str], AsyncIterable[Campaign]]
 
 _WORKSPACE_PREFIX: Final = ID_PREFIXES["workspace"]
 _CAMPAIGN_PREFIX: Final = ID_PREFIXES["campaign"]
-_MAX_SUGGESTIONS: Final = 100
-"""Maximum number of unknown names for which similar names are searched, which is slow."""
+_MAX_SUGGESTIONS: Final = 100  # maximum number of unknown names for which similar names are searched, which is slow
 _MAX_REMEMBERED: Final = 10_000
 _MAX_SHOWN: Final = 60
 _MAX_IDS: Final = 5

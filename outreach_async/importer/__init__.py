@@ -97,36 +97,9 @@ Rejects
 -------
 A rejects file contains the failed rows (outcome `rejected`, `not_applied` or `unknown`), with the columns of the input and the
 reason. Fix the rows and import the rejects file; the import ignores the columns that this file adds. With a journal, `rejects_of`
-finds the failed rows after the run:
-
-```python
-from pathlib import Path
-
-import anyio
-from outreach_async import Journal, OutreachClient
-from outreach_async.importer import RejectsFile, columns_for, open_file, rejects_of
-
-Path("people.csv").write_text('E-mail,City\nann@company.example,Lyon\n" ",Rome\n')
-
-
-async def main() -> None:
-    file = open_file("people.csv")
-    journal = Journal("run.db", source=file.name, fingerprint=file.fingerprint())
-    async with OutreachClient() as client:
-        columns = await columns_for(client, file.headers)
-        await client.contacts.create_many(file.rows(columns), journal=journal, resume=True)
-    with RejectsFile("rejects.csv", file.headers) as rejects:
-        for row in rejects_of(file, journal.outcomes()):
-            rejects.add(row)
-    print(Path("rejects.csv").read_text().splitlines()[1])
-    # ->  ,Rome,3,rejected,email,...
-
-
-anyio.run(main)
-```
-
-The fingerprint prevents a journal from being resumed with a file that has changed since the first run. If `create_many` stored
-the rows in the journal (`spool=True`), `spooled_rejects(journal)` returns the failed rows from the journal.
+finds the failed rows after the run, as its example shows. A journal with `fingerprint=file.fingerprint()` is never resumed with a
+file that has changed since the first run. If `create_many` stored the rows in the journal (`spool=True`),
+`spooled_rejects(journal)` returns the failed rows from the journal.
 """
 
 from outreach_async.importer._columns import IGNORE, Columns, columns_for, map_columns, parse_overrides

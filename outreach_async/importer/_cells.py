@@ -17,15 +17,13 @@ class CellIssue(NamedTuple):
     value: str | None = None
 
 
-_EXACT_DIGITS: Final = 15
-"""Maximum number of digits that both a float and a spreadsheet preserve."""
+_EXACT_DIGITS: Final = 15  # maximum number of digits that both a float and a spreadsheet preserve
 
 _SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # the form that spreadsheets write
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
 # The forms in which programs write a whole number stored as a float or a decimal. Three zeros are thousands: `1,000`.
 _DECIMAL: Final = re.compile(r"([0-9]{1,15})[.,]0{1,2}")
-_SEVERAL: Final = ":::"
-"""The separator with which Google Contacts writes several values into one cell."""
+_SEVERAL: Final = ":::"  # the separator with which Google Contacts writes several values into one cell
 
 _ERROR_VALUES: Final = frozenset(
     {

@@ -31,8 +31,7 @@ from outreach_async.importer._encodings import describe_candidates
 
 # Bytes.
 
-STDIN: Final = "-"
-"""The path that means standard input."""
+STDIN: Final = "-"  # the path that means standard input
 
 _BLOCK_SIZE: Final = 1 << 18
 _GZIP_MAGIC: Final = b"\x1f\x8b"

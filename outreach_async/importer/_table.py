@@ -31,8 +31,7 @@ MAX_COLUMNS: Final = 1000  # a file with more columns probably has data, such as
 _MAX_NOTES: Final = 10  # renamed columns that the notes list
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds, and an import ignores: the row's number, outcome, invalid fields and error message."""
-FILE_COLUMN: Final = "_file"
-"""Column before `REASONS` with the location of the row's file, in the rejects of several files."""
+FILE_COLUMN: Final = "_file"  # column before `REASONS` with the location of the row's file, in the rejects of several files
 
 
 class Record(NamedTuple):

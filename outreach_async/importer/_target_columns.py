@@ -17,11 +17,9 @@ from outreach_async.importer._columns import Columns
 from outreach_async.importer._known_exports import fold_name, load_common_headers
 from outreach_async.importer._table import File, Row
 
-REASON: Final = "every value is known"
-"""The reason for the code of a column that was recognised by its values."""
+REASON: Final = "every value is known"  # the reason for the code of a column that was recognised by its values
 _FIELD_NAMES: Final = frozenset(map(fold_name, ("email", *STANDARD_FIELDS)))
-_MAX_VALUES: Final = 10_000
-"""Maximum number of different values in a column that is recognised."""
+_MAX_VALUES: Final = 10_000  # maximum number of different values in a column that is recognised
 
 
 async def recognise_targets(file: File, overrides: Mapping[str, str], targets: Targets) -> dict[str, str]:

@@ -125,45 +125,8 @@ _ROWS_PER_WORKER: Final = 4
 """Number of rows in the pipeline per worker: enough to keep every worker busy while rows wait for others with the same key."""
 
 
-_LARGE_ROW: Final = 16 * 2**10
-"""Size of a row in bytes from which it counts as large. The number of smaller rows is limited by the window."""
 _MAX_LARGE_BYTES: Final = 32 * 2**20
-
-
-class LargeRows:
-    """Limits the bytes of the large rows in the pipeline. A row of any size enters if there is room before it."""
-
-    def __init__(self) -> None:
-        self._sizes: dict[int, int] = {}
-        self._total = 0
-        self._has_room = anyio.Event()
-
-    def add(self, row: ParsedRow | ContactOutcome) -> None:
-        size = len(row.operation.request.body) if isinstance(row, ParsedRow) else approximate_size(row.contact)
-        if size >= _LARGE_ROW:
-            self._sizes[row.index] = size
-            self._total += size
-
-    def remove(self, index: int) -> None:
-        if self._sizes and (size := self._sizes.pop(index, 0)):
-            self._total -= size
-            self._has_room.set()
-
-    @property
-    def is_full(self) -> bool:
-        return self._total >= _MAX_LARGE_BYTES
-
-    async def wait_for_room(self) -> None:
-        # Rows in the pipeline need no further row to leave it, so this wait ends unless the consumer stops.
-        while self.is_full:
-            if self._has_room.is_set():
-                self._has_room = anyio.Event()
-            await self._has_room.wait()
-
-    def end(self) -> None:
-        """Wake the waiting tasks, and let later ones pass."""
-        self._total = 0
-        self._has_room.set()
+"""Size of the large rows in the pipeline at which no other row enters. Smaller rows are limited by their number."""
 
 
 class _Worker:
@@ -209,7 +172,7 @@ class Pipeline:
         self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
         self._recorder: NullRecorder | JournalRecorder = NullRecorder(plan.source, plan.parser, self._deliver, self._buffer)
         self._window_slots = Slots(plan.workers * _ROWS_PER_WORKER)
-        self._large_rows = LargeRows()
+        self._large_rows: dict[int, int] = {}  # the additional slots that they take, by index
         self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
         self._recent_ids = outcomes.RecentIds()
         self._changed = anyio.Event()
@@ -281,7 +244,6 @@ class Pipeline:
 
     def _stop_pulling(self) -> None:
         self._pulling_ended = True
-        self._large_rows.end()
         self._recorder.feed.stop()
 
     async def next(self) -> ContactOutcome:
@@ -295,7 +257,9 @@ class Pipeline:
             await self._changed.wait()
         outcome = self._buffer.popleft()
         self._window_slots.release()  # only when the consumer receives the outcome, so that memory stays bounded
-        self._large_rows.remove(outcome.index)
+        if self._large_rows:
+            for _ in range(self._large_rows.pop(outcome.index, 0)):
+                self._window_slots.release()
         self._recorder.counts.add(outcome)
         return outcome
 
@@ -354,8 +318,6 @@ class Pipeline:
         while not self._pulling_ended:
             if not self._window_slots.try_acquire():
                 await self._window_slots.acquire()
-            if self._large_rows.is_full:
-                await self._large_rows.wait_for_room()
             row = await self._recorder.feed.next()
             if row is None:
                 self._input_exhausted |= not self._pulling_ended
@@ -364,7 +326,11 @@ class Pipeline:
             if isinstance(row, outcomes.UnsentRows):
                 self._deliver_unsent(row)
                 continue
-            self._large_rows.add(row)
+            size = len(row.operation.request.body) if isinstance(row, ParsedRow) else approximate_size(row.contact)
+            # A row of any size enters if there is room before it. Rows in the pipeline need no further row to leave it.
+            if slots := size * self._window_slots.total // _MAX_LARGE_BYTES:
+                self._large_rows[row.index] = slots
+                self._window_slots.take(slots)
             self._buffer.expect(row.index)
             if isinstance(row, ContactOutcome):
                 self._record_outcome(row)

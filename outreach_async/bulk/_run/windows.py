@@ -25,8 +25,7 @@ MAX_WINDOW_SIZE: Final = 1_000
 # A small compressed file may contain rows of a megabyte each.
 _MAX_BATCH_BYTES: Final = 16 * 2**20
 """Size at which a window, a batch for the spool and the rows that were read ahead are full, even if they have few rows."""
-_SPOOL_BATCH_SIZE: Final = 500
-"""Number of rows that are written to the spool in one transaction."""
+_SPOOL_BATCH_SIZE: Final = 500  # number of rows that are written to the spool in one transaction
 _CHECKPOINT_INTERVAL: Final = 50
 """Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
 _QUICK_CHECKPOINT_INTERVAL: Final = 250
