@@ -17,7 +17,6 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
@@ -429,7 +428,7 @@ def _freeze(row: Any) -> Any:
         copy = row.copy()
     elif type(row) is tuple and row:  # a contact and its target
         return (_freeze(row[0]), *row[1:])
-    elif not _may_change(type(row)):
+    elif not _may_change(type(row)):  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
         return row
     else:
         copy = dict(row)
@@ -440,7 +439,7 @@ def _freeze(row: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _may_change(kind: type) -> bool:
+def _may_change(kind: Any) -> bool:
     is_frozen = issubclass(kind, Hashable) and not issubclass(kind, MutableMapping | MappingProxyType)
     return issubclass(kind, Mapping) and not is_frozen
 
@@ -516,7 +515,6 @@ class DirectFeed:
         self._pulled_count = 0
         self._stopped = False
         self._lock = anyio.Lock(fast_acquire=True)
-        self._queued = 0  # workers that have the lock, or wait for it
 
     def start(self, _group: TaskGroup) -> None:
         """Do nothing: `next` pulls the rows, so no task is needed."""
@@ -525,10 +523,9 @@ class DirectFeed:
         """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row."""
         # Rows leave in the order of the input, also while one of them waits until the campaigns of its workspace are listed. Then
         # the other workers queue. Without such a row, an iterable is pulled and parsed without a wait, so that no lock is needed.
-        if self._queued or not self._source.ready:
-            async with self._take_turn():
-                row = await self._pull()
-                return None if row is END else await self._resolve(row)
+        if self._lock.locked() or not self._source.ready:
+            async with self._lock:
+                return await self._resolve(END if self._stopped else await self._source.pull())
         row = END if self._stopped else next(self._source.iterator, END)
         if row is END:
             self._stopped = True
@@ -537,33 +534,21 @@ class DirectFeed:
         try:
             return self._parser.parse(index, row)
         except ListingNeeded:
-            async with self._take_turn():  # the lock is free
+            self._pulled_count = index
+            async with self._lock:  # it is free
                 return await self._resolve(row)
 
-    async def _pull(self) -> Any:
-        row = END if self._stopped else await self._source.pull()
+    async def _resolve(self, row: object) -> ParsedRow | ContactOutcome | None:
         if row is END:
             self._stopped = True
-        else:
-            self._pulled_count += 1
-        return row
-
-    async def _resolve(self, row: object) -> ParsedRow | ContactOutcome | None:
+            return None
+        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
         try:
-            return await self._parser.targets.apply(self._parser.parse, self._pulled_count - 1, row)
+            return await self._parser.targets.apply(self._parser.parse, index, row)
         except BulkError:
             if self._stopped:  # the run is ending: this row is left, as those that were not pulled
                 return None
             raise
-
-    @asynccontextmanager
-    async def _take_turn(self) -> AsyncIterator[None]:
-        self._queued += 1
-        try:
-            async with self._lock:
-                yield
-        finally:
-            self._queued -= 1
 
     def stop(self) -> None:
         """Make every later call of `next` return `None`."""

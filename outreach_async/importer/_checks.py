@@ -452,7 +452,7 @@ class Checks:
     def _restore_cells(self, row: Row) -> Row:
         if row.fault is not None or all(remark.value is None for remark in row.warnings):
             return row
-        return attrs.evolve(row, members=self._columns.members(row.cells))
+        return attrs.evolve(row, sent=row.cells, members=None)
 
     def _list_sent_cells(self, row: Row) -> Sequence[str]:
         if not row.warnings or self._cells_level == "off":

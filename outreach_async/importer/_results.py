@@ -47,8 +47,9 @@ def describe_outcome(outcome: ContactOutcome, message: str | None = None) -> dic
 def find_email(outcome: ContactOutcome) -> str:
     """Return the e-mail of an outcome's row; an empty string if the e-mail is unknown."""
     row = outcome.contact
-    members = row.members if isinstance(row, Row) else row if isinstance(row, Mapping) else {}
-    return str(members.get("email", "")).strip()
+    if isinstance(row, Row):
+        return row.email.strip()
+    return str(row.get("email", "")).strip() if isinstance(row, Mapping) else ""
 
 
 def describe_outcomes(
