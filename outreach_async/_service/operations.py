@@ -327,7 +327,7 @@ def encode_cells(codes: tuple[str, ...], cells: tuple[str, ...]) -> bytes:
 
 @lru_cache(maxsize=256)  # nearly all rows of an input have the same keys
 def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], bytes] | None:
-    if not (names := _order_fields(keys)):
+    if not (names := order_fields(keys)):
         return None
     struct: Any = msgspec.defstruct("Row", [(name, str | None) for name in names], gc=False)
     pick, join = _picker(names), "".join
@@ -346,7 +346,7 @@ def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], b
 
 @lru_cache(maxsize=256)
 def _cells_encoder(codes: tuple[str, ...]) -> Callable[[tuple[str, ...]], bytes] | None:
-    if not (names := _order_fields(codes)):
+    if not (names := order_fields(codes)):
         return None
     struct: Any = msgspec.defstruct("Cells", [(name, str, "") for name in names], gc=False, omit_defaults=True)
     pick, email, is_blank = _picker([*map(codes.index, names)]), codes.index("email"), str.isspace
@@ -365,7 +365,8 @@ def _picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
     return pick if len(keys) > 1 else lambda row: (pick(row),)
 
 
-def _order_fields(keys: tuple[object, ...]) -> tuple[str, ...]:
+@lru_cache(maxsize=256)
+def order_fields(keys: tuple[object, ...]) -> tuple[str, ...]:
     """Return fields and custom codes in the order of `encode_contact`; none if other keys are among them, or no e-mail."""
     known = [name for name in FIELD_ORDER if name in keys]
     codes = [key for key in keys if type(key) is str and CUSTOM_CODE.fullmatch(key)]

@@ -86,19 +86,10 @@ def unfinished_outcome(
     target: Target = RUN_TARGET,
 ) -> ContactOutcome:
     """Return the outcome of a row that was still being processed when the run ended."""
-    possible = {Outcome.NOT_APPLIED}
-    if maybe_applied:
-        possible |= {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
-    return ContactOutcome(
-        index=index,
-        contact=row,
-        status=Outcome.UNKNOWN if maybe_applied else Outcome.NOT_APPLIED,
-        id=None,
-        possible=frozenset(possible),
-        attempts=attempts,
-        error=cause,
-        target=target,
-    )
+    if not maybe_applied:
+        return build_outcome(index, row, Outcome.NOT_APPLIED, None, _NOT_APPLIED, attempts, cause, None, target)
+    possible = _NOT_APPLIED | {Outcome.ADDED, DUPLICATE_OUTCOMES[duplicates]}
+    return build_outcome(index, row, Outcome.UNKNOWN, None, possible, attempts, cause, None, target)
 
 
 def unsent_outcome(  # noqa: PLR0917 - the fields of an outcome, in their order
@@ -114,7 +105,7 @@ def unsent_outcome(  # noqa: PLR0917 - the fields of an outcome, in their order
     return build_outcome(index, row, status, None, possible, 0, cause, repeats, target)
 
 
-_UNCHANGED: Final = frozenset({Outcome.UNCHANGED})
+_UNCHANGED, _NOT_APPLIED = frozenset({Outcome.UNCHANGED}), frozenset({Outcome.NOT_APPLIED})
 _set_index, _set_contact, _set_status, _set_id, _set_possible, _set_attempts, _set_error, _set_repeats, _set_target = (
     getattr(ContactOutcome, field.name).__set__ for field in attrs.fields(ContactOutcome)
 )

@@ -28,9 +28,9 @@ import attrs
 import msgspec
 from anyio.abc import TaskGroup
 
-from outreach_async._service.codec import FIELD_ORDER, encode_contact
+from outreach_async._service.codec import FIELD_ORDER, encode, encode_contact
 from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target
-from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain
+from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain, order_fields
 from outreach_async._service.validation import TARGET_FIELDS, require_choice, to_targeted_contact, type_name
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
@@ -182,8 +182,8 @@ class RowParser:
     def try_encode(self, originals: Sequence[object]) -> tuple[list[bytes], list[Target] | None] | None:
         """Return an encoding and the target of each row without parsing the rows; `None` if the rows must be parsed."""
         # Instead of the targets, also return `None` if all of them are the run's own.
-        # This is faster than parsing. The encoding of a valid row equals its `identifying_bytes`. An invalid `NewContact` may
-        # have the same encoding as a valid one: for example, a date is encoded as a string.
+        # This is faster than parsing. The encoding of a valid row equals its `identifying_bytes`. An invalid row may have the same
+        # encoding as a valid row: for example, a date is encoded as a string.
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
         try:
@@ -213,9 +213,12 @@ class RowParser:
         if isinstance(row, SpooledRow):
             is_contact = row.repeats is None and row.payload.startswith(b"{")
             return (row.payload[1:], self.targets.default, "") if is_contact else None
-        if (plain := self._encode_plain(row)) is None and isinstance(row, Mapping) and type(row) is not dict:
-            return self._encode_plain(dict(row.items()))
-        return plain
+        if (plain := self._encode_plain(row)) is not None or not isinstance(row, Mapping):
+            return plain
+        values = dict(row.items())  # not all of them are strings
+        named = Target(values.pop("workspace", None), values.pop("campaign", None))
+        fields = encode({name: values[name] for name in order_fields(tuple(values))})[1:]
+        return (fields, self.targets.find(named), "") if len(fields) > 1 else None
 
     def contact_bytes(self, row: ParsedRow) -> bytes:
         """Return the part of the request body that has the contact's own fields."""

@@ -77,11 +77,11 @@ class CheckFindings:
             self.first.append((line, message))
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Preflight:
     """The result of a preflight: how many rows will be sent, and the findings of the checks."""
 
-    rows: int
+    rows: int = 0
     refused: int = 0
     superseded: int = 0
     kinds: dict[str, CheckFindings] = attrs.Factory(dict)
@@ -117,75 +117,65 @@ async def run_preflight(
     targets = targets or Targets()
     run = _PreflightRun(columns, policy, repeats, unit, targets)
     for chunk in split_rows(file.rows(columns), _CHUNK_SIZE):
-        show(run.rows)
+        show(run.found.rows)
         await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
         unknown = await find_unknown_targets(chunk, targets) if run.names_targets else {}
         for row, refusal in run.check_rows(chunk, unknown):
             tell(row, refusal)
-    return run.result()
+    return run.finish(reports_repeats=policy.levels["repeat"] != "off")
 
 
 class _PreflightRun:
     def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit, targets: Targets) -> None:
-        self._targets = targets
+        self.found = Preflight(unit=unit)
         self.names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
+        self._targets = targets
         self._checks = Checks(columns, policy)
-        self._emails = EmailIndex()
         self._repeats = repeats
-        self._unit: RowUnit = unit
-        self._reports_repeats = policy.levels["repeat"] != "off"
         self._recent_emails = RecentEmails() if repeats == "error" else None
-        self._lines = array("Q")
-        self._kinds: dict[str, CheckFindings] = {}
-        self._refused = 0
-        self.rows = 0
+        self._emails = EmailIndex()
 
     def check_rows(
         self, rows: Sequence[Row], unknown_targets: Mapping[Target, RowFinding]
     ) -> Iterator[tuple[Row, InvalidRequest]]:
         """Check rows, and yield each row that can never be sent, with the reason."""
-        findings_by_row = self._checks.findings(rows)
+        found, findings_by_row = self.found, self._checks.findings(rows)
         for at, row in enumerate(rows):
+            number = row.line if found.unit == "line" else found.rows + 1
             findings = findings_by_row.get(at, ())
             if unknown_targets and row.fault is None and (unknown := unknown_targets.get(named_target(row))):
                 findings = [unknown, *findings]
             for finding in findings:
-                kind = self._kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
-                kind.add(self._number(row), finding.message)
-            if refusal := self._check_row(row, findings):
-                self._refused += 1
+                found.kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level)).add(number, finding.message)
+            if refusal := self._check_row(row, number, findings):
+                found.refused += 1
                 yield row, refusal
-            self.rows += 1
+            found.rows += 1
 
-    def result(self) -> Preflight:
-        """Return the result of the preflight for the rows checked so far."""
-        count = self._emails.count()
-        if count and self._reports_repeats and self._repeats != "error":
+    def finish(self, *, reports_repeats: bool) -> Preflight:
+        """Return the result of the preflight, with the repeated e-mails of the rows checked so far."""
+        found, count = self.found, self._emails.count()
+        if count and reports_repeats and self._repeats != "error":
             pairs = self._emails.first_repeats(MAX_EXAMPLES)
-            first = [(line, same_address_message(f"{self._unit} {earlier}")) for line, earlier in pairs]
-            self._kinds["repeat"] = CheckFindings("repeat", "warn", count, first)
-        superseded = count if self._repeats in WHOLE_INPUT else 0
-        return Preflight(
-            rows=self.rows, refused=self._refused, superseded=superseded, kinds=self._kinds, unit=self._unit, lines=self._lines
-        )
+            first = [(line, same_address_message(f"{found.unit} {earlier}")) for line, earlier in pairs]
+            found.kinds["repeat"] = CheckFindings("repeat", "warn", count, first)
+        found.superseded = count if self._repeats in WHOLE_INPUT else 0
+        return found
 
-    def _number(self, row: Row) -> int:
-        return row.line if self._unit == "line" else self.rows + 1
-
-    def _check_row(self, row: Row, findings: Iterable[RowFinding]) -> InvalidRequest | None:
+    def _check_row(self, row: Row, number: int, findings: Iterable[RowFinding]) -> InvalidRequest | None:
+        found, email = self.found, row.email
         if self._repeats != "serial":
-            self._lines.append(self._number(row))
+            found.lines.append(number)
         if fault := next((finding.message for finding in findings if finding.level == "error"), None):
             return InvalidRequest(fault)
         # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.
-        email = row.email
         if (row.fault is not None or not email.strip()) and (refusal := row.refusal()):
             return refusal
         target = self._targets.find(named_target(row)) if self.names_targets else self._targets.default
         if self._recent_emails is None:
             # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
             key = email if self._repeats in WHOLE_INPUT else email.strip().casefold()
-            self._emails.add(self._number(row), (key, *target))
+            self._emails.add(number, (key, *target))
             return None
-        earlier = self._recent_emails.find_earlier(self.rows, email, target)
-        return None if earlier is None else InvalidRequest(rejection_message(f"{self._unit} {self._lines[earlier]}"))
+        earlier = self._recent_emails.find_earlier(found.rows, email, target)
+        return None if earlier is None else InvalidRequest(rejection_message(f"{found.unit} {found.lines[earlier]}"))

@@ -16,8 +16,9 @@ import tempfile
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from hashlib import blake2b
-from io import IncrementalNewlineDecoder, TextIOWrapper
+from io import TextIOWrapper
 from pathlib import Path
 from stat import S_ISREG
 from threading import Lock
@@ -259,8 +260,6 @@ _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
 )
 _HEAD_SIZE: Final = 512
-_TEXT_BLOCK_SIZE: Final = 1 << 16
-_NON_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 MAX_LINE_LENGTH: Final = 1 << 24  # characters: a file without line breaks must not fill the memory
 
 
@@ -298,9 +297,7 @@ def is_utf16_like(head: bytes) -> bool:
 
 def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
     """Return an error that locates the first undecodable byte, and shows the encodings that can decode the file."""
-    with source.open_unpacked() as file:
-        fault = _find_fault(file, codec)
-    if fault is None:  # the codec expects a byte order mark and finds none
+    if (fault := _find_fault(source, codec)) is None:  # the codec expects a byte order mark and finds none
         return InvalidRequest(f"{source.name}: expected a byte order mark, got none; pass --encoding {codec}-le or {codec}-be")
     line, byte, mixed = fault
     what = f"{source.name}: line {line} is not {'UTF-8' if codec == UTF_8 else codec} text (byte 0x{byte:02x})"
@@ -312,28 +309,23 @@ def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
     return InvalidRequest(f"{what}; save the file as UTF-8{choice}")
 
 
-def _find_fault(file: BinaryIO, codec: str) -> tuple[int, int, bool] | None:
-    """Locate the first undecodable byte of a file."""
-    decoder, newlines = codecs.getincrementaldecoder(codec)(), IncrementalNewlineDecoder(None, translate=True)
-    line, first = 1, None
+def _find_fault(source: ByteSource, codec: str) -> tuple[int, int, bool] | None:
+    """Return the line and the value of the first undecodable byte of a file, and whether earlier lines are not ASCII."""
+    is_mixed = False
     try:
-        while block := file.read(_TEXT_BLOCK_SIZE):
-            line, first = _count_lines(newlines.decode(decoder.decode(block)), line, first)
-        decoder.decode(b"", final=True)
-    except UnicodeError as error:
-        # A missing byte order mark is a plain UnicodeError up to Python 3.13; later, the error names the codec that expected it.
-        if isinstance(error, UnicodeDecodeError) and error.encoding not in {"utf-16", "utf-32"}:
-            valid = error.object[: error.start].decode(codec, "ignore")
-            line, first = _count_lines(newlines.decode(valid, final=True), line, first)
-            return line, error.object[error.start], first is not None and first < line
+        with source.open_unpacked() as file, TextIOWrapper(file, codec, _MARK_FAULTS, newline="") as text:
+            for number, line in enumerate(iter(partial(text.readline, MAX_LINE_LENGTH), ""), 1):
+                if fault := _FAULT.search(line):
+                    return number, ord(fault[0]) - 0xDC00, is_mixed
+                is_mixed = is_mixed or not line.isascii()
+    except UnicodeError:  # a missing byte order mark, which is not passed to the error handler
+        pass
     return None
 
 
-def _count_lines(text: str, line: int, first: int | None) -> tuple[int, int | None]:
-    """Return the line after a text that starts in `line`, and the first line with a non-ASCII character."""
-    if first is None and (found := _NON_ASCII.search(text)):
-        first = line + text.count("\n", 0, found.start())
-    return line + text.count("\n"), first
+_MARK_FAULTS: Final = "outreach_async.mark"  # the name of an error handler: like surrogateescape, but for every encoding
+_FAULT: Final = re.compile("[\udc00-\udcff]")
+codecs.register_error(_MARK_FAULTS, lambda error: (chr(0xDC00 + error.object[error.start]), error.end))  # type: ignore[attr-defined]  # of decoding
 
 
 def read_lines(source: ByteSource, codec: str) -> Generator[str]:
