@@ -107,19 +107,12 @@ row per e-mail, compared exactly, and need a journal, because they read the whol
 
 Rate, pauses and early ends
 ---------------------------
-At most `concurrency` requests are in flight, within the client's `max_in_flight` and `rate`. The client learns the service's
-limit from 429 responses and `Retry-After`. Its runs, audits and calls share this limit. While the service is down,
-the run pauses and sends probes. A failure counts against a row only if other rows succeed meanwhile. `outcomes.progress` has the
-rows done, the total, the rows per second, the state, the seconds until a pause ends and the ETA. Iteration can end early:
-
-    BulkSuspended  temporary: the service was down or refused requests for `max_outage` seconds (by default 900, or a few attempts
-                   if it was never reached; an explicit `max_outage` always counts), or requested a wait over 15 minutes. Resume
-                   after `retry_after` seconds. The command `outreach-async import --journal PATH` then exits with 75
-    BulkStopped    every row is affected: the key, or the run's workspace or campaign, is unknown; or all of the first
-                   `stop_after_rejects` rows were rejected. Fix the cause and resume
-    JournalError   the journal cannot be written, so sending stops. For example, the disk is full, or another program has
-                   blocked the journal for 10 seconds while reading it. Fix the cause, and resume
-    your own       an exception of the iterable of rows; it is raised after the outcomes of the rows before it
+At most `concurrency` requests are in flight, within the client's `max_in_flight` and `rate`. `outcomes.progress` has the rows
+done, the total, the rows per second, the state, the seconds until a pause ends and the ETA. `outreach_async.guides.operating`
+explains when a run pauses, and what ends it early: the iteration then raises `BulkSuspended` (temporary: resume after its
+`retry_after` seconds), `BulkStopped` (every row is affected: fix the cause, and resume) or `JournalError` (the disk is full, or
+another program has blocked the journal for 10 seconds). An exception of your iterable is raised after the outcomes of the rows
+before it.
 
 BulkSuspended and BulkStopped are a `BulkError`, which has the counts in `report`, and is `resumable` with a journal. Leaving the
 block early cancels the requests in flight; the journal records which of their rows may have been sent. For inputs of any size,

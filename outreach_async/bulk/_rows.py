@@ -182,8 +182,8 @@ class RowParser:
     def try_encode(self, originals: Sequence[object]) -> tuple[list[bytes], list[Target] | None] | None:
         """Return an encoding and the target of each row without parsing the rows; `None` if the rows must be parsed."""
         # Instead of the targets, also return `None` if all of them are the run's own.
-        # This is faster than parsing. The encoding of a valid row equals its `identifying_bytes`. An invalid row may have the same
-        # encoding as a valid row: for example, a date is encoded as a string.
+        # This is faster than parsing. The encoding of a valid row equals its `identifying_bytes`. An invalid row may have the
+        # same encoding as a valid row: for example, a date is encoded as a string.
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
         try:

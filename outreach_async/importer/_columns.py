@@ -70,7 +70,7 @@ class Columns:
     export: str | None = attrs.field(default=None, eq=False)
     _known: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
     _extra: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
-    _plain: tuple[tuple[str, ...], Callable[[Sequence[str]], tuple[str, ...]]] | None = attrs.field(
+    plain: tuple[tuple[str, ...], Callable[[Sequence[str]], tuple[str, ...]]] | None = attrs.field(
         init=False, eq=False, repr=False
     )
     email_at: int | None = attrs.field(init=False, eq=False, repr=False)
@@ -82,12 +82,8 @@ class Columns:
         extra = tuple((at, code) for at, code in used if not _is_contact_member(code))
         places, codes = zip(*known, strict=True) if len(known) > 1 else ((), ())  # itemgetter(1) would return no tuple
         plain = None if extra or not codes or {*codes} & {*TARGET_FIELDS} else (codes, itemgetter(*places))
-        for name, value in ("_known", known), ("_extra", extra), ("_plain", plain), ("email_at", self.cell("email")):
+        for name, value in ("_known", known), ("_extra", extra), ("plain", plain), ("email_at", self.cell("email")):
             object.__setattr__(self, name, value)
-
-    def plain(self, cells: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return the codes of standard and custom fields, and their cells; `None` if there are other codes."""
-        return None if self._plain is None else (self._plain[0], self._plain[1](cells))
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
         """Return the values of a row by field code, as `create_many` accepts them.

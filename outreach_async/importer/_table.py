@@ -173,9 +173,10 @@ class Row(Mapping[str, Any]):
     @property
     def plain(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """The codes of standard and custom fields, and their cells; `None` if the row has other values, or cannot be sent."""
-        if self.fault is not None or self._members is not None or self._columns is None:
+        if self.fault is not None or self._members is not None or self._columns is None or self._columns.plain is None:
             return None
-        return self._columns.plain(self._sent)
+        codes, pick = self._columns.plain
+        return codes, pick(self._sent)
 
     def refusal(self) -> InvalidRequest | None:
         r"""Return the error with which `create_many` would reject the row; `None` if the row can be sent.

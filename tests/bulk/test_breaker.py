@@ -54,16 +54,6 @@ def test_refusals_excuse_a_row_but_the_service_does_not_count_as_failing() -> No
     assert (health.is_failing, health.is_row_at_fault(0)) == (False, False)
 
 
-def test_faults_older_than_the_last_100_results_are_forgotten() -> None:
-    health = FailureWindow()
-    for _ in range(60):
-        health.record_fault(0)
-    for _ in range(95):
-        health.record_success()
-    assert not health.is_failing
-    assert health.is_row_at_fault(0)
-
-
 def test_clearing_forgets_earlier_results() -> None:
     health = FailureWindow()
     for _ in range(50):
