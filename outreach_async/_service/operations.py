@@ -320,9 +320,8 @@ def encode_plain(row: dict[Any, Any]) -> bytes:
 
 
 def encode_cells(codes: tuple[str, ...], cells: tuple[str, ...]) -> bytes:
-    """Return the fields of a file's row, as `encode_plain` does. Empty cells are left out."""
-    encoder = _cells_encoder(codes)
-    return b"" if encoder is None else encoder(cells)
+    """Return the fields of a file's row, as `encode_plain` does. Empty cells are left out. `order_fields` must know the codes."""
+    return _cells_encoder(codes)(cells)
 
 
 @lru_cache(maxsize=256)  # nearly all rows of an input have the same keys
@@ -345,17 +344,13 @@ def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], b
 
 
 @lru_cache(maxsize=256)
-def _cells_encoder(codes: tuple[str, ...]) -> Callable[[tuple[str, ...]], bytes] | None:
-    if not (names := order_fields(codes)):
-        return None
+def _cells_encoder(codes: tuple[str, ...]) -> Callable[[tuple[str, ...]], bytes]:
+    names = order_fields(codes)
     struct: Any = msgspec.defstruct("Cells", [(name, str, "") for name in names], gc=False, omit_defaults=True)
     pick, email, is_blank = _picker([*map(codes.index, names)]), codes.index("email"), str.isspace
 
     def encode_row(cells: tuple[str, ...]) -> bytes:
-        try:
-            return encode(struct(*pick(cells)))[1:] if cells[email] and not any(map(is_blank, cells)) else b""
-        except UnicodeEncodeError:
-            return b""
+        return encode(struct(*pick(cells)))[1:] if cells[email] and not any(map(is_blank, cells)) else b""
 
     return encode_row
 

@@ -44,12 +44,10 @@ def _is_any(kind: Any, predicates: tuple[Callable[[Any], bool], ...]) -> bool:
 
 
 def to_strings(column: Array) -> list[str | None]:
-    """Return the cells of a column as strings; `None` for null, NaN, and every cell of a nested column."""
+    """Return the cells of a convertible column as strings; `None` for null and NaN."""
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if not is_convertible(kind):
-        return [None] * len(column)
     if is_bytes(kind):
         return [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
     if types.is_boolean(kind):

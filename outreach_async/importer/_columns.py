@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
+from outreach_async._service.operations import order_fields
 from outreach_async._service.validation import TARGET_FIELDS, masked_repr
 from outreach_async._vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest, shorten
@@ -81,7 +82,7 @@ class Columns:
         known = tuple((at, code) for at, code in used if _is_contact_member(code))
         extra = tuple((at, code) for at, code in used if not _is_contact_member(code))
         places, codes = zip(*known, strict=True) if len(known) > 1 else ((), ())  # itemgetter(1) would return no tuple
-        plain = None if extra or not codes or {*codes} & {*TARGET_FIELDS} else (codes, itemgetter(*places))
+        plain = (codes, itemgetter(*places)) if order_fields(codes) and not extra else None
         for name, value in ("_known", known), ("_extra", extra), ("plain", plain), ("email_at", self.cell("email")):
             object.__setattr__(self, name, value)
 
