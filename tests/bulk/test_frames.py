@@ -97,8 +97,8 @@ async def test_a_frame_creates_its_contacts_and_leaves_missing_values_unset(name
 @virtual_time
 async def test_a_total_may_be_passed_and_is_unknown_for_an_input_without_length() -> None:
     campaigns: Any = client_of(service()).campaigns.list()
-    for rows, options, total in ((TABLE, {"total": 7}, 7), (TABLE.to_reader(), {}, None), (campaigns, {}, None)):
-        async with client_of(service()).contacts.create_many(rows, **options) as outcomes:
+    for rows, total in (TABLE, 7), (TABLE.to_reader(), None), (campaigns, None):
+        async with client_of(service()).contacts.create_many(rows, total=total) as outcomes:
             assert outcomes.progress.total == total
 
 
