@@ -306,15 +306,10 @@ def _build_report(part: Part, journal: str | os.PathLike[str], report: BulkRepor
     return PartReport(
         part=part.id,
         fingerprint=part.fingerprint(),
-        rows=report.rows,
-        outcomes=report.outcomes,
-        uncertain=report.uncertain,
-        repeats=report.repeats,
-        targets=report.targets,
-        seconds=report.seconds,
         failures=tuple(islice(failures, _MAX_FAILURES)),
         findings=findings.count,
         first_findings=findings.first,
+        **{name: getattr(report, name) for name in _COUNTS},
     )
 
 

@@ -320,8 +320,7 @@ def test_a_workspace_has_a_card_with_its_name_score_change_and_tasks() -> None:
 
 
 def test_a_workspace_that_was_not_read_is_first_and_says_so() -> None:
-    found = report(reading(mailboxes(1, spf=False)), reading([], workspace="space_2", error=StatusError("refused")))
-    text = page(found).text
+    text = page(report(reading(mailboxes(1, spf=False)), reading([], workspace="space_2", error=StatusError("refused")))).text
 
     assert "Workspaces, worst first space_2 - " in text
     assert "Not read completely" in text

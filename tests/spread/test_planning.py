@@ -246,7 +246,7 @@ def test_a_changed_file_is_refused(content: str, tmp_path: Path) -> None:
         list(part.read_rows())
 
 
-@pytest.mark.parametrize("content", ["E-mail,City\na@x.ex,L\n", "E-mail\na@x.ex\n"])
+@pytest.mark.parametrize("content", ["E-mail,City\na@x.ex,L\n", "E-mail\na@x.ex\n", "E-mail\na@x\nb@x\nc@x\n"])
 def test_a_file_that_changed_unnoticed_is_refused_by_its_content(content: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("E-mail\nann@x.ex\nbo@x.ex\n", encoding="utf-8")

@@ -120,18 +120,7 @@ def test_a_report_lists_a_hundred_failures_and_the_results_have_all(connection: 
     assert [row["line"] for row in results_of(part, tmp_path) if row["status"] == "rejected"] == list(range(3, 133))
 
 
-def test_a_part_of_a_changed_file_is_refused_before_anything_is_sent(
-    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
-) -> None:
-    path = Path(made.files[0].location)
-    path.write_text(path.read_text(encoding="utf-8") + "cy@x.example,Wien\n", encoding="utf-8")
-    for part in made.parts:
-        with pytest.raises(InvalidRequest, match=r"people.csv: the file has changed since the import was planned"):
-            import_part(part, tmp_path, connection)
-    assert service.requests == 0
-
-
-def test_a_part_of_several_files_is_refused_if_the_last_one_has_changed(
+def test_a_part_is_refused_before_anything_is_sent_if_its_last_file_has_changed(
     connection: Connection, service: KillingService, tmp_path: Path
 ) -> None:
     paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
