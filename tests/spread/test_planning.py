@@ -156,27 +156,6 @@ def test_row_groups_of_parquet_are_parts_with_lines_of_the_file(tmp_path: Path) 
     ]
 
 
-def test_repeats_within_a_file_and_across_files_are_one_part(tmp_path: Path) -> None:
-    with chdir(tmp_path):
-        Path("a.csv").write_text("E-mail\nann@x.example\nbo@x.example\nbo@x.example\n", encoding="utf-8")
-        Path("b.csv").write_text("E-mail\nANN@x.example\n", encoding="utf-8")
-        made = plan(["a.csv", "b.csv"])
-    (part,) = made.parts
-    assert [(Path(file).name, line) for file, line, _ in rows_of(part)] == [
-        ("a.csv", 2),
-        ("a.csv", 3),
-        ("a.csv", 4),
-        ("b.csv", 2),
-    ]
-    assert (part.id, part.repeated) == ("repeats", True)
-
-
-def test_rows_without_an_email_stay_in_the_part_of_their_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("E-mail,City\n,Lyon\n ,Rome\n", encoding="utf-8")
-    assert [part.repeated for part in plan([path]).parts] == [False]
-
-
 def test_titles_above_the_header_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("Contacts of May\nE-mail,City\nann@x.example,Lyon\n", encoding="utf-8")
