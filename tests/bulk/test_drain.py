@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,6 +17,7 @@ from outreach_async import (
     BulkStopped,
     ContactOutcome,
     Journal,
+    NewContact,
     Outcome,
     Progress,
     Request,
@@ -88,6 +90,22 @@ async def test_a_run_drained_in_a_pause_ends_at_once_and_resumes_with_true_outco
     never_applied = pause in {"Retry-After", "no connection", "never reached"}
     assert (journal.report().state, report.rows, sum(report.outcomes.values())) == ("finished", count, count)
     assert (report.uncertain == 0) == never_applied
+
+
+class Narrow(Journal):
+    """A journal whose runs have a window of eight rows."""
+
+    backlog = 8
+
+
+async def test_a_drained_run_ends_if_rows_of_one_email_fill_its_window(tmp_path: Path) -> None:
+    journal = Narrow(tmp_path / "run.db", inline=True)
+    same = [NewContact("ann@a.example")] * 20
+    with anyio.fail_after(3600):
+        run = client(Distant(*PAUSES["503"][5:])).contacts.create_many(same, journal=journal, concurrency=2)
+        found, seconds = await drain_in_pause(run)
+    assert (found, journal.report().state) == ([], "interrupted")
+    assert seconds < 0.1
 
 
 async def test_a_row_whose_response_is_lost_after_the_drain_counts_as_possibly_sent(journal: Journal) -> None:

@@ -256,12 +256,15 @@ class Pipeline:
             self._changed = anyio.Event()
             await self._changed.wait()
         outcome = self._buffer.popleft()
-        self._window_slots.release()  # only when the consumer receives the outcome, so that memory stays bounded
-        if self._large_rows:
-            for _ in range(self._large_rows.pop(outcome.index, 0)):
-                self._window_slots.release()
+        self._release_slots(outcome.index)  # only when the consumer receives the outcome, so that memory stays bounded
         self._recorder.counts.add(outcome)
         return outcome
+
+    def _release_slots(self, index: int) -> None:
+        self._window_slots.release()
+        if self._large_rows:
+            for _ in range(self._large_rows.pop(index, 0)):
+                self._window_slots.release()
 
     def _raise_end(self) -> NoReturn:
         failure, self._failure = self._failure, None
@@ -307,6 +310,7 @@ class Pipeline:
             else:  # the row is left without an outcome; the run then counts as unfinished, even if this was the last row
                 self._input_exhausted = False
                 self._buffer.forget(row.index)
+                self._release_slots(row.index)  # wakes the workers that wait for a slot, so that they end too
                 if (index := worker.possibly_sent_index()) is not None:
                     self._possibly_sent.append(index)
             worker.row, worker.call = self._next_row_of_key(row.key), None
