@@ -58,9 +58,7 @@ def resolve_transport(base_url: str | None, transport: Transport | None, limit: 
     url = base_url if base_url is not None else os.environ.get("OUTREACH_BASE_URL")
     if not url:
         raise InvalidRequest("base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL")
-    from outreach_async.transport._httpx import HttpxTransport
-
-    return HttpxTransport(url, max_in_flight=limit)
+    return create_transport(url, "httpx", limit)
 
 
 def _resolve_rate(rate: object) -> float | Rate | None:

@@ -130,10 +130,9 @@ class InvalidRequest(OutreachError, ValueError):
     Example:
         ```python
         try:
-            await client.contacts.create(NewContact(""))
+            await client.contacts.create(email="")
         except InvalidRequest as error:
-            print(error, error.maybe_sent)
-            # -> email: expected an address, got a blank string; give the contact an e-mail address False
+            print(error)  # -> email: expected an address, got a blank string; give the contact an e-mail address
         ```
     """
 
@@ -300,12 +299,7 @@ class BulkError(OutreachError):
 
     @classmethod
     def over(cls, cause: OutreachError, text: str) -> Self:
-        """Return an error for a run that `cause` stopped. The new error has the attributes of `cause`.
-
-        Args:
-            cause: The error that stopped the run.
-            text: The start of the message, such as `run suspended: service unreachable`.
-        """
+        """Return an error for a run that `cause` stopped. It has the attributes of `cause`, and `text` before its message."""
         names = ("operation", "status_code", "headers", "body", "attempts", "maybe_sent")
         error = cls(f"{text}: {cause}", **{name: getattr(cause, name) for name in names})
         error.__cause__ = cause

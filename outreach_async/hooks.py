@@ -35,7 +35,8 @@ anyio.run(main)
 
 Events of a call have the `call`, a number that is unique in this process, and the name of its `operation`, such as
 `create_contact`; events of a bulk run have the number of the `run`. Events with a result have a `status_code` and a `request_id`,
-which are `None` without a response, and an `error`, which is the class name of the error or `None`.
+which are `None` without a response, and an `error`: the class name of the error, `cancelled`, `timeout` for an attempt that
+exceeded its timeout or the deadline of its call, or `None`.
 
 Every start event is followed by its end event, even after an error or a cancellation. Events contain no body, no header except
 the request id, no contact and no secret. Later versions may add more events: ignore unknown events, as `match` does.
@@ -49,30 +50,11 @@ Logs need no hook: `OUTREACH_LOG=info` writes retries (except in bulk runs and a
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import attrs
 
 from outreach_async._vocabulary import Outcome
-
-CANCELLED: Final = "cancelled"
-"""The value of an event's `error` if the task was cancelled.
-
-Example:
-    ```python
-    def cancelled(event):
-        return isinstance(event, CallEnded) and event.error == CANCELLED
-    ```
-"""
-TIMEOUT: Final = "timeout"
-"""The value of an event's `error` if an attempt exceeded its timeout or the deadline of its call.
-
-Example:
-    ```python
-    def timed_out(event):
-        return isinstance(event, AttemptEnded) and event.error == TIMEOUT
-    ```
-"""
 
 BulkState: TypeAlias = Literal["running", "throttled", "paused", "finished", "interrupted", "stopped", "suspended"]
 """The states of a bulk run. The run has ended if its state is `finished`, `interrupted`, `stopped` or `suspended`.
@@ -297,8 +279,6 @@ Example:
 
 
 __all__ = [
-    "CANCELLED",
-    "TIMEOUT",
     "AttemptEnded",
     "AttemptStarted",
     "BulkRateChanged",

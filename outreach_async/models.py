@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import attrs
 
@@ -180,20 +180,12 @@ class Campaign(ResponseModel):
 
     @property
     def created_datetime(self) -> datetime:
-        """`created` as a datetime in UTC.
-
-        Raises:
-            ValueError: A datetime cannot represent `created`.
-        """
+        """`created` as a datetime in UTC; `ValueError` if no datetime can represent it."""
         return _to_datetime("created", self.created)
 
     @property
     def days_left_datetime(self) -> datetime | None:
-        """`days_left_date` as a datetime in UTC; `None` if it is a string.
-
-        Raises:
-            ValueError: A datetime cannot represent `days_left_date`.
-        """
+        """`days_left_date` as a datetime in UTC; `None` if it is a string, `ValueError` if no datetime can represent it."""
         return _date_or_none(self.days_left_date)
 
 
@@ -232,10 +224,8 @@ class Mailbox(ResponseModel):
 
     Example:
         ```python
-        async for mailbox in client.mailboxes.list():
-            print(mailbox.email, mailbox.spf, mailbox.type, mailbox.created_datetime.tzinfo)
-        # -> ada@north.example True Google UTC
-        # -> bob@north.example False SMTP & IMAP UTC
+        print([(mailbox.email, mailbox.type.value) async for mailbox in client.mailboxes.list(max_items=1)])
+        # -> [('ada@north.example', 'Google')]
         ```
     """
 
@@ -266,11 +256,7 @@ class Mailbox(ResponseModel):
 
     @property
     def created_datetime(self) -> datetime:
-        """`created_at` as a datetime in UTC.
-
-        Raises:
-            ValueError: A datetime cannot represent `created_at`.
-        """
+        """`created_at` as a datetime in UTC; `ValueError` if no datetime can represent it."""
         return _to_datetime("created_at", self.created_at)
 
 
@@ -300,10 +286,7 @@ class Template(ResponseModel):
     Example:
         ```python
         steps = await client.campaigns.steps("camp_1")
-        for template in steps.data[0].templates:
-            print(template.test_letter, template.sent, f"{template.opened} % opened")
-        # -> A 0 0 % opened
-        # -> B 0 0 % opened
+        print([template.test_letter for template in steps.data[0].templates])  # -> ['A', 'B']
         ```
     """
 
@@ -343,10 +326,8 @@ class Step(ResponseModel):
 
     Example:
         ```python
-        for step in (await client.campaigns.steps("camp_1")).data:
-            print(step.order, step.wait_time / 86_400_000, "days;", step.left_to_send, "of", step.out_of, "left")
-        # -> 1 0.0 days; 40 of 40 left
-        # -> 2 3.0 days; 40 of 40 left
+        steps = await client.campaigns.steps("camp_1")
+        print([(step.order, step.wait_time / 86_400_000) for step in steps.data])  # -> [(1, 0.0), (2, 3.0)]
         ```
     """
 
@@ -431,11 +412,6 @@ class Page(ResponseWithInfo, Generic[T]):
         ```python
         page = await client.mailboxes.list(display=1)
         print(len(page), page.total_found, page.current_page, page.total_pages)  # -> 1 2 1 2
-        while page:
-            print([mailbox.email for mailbox in page])
-            page = await page.next_page()
-        # -> ['ada@north.example']
-        # -> ['bob@north.example']
         ```
     """
 
@@ -446,7 +422,7 @@ class Page(ResponseWithInfo, Generic[T]):
     current_page: Number
     total_pages: Number
     undecodable: list[Undecodable] = attrs.field(factory=list, eq=False)
-    _link: Any = attrs.field(default=None, eq=False, repr=False)  # a `_PageLink`
+    _link: Any = attrs.field(default=None, eq=False, repr=False)  # a `pagination._WalkLink`
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.data)
@@ -461,7 +437,8 @@ class Page(ResponseWithInfo, Generic[T]):
     @property
     def has_next(self) -> bool:
         """`True` if `next_page()` requests another page. It returns `None` if that page turns out to be past the end."""
-        return self._require_link().has_next(self)
+        has_next: bool = self._require_link().has_next(self)
+        return has_next
 
     async def next_page(self) -> Page[T] | None:
         """Fetch the page after this one; `None` at the end of the list. A page that was fetched once is kept.
@@ -477,21 +454,13 @@ class Page(ResponseWithInfo, Generic[T]):
             print(second.current_page, second.has_next, await second.next_page())  # -> 2 False None
             ```
         """
-        return await self._require_link().next_page(self)
+        page: Page[T] | None = await self._require_link().next_page(self)
+        return page
 
-    def _require_link(self) -> _PageLink[T]:
+    def _require_link(self) -> Any:
         if self._link is None:
             raise InvalidRequest("page: expected a page that a client has returned, got a copy; list it again with page=")
-        link: _PageLink[T] = self._link
-        return link
-
-
-class _PageLink(Protocol[T]):
-    """Knows the place of a page in its list."""
-
-    def has_next(self, page: Page[T], /) -> bool: ...
-
-    async def next_page(self, page: Page[T], /) -> Page[T] | None: ...
+        return self._link
 
 
 @attrs.frozen(kw_only=True)
@@ -524,11 +493,7 @@ class CampaignSteps(ResponseWithInfo):
 
     @property
     def days_left_datetime(self) -> datetime | None:
-        """`days_left_date` as a datetime in UTC; `None` if it is a string.
-
-        Raises:
-            ValueError: A datetime cannot represent `days_left_date`.
-        """
+        """`days_left_date` as a datetime in UTC; `None` if it is a string, `ValueError` if no datetime can represent it."""
         return _date_or_none(self.days_left_date)
 
 

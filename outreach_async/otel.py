@@ -26,8 +26,8 @@ anyio.run(main)
 A call is recorded as a span of kind INTERNAL, and each attempt as a child span of kind CLIENT, as the conventions require for
 retried requests. During an attempt, its span is the current span, which lets instrumented HTTP libraries add child spans.
 
-By default, no trace header is sent to the service, because the service is a third party. Wrap the transport in `TracingTransport`
-to send `traceparent`. By default, `OtelHook` uses the global providers. Pass `base_url` to `OtelHook` if the transport has none.
+No trace header is sent to the service, because the service is a third party. By default, `OtelHook` uses the global providers.
+Pass `base_url` to `OtelHook` if the transport has none.
 """
 
 from __future__ import annotations
@@ -39,18 +39,15 @@ import attrs
 
 from outreach_async import hooks
 from outreach_async.transport._urls import parse_base_url
-from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 try:
     from opentelemetry import context, metrics, trace
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as missing:
     raise ImportError("opentelemetry is not installed; run: pip install 'outreach_async[otel]'") from missing
 
-__all__ = ["OtelHook", "TracingTransport"]
+__all__ = ["OtelHook"]
 
 _SCOPE: Final = "outreach_async"
 _SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.38.0"
@@ -195,48 +192,6 @@ class OtelHook:
         if event.request_id is not None:
             call.span.set_attribute("outreach.request_id", event.request_id)
         _end_span(call.span, {} if event.error is None else {"error.type": event.error})
-
-
-class TracingTransport:
-    """A transport that wraps another transport and sends the trace context: the header fields `traceparent` and `tracestate`.
-
-    Without this transport, these fields are not sent, because the service is a third party.
-
-    Args:
-        transport: The transport to wrap. Closing this transport closes the wrapped transport too.
-        propagator: Writes the header fields; defaults to W3C Trace Context.
-
-    Attributes:
-        max_in_flight: The `max_in_flight` of the wrapped transport; `None` if it has none.
-        secrets: The `secrets` of the wrapped transport; empty if it has none.
-        base_url: The `base_url` of the wrapped transport; `None` if it has none.
-
-    Example:
-        ```python
-        client = OutreachClient(transport=TracingTransport(FakeTransport(fake)), workspace="space_1")
-        print(len(await client.workspaces.fields()))  # -> 37
-        ```
-    """
-
-    def __init__(self, transport: Transport, /, *, propagator: TextMapPropagator | None = None) -> None:
-        self._inner = transport
-        self._propagator = propagator or TraceContextTextMapPropagator()
-        self.max_in_flight: int | None = getattr(transport, "max_in_flight", None)
-        self.secrets: tuple[str, ...] = getattr(transport, "secrets", ())
-        self.base_url: str | None = getattr(transport, "base_url", None)
-
-    def __repr__(self) -> str:
-        return f"<TracingTransport over {self._inner!r}>"
-
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request with the current trace context; see `Transport.send`."""
-        fields: dict[str, str] = {}
-        self._propagator.inject(fields)
-        return await self._inner.send(attrs.evolve(request, headers={**request.headers, **fields}), progress)
-
-    async def aclose(self) -> None:
-        """Close the wrapped transport."""
-        await self._inner.aclose()
 
 
 def _end_span(span: Span, attributes: dict[str, Any]) -> None:

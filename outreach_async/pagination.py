@@ -225,9 +225,8 @@ class Pager(Generic[T]):
 
     Example:
         ```python
-        page = await client.campaigns.list()
         async for campaign in client.campaigns.list():
-            print(campaign.id == page.data[0].id)  # -> True
+            print(campaign.name)  # -> Spring
         ```
     """
 
@@ -276,10 +275,7 @@ class Pager(Generic[T]):
 
         Example:
             ```python
-            async for page in client.mailboxes.list(display=1).pages():
-                print(page.current_page, [mailbox.email for mailbox in page.data])
-            # -> 1 ['ada@north.example']
-            # -> 2 ['bob@north.example']
+            print([len(page) async for page in client.mailboxes.list(display=1).pages()])  # -> [1, 1]
             ```
         """
         return _PageIterator(self)
@@ -382,10 +378,9 @@ class _PageIterator(AsyncIterator[Page[T]]):
 
     async def __anext__(self) -> Page[T]:
         page = None if self._link is None else await self._link.next_page()
+        self._link = None if page is None else page._link  # noqa: SLF001 - of this module
         if page is None:
-            self._link = None
             raise StopAsyncIteration
-        self._link = page._link  # noqa: SLF001 - of this module
         return page
 
 

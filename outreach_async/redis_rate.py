@@ -1,11 +1,8 @@
-"""Share one rate among processes and hosts over a Redis server. redis-py is imported when the first `RedisRate` is created.
+"""Share one rate among processes and hosts over a Redis server.
 
-A Lua script on the Redis server calculates the shares in the same way as `RateCoordinator`, with the server's clock. redis-py's
-synchronous client calls the script from a worker thread, which works on asyncio and trio.
-
-A client that cannot reach the server continues with half of its last share. Together, such clients use at most half of the rate.
-The other half is left for clients that still reach the server, and for new clients. If the server loses its data, it learns the
-service's limit again from the reports of the clients.
+A Lua script on the server calculates the shares as `RateCoordinator` does, with the server's clock. redis-py's synchronous client
+calls it from a worker thread, which works on asyncio and trio. A client that cannot reach the server continues with half of its
+last share: the other half is left for clients that still reach the server, and for new clients.
 """
 
 from __future__ import annotations
@@ -30,8 +27,7 @@ _DEFAULT_TIMEOUT: Final = 1.0
 """Default timeout of a report, in seconds. If the server hangs, a report of a busy client times out before its share expires."""
 _ATTEMPTS: Final = 2
 """Number of attempts to run the script. If the server was restarted, only the second one has an open connection."""
-_REMEMBERED: Final = 60.0
-"""Seconds for which a client's last share is remembered after the client's last report."""
+_REMEMBERED: Final = 60.0  # seconds for which a client's last share is remembered after the client's last report
 
 
 @attrs.define
@@ -46,10 +42,9 @@ class _LastShare:
 class RedisRate:
     """A rate that clients share over a Redis server (extra `redis`), in any number of processes and hosts.
 
-    All clients that use the same server and key share the rate. Each client regularly reports its usage to the server, and
-    receives a share of the rate that is valid for a short time. The server must be Redis 5 or newer, or compatible with it. The
-    key expires ten minutes after the last report of any client. A `RedisRate` has one connection. It is opened on first use, and
-    reopened if it is lost. A forked process opens its own connection.
+    All clients that use the same server and key share the rate. The server must be Redis 5 or newer, or compatible with it. The
+    key expires ten minutes after the last report of any client. A `RedisRate` has one connection, which is opened on first use,
+    and reopened if it is lost.
 
     While the server is unreachable, or the key holds a value of another program, a client sends at most half of what its last
     share allowed. A warning is logged when this begins, and an info record when it ends. A client that has never received a share
@@ -85,7 +80,8 @@ class RedisRate:
         self._credentials = _Credentials()
         self._pool = _build_pool(url, self._credentials, self._timeout / _ATTEMPTS)
         self._script = _load_script(self._pool)
-        self._server = _describe_server(self._pool.connection_kwargs)
+        options: Mapping[str, Any] = self._pool.connection_kwargs
+        self._server = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         self._clients: dict[str, _LastShare] = {}
         self._is_working = True
 
@@ -216,10 +212,6 @@ def _build_pool(url: str, credentials: _Credentials, timeout: float) -> Any:
     except (AttributeError, TypeError, ValueError):
         pass  # the error may quote the password
     raise InvalidRequest("url: expected the URL of a Redis server, got an invalid value; pass a URL such as redis://host:6379/0")
-
-
-def _describe_server(options: Mapping[str, Any]) -> str:
-    return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
 
 
 def _load_script(pool: Any) -> Any:

@@ -37,8 +37,7 @@ RowValue: TypeAlias = "NewContact | ContactRow | Mapping[str, Any] | tuple[NewCo
 UndecodableAction = Literal["raise", "keep"]
 Seconds = float | Unset | None
 
-_MAX_OPTION_SETS: Final = 64
-"""Maximum number of sets of request options that a client caches, for example one set per campaign."""
+_MAX_OPTION_SETS: Final = 64  # maximum number of sets of request options that a client caches, for example one set per campaign
 
 
 @attrs.frozen(repr=False)
@@ -294,9 +293,8 @@ class Contacts(_Resource):
             rows: `NewContact` values, mappings, or pairs of these and a `Target`, from any iterable or async iterable; or a
                 pandas, polars, pyarrow or DuckDB data frame (extra `parquet`) with columns named after the fields of
                 `NewContact`, `custom_<n>`, `campaign` or `workspace`.
-            duplicates: Action of the service if the workspace already has a contact with the e-mail of a row: `"skip"`,
-                `"overwrite"` or `"update_missing_fields"`.
-            strict_validation: Whether the service validates the standard fields.
+            duplicates: As for `create`.
+            strict_validation: As for `create`.
             campaign: Id of the campaign to add the contacts to, unless their rows name another one; `None` for no campaign.
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
             order: Order of the outcomes: as the rows complete (`"completion"`), or in the order of the rows (`"input"`).
@@ -344,13 +342,9 @@ class Contacts(_Resource):
 
         Example:
             ```python
-            rows = [{"email": f"user{number}@company.example"} for number in range(3)]
+            rows = [{"email": f"user{number}@company.example"} for number in range(2)]
             async with client.contacts.create_many(rows, order="input") as outcomes:
-                async for outcome in outcomes:
-                    print(outcome.index, outcome.status, outcome.certain)
-            # -> 0 added True
-            # -> 1 added True
-            # -> 2 added True
+                print([(outcome.index, outcome.certain) async for outcome in outcomes])  # -> [(0, True), (1, True)]
             ```
         """
         from outreach_async.bulk._run.bulk_run import BulkOptions, create_run

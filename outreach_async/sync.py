@@ -69,10 +69,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Item = TypeVar("Item", bound=HasId)
 
-_BATCH_SIZE: Final = 500
-"""Maximum number of rows passed between the threads at once."""
-_LINGER: Final = 0.02
-"""Maximum number of seconds to wait for a batch to fill, which limits the delay of outcomes."""
+_BATCH_SIZE: Final = 500  # maximum number of rows passed between the threads at once
+_LINGER: Final = 0.02  # maximum number of seconds to wait for a batch to fill, which limits the delay of outcomes
 
 
 def _mirrors(original: Callable[Concatenate[Any, P], Any]) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:

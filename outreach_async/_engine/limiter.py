@@ -118,16 +118,12 @@ class Usage:
 TOO_MANY_REQUESTS: Final = 429
 _JITTER: Final = 0.1
 """Maximum jitter added to a `Retry-After`, as a fraction of that wait. Jitter prevents clients from resuming at the same time."""
-_MAX_JITTER: Final = 1.0
-"""Maximum jitter added to a `Retry-After`, in seconds."""
+_MAX_JITTER: Final = 1.0  # maximum jitter added to a `Retry-After`, in seconds
 _MIN_BASE_RATE: Final = 1.0
 """Minimum base rate in requests per second, if no rate limit was learned; see `RateLimiter._base_rate`."""
-_THROTTLED_PERIOD: Final = 1.0
-"""Seconds for which a client counts as throttled after an attempt was delayed."""
-_LOWERED: Final = 0.9
-"""A share counts as lowered if its rate is less than this fraction of the previous rate."""
-_IDLE_TIME: Final = 1.0
-"""Seconds without any attempt after which a client counts as idle."""
+_THROTTLED_PERIOD: Final = 1.0  # seconds for which a client counts as throttled after an attempt was delayed
+_LOWERED: Final = 0.9  # A share counts as lowered if its rate is less than this fraction of the previous rate
+_IDLE_TIME: Final = 1.0  # seconds without any attempt after which a client counts as idle
 
 
 class RateLimiter:
@@ -239,7 +235,7 @@ class RateLimiter:
         return True
 
     async def wait(self, take: Callable[[float], float]) -> None:
-        """Wait in the client's queue; see `FifoWaiters.wait`. The function `take` must call `start_if_due`."""
+        """Wait in the client's queue. The function `take` must call `start_if_due`."""
         await self._waiters.wait(take)
 
     def start_if_due(self, now: float) -> float:

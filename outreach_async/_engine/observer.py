@@ -83,7 +83,7 @@ class Observer:
         """Emit an `AttemptEnded` event. `result` is the attempt's response or error, or `None` if the attempt was cancelled."""
         now = call.now()
         if result is None:  # cancelled by its own time limit or from outside
-            fields: dict[str, Any] = {"error": events.TIMEOUT if call.attempt_deadline(call.started) <= now else events.CANCELLED}
+            fields: dict[str, Any] = {"error": "timeout" if call.attempt_deadline(call.started) <= now else "cancelled"}
         elif isinstance(result, OutreachError):
             fields = _build_error_fields(result)
         else:
@@ -103,7 +103,7 @@ class Observer:
     def on_call_discarded(self, call: Call[Any]) -> None:
         """Emit a `CallEnded` event for a call that will not be continued, unless the event was already emitted."""
         if call in self._calls:
-            self._end_call(call, {"error": events.CANCELLED})
+            self._end_call(call, {"error": "cancelled"})
 
     def _end_call(self, call: Call[Any], fields: dict[str, Any]) -> None:
         seconds = call.now() - self._calls[call].started_at

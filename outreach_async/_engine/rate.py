@@ -24,10 +24,8 @@ TOLERANCE: Final = 0.01
 """Seconds by which an attempt may start before its scheduled time. A service does not notice such a short time. The client
 waits only until this earlier time. A timer that is then late by less than `TOLERANCE` does not delay the schedule."""
 
-_START_FRACTION: Final = 0.5
-"""Fraction of the base rate at which the ramp after a pause starts."""
-_DURATION: Final = 2.0
-"""Length of the ramp after a pause, in seconds."""
+_START_FRACTION: Final = 0.5  # fraction of the base rate at which the ramp after a pause starts
+_DURATION: Final = 2.0  # length of the ramp after a pause, in seconds
 
 
 class TokenBucket:
@@ -103,15 +101,13 @@ class SlowStart:
         return rate if limit is None else min(rate, limit)
 
 
-BETA: Final = 0.7
-"""A cut lowers the limit of a single client to this fraction of the achieved rate."""
+BETA: Final = 0.7  # A cut lowers the limit of a single client to this fraction of the achieved rate
 FLOOR: Final = 0.1
 """Lowest value of the learned limit, in requests per second. A service that allows less is expected to send `Retry-After`."""
 SPACING: Final = 0.5
 """Minimum number of seconds between two cuts of the limit, and minimum length of a bucket of `RateMeter` in seconds."""
 
-_DEFAULT_RATE: Final = 1.0
-"""Assumed rate in requests per second if no request has succeeded yet."""
+_DEFAULT_RATE: Final = 1.0  # assumed rate in requests per second if no request has succeeded yet
 _RECOVERY_TIME: Final = 7.2
 """Normal length of a recovery in seconds. A recovery begins with a cut, and ends when the limit has returned to the rate before
 the cut. At 500 requests per second, this length corresponds to the factor C = 0.4 of TCP CUBIC."""
@@ -121,8 +117,7 @@ fewer refusals."""
 _RECOVERY_PER_RETRY_AFTER: Final = 40.0
 """Minimum length of the recovery after a refusal, as a multiple of the refusal's `Retry-After`. With long
 recoveries, the client spends only a small part of its time waiting."""
-_MAX_RECOVERY_TIME: Final = 60.0
-"""Maximum length of a recovery in seconds."""
+_MAX_RECOVERY_TIME: Final = 60.0  # maximum length of a recovery in seconds
 _FIRST_RECOVERY_TIME: Final = 1.0
 """Length of the recovery after the first cut, in seconds. The length is short, because the rate at that cut is only a guess."""
 _MAX_RECOVERY_GROWTH: Final = 2.7
@@ -133,8 +128,7 @@ _MAX_LAG: Final = 1.25
 is more than 1, because the achieved rate is an average and lags behind a rising limit."""
 _PROBING_FACTOR: Final = 30.0
 """After a recovery, the limit rises along a cubic curve that is this many times as steep as the curve of the recovery."""
-_MAX_LEAD: Final = 2.0
-"""Maximum ratio of the limit to the achieved rate while the limit rises."""
+_MAX_LEAD: Final = 2.0  # maximum ratio of the limit to the achieved rate while the limit rises
 _INITIAL_LEAD: Final = 10.0
 """After the first cut, the limit may rise to this many requests per second regardless of the achieved rate."""
 
@@ -148,8 +142,7 @@ _MIN_RESPONSES: Final = 10
 _PAST_WEIGHT: Final = 2.5
 """Weight of the past rate in the measured rate, as a number of responses. If there are 10 new responses, the past rate has a
 fifth of the total weight."""
-_MAX_BUCKET: Final = 20.0
-"""Maximum length of a bucket of `RateMeter` in seconds."""
+_MAX_BUCKET: Final = 20.0  # maximum length of a bucket of `RateMeter` in seconds
 
 
 @attrs.define(eq=False)

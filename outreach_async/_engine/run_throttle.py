@@ -19,8 +19,7 @@ from outreach_async._engine.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateL
 from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
 
-MAX_OUTAGE: Final = 900.0
-"""Default of `max_outage`, in seconds. A run is suspended if no request succeeds for this long."""
+MAX_OUTAGE: Final = 900.0  # default of `max_outage`, in seconds. A run is suspended if no request succeeds for this long.
 _LAST_PROBE: Final = 2.0
 """Seconds before the end of `max_outage` by which a pause ends, so that a last probe decides whether the run continues."""
 

@@ -20,16 +20,14 @@ from outreach_async.errors import InvalidRequest, OutreachError
 LIFETIME: Final = 1.5
 """Seconds until a share expires and its client is forgotten. A client renews its share at least every 0.5 seconds."""
 
-_INITIAL_RATE: Final = 10.0
-"""Initial rate of all clients together, in requests per second, if no limit is configured."""
+_INITIAL_RATE: Final = 10.0  # initial rate of all clients together, in requests per second, if no limit is configured
 _SEARCH_FACTOR: Final = 1.5
 """Ratio of the allowed rate to the achieved rate while the limit is unknown. The allowed rate can grow tenfold in about five
 seconds."""
 _BETA: Final = 0.8
 """After a refusal, the limit is lowered to this fraction of the achieved rate. In simulations with 2 to 8 clients, the
 value 0.7 (`rate.BETA`) left more of the rate unused, and caused as many refusals."""
-_SMOOTHING: Final = 0.5
-"""Time constant in seconds for smoothing the rate of a client's successes."""
+_SMOOTHING: Final = 0.5  # time constant in seconds for smoothing the rate of a client's successes
 _DEMAND_DECAY: Final = 1.0
 """Time constant, in seconds, with which a client's demand falls. When the demand rises, the new value applies at once."""
 _MIN_PERIOD: Final = 0.1
@@ -43,8 +41,6 @@ is too low, the share is smaller."""
 
 
 def _require(*, positive: bool) -> Any:
-    """Return an attrs validator for finite numbers: greater than 0 if `positive` is true, otherwise at least 0."""
-
     def check(_owner: object, attribute: attrs.Attribute[float], value: Any) -> None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (is_number and (value > 0 if positive else value >= 0) and value < math.inf):
@@ -283,8 +279,7 @@ class SharedRate:
 
 # Renewal of a client's share.
 
-_INTERVAL: Final = 0.25
-"""Seconds between two usage reports from a client that sends requests."""
+_INTERVAL: Final = 0.25  # seconds between two usage reports from a client that sends requests
 _IDLE_INTERVAL: Final = 0.5
 """Seconds between two usage reports from an idle client. Each report renews the client's share, so the client's next request need
 not wait for a share."""

@@ -21,8 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from outreach_async.errors import InvalidRequest
 
-SCHEMES: Final = ("s3", "gs", "az", "file", "memory")
-"""Schemes of the URLs of object journals."""
+SCHEMES: Final = ("s3", "gs", "az", "file", "memory")  # schemes of the URLs of object journals
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _RETRY_SECONDS: Final = 60

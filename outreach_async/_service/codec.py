@@ -30,8 +30,7 @@ T = TypeVar("T")
 _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors that msgspec raises for invalid input; `UnicodeDecodeError` is for invalid UTF-8 inside a string."""
 
-_LARGE_BODY: Final = 2**20
-"""Body size in bytes above which only the first fault is reported."""
+_LARGE_BODY: Final = 2**20  # body size in bytes above which only the first fault is reported
 
 _MIN_BYTES_PER_VALUE: Final = 16
 """A large page is decoded item by item only if it has at least this many bytes per comma, and per bracket or brace.
@@ -77,11 +76,6 @@ class DecodeError(ValueError):
         super().__init__("; ".join(faults))
         self.faults = faults
         self.value = value
-
-    def __reduce__(self) -> tuple[type[DecodeError], tuple[list[str], dict[str, Any] | None]]:
-        """Return the data for pickling: the faults and the value."""
-        # Without this method, unpickling would pass the message to `__init__` instead of the faults.
-        return DecodeError, (self.faults, self.value)
 
 
 def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
@@ -258,8 +252,7 @@ def _keep_unknown_members(model: Any, items: Sequence[Any] | None, body: bytes, 
 
 _MIN_COMMON: Final = 16
 """Number of items from which making a struct for their unknown fields takes less time than decoding each item into a dict."""
-_MAX_COMMON: Final = 32
-"""Maximum number of unknown fields that are decoded into a struct."""
+_MAX_COMMON: Final = 32  # maximum number of unknown fields that are decoded into a struct
 _FIRST_ITEM: Final = re.compile(rb'"data"\s*:\s*\[\s*(\{[^{}]{0,16384}\})')
 
 

@@ -87,13 +87,9 @@ class Target(NamedTuple):
 
     Example:
         ```python
-        rows = [
-            {"email": "ann@company.example", "campaign": "Spring"},
-            (NewContact("cy@company.example"), Target(campaign="camp_1")),
-            {"email": "dee@company.example"},
-        ]
+        rows = [{"email": "ann@company.example", "campaign": "Spring"}, (NewContact("cy@company.example"), Target())]
         async with client.contacts.create_many(rows, order="input") as outcomes:
-            print([outcome.target.campaign async for outcome in outcomes])  # -> ['camp_1', 'camp_1', None]
+            print([outcome.target.campaign async for outcome in outcomes])  # -> ['camp_1', None]
         ```
     """
 
@@ -101,8 +97,7 @@ class Target(NamedTuple):
     campaign: str | None = None
 
 
-RUN_TARGET: Final = Target()
-"""The target of a row that names none."""
+RUN_TARGET: Final = Target()  # the target of a row that names none
 
 
 standard_values: Final = attrgetter(*STANDARD_FIELDS)

@@ -38,8 +38,7 @@ class TypeMismatchError(ValueError):
     """A value does not have the type that the API documentation states."""
 
 
-STRUCTURE_ERRORS = (BaseValidationError, TypeMismatchError)
-"""Errors that the converter raises for invalid values."""
+STRUCTURE_ERRORS = (BaseValidationError, TypeMismatchError)  # errors that the converter raises for invalid values
 
 
 @cache

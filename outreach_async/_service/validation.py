@@ -233,15 +233,7 @@ def choose_contact(contact: object, email: object, fields: Mapping[str, object])
         raise InvalidRequest("contact: expected a contact or its fields, got both; put every field into the contact")
     if email is UNSET:
         raise InvalidRequest("email: missing; give the contact an e-mail address")
-    for name in fields:
-        if name not in _CONTACT_MEMBERS and not name.startswith(vocabulary.CUSTOM_PREFIX):
-            near = next(iter(get_close_matches(name, (*_CONTACT_MEMBERS, *_CREATE_OPTIONS), n=1)), None)
-            meant = f"did you mean {near!r}? Otherwise, " if near else ""
-            raise InvalidRequest(f"{name}: not an argument of create; {meant}pass other field codes of the workspace in 'extra'")
     return to_contact({"email": email, **fields})
-
-
-_CREATE_OPTIONS: Final = ("duplicates", "strict_validation", "campaign", "owner_key", "workspace", "timeout", "deadline")
 
 
 def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
@@ -274,8 +266,7 @@ def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
     return NewContact(**known), Target(target.get("workspace"), target.get("campaign")) if target else RUN_TARGET
 
 
-TARGET_FIELDS: Final = ("workspace", "campaign")
-"""Fields of a row that name its target."""
+TARGET_FIELDS: Final = ("workspace", "campaign")  # fields of a row that name its target
 _CONTACT_MEMBERS: Final = frozenset({"email", "custom", "extra", *vocabulary.STANDARD_FIELDS})
 
 

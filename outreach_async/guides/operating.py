@@ -78,8 +78,8 @@ Logs, events and metrics
 
 `OutreachClient(..., hooks=[print])` calls a function with each event: calls, attempts, retries, rows and bulk states. An
 exception in a hook does not affect the call; see `outreach_async.hooks`. `hooks=[OtelHook()]` from `outreach_async.otel` emits
-OpenTelemetry spans and metrics, and `TracingTransport(transport)` also sends `traceparent`. `audit --prometheus outreach.prom`
-writes gauges for workspaces and domains to a file that node_exporter reads.
+OpenTelemetry spans and metrics. `audit --prometheus outreach.prom` writes gauges for workspaces and domains to a file that
+node_exporter reads.
 
 Interpretations
 ---------------

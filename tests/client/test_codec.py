@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -382,13 +380,6 @@ def test_a_string_subclass_is_encoded_as_its_characters() -> None:
 def test_what_is_not_a_json_value_cannot_be_encoded() -> None:
     with pytest.raises(TypeError):
         encode({"a": object()})
-
-
-@given(st.lists(st.text(), min_size=1), st.none() | st.dictionaries(st.text(), st.text()))
-def test_a_fault_survives_pickling_and_copying(faults: list[str], value: Wire | None) -> None:
-    error = DecodeError(faults, value)
-    for decoded in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301 - our own bytes
-        assert (type(decoded), str(decoded), decoded.faults, decoded.value) == (DecodeError, str(error), faults, value)
 
 
 @pytest.mark.parametrize(

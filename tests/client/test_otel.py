@@ -10,14 +10,12 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from opentelemetry import baggage, context, trace
-from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, page, skipped, status
@@ -33,7 +31,7 @@ from outreach_async import (
     Response,
     RetryPolicy,
 )
-from outreach_async.otel import OtelHook, TracingTransport
+from outreach_async.otel import OtelHook
 
 pytestmark = virtual_time
 
@@ -231,12 +229,11 @@ async def test_the_server_address_is_that_of_the_transport_or_else_of_the_hook(o
     assert (found_attributes["server.address"], found_attributes["server.port"]) == place
 
 
-@pytest.mark.parametrize("wrap", [lambda transport: transport, TracingTransport], ids=["bare", "traced"])
-async def test_the_server_address_comes_from_the_users_own_client(wrap: Callable[[Any], Any]) -> None:
+async def test_the_server_address_comes_from_the_users_own_client() -> None:
     telemetry = Telemetry(base_url=None)
     mock = httpx.MockTransport(lambda _: httpx.Response(200, json={"status": "ok", "data": []}))
     own = HttpxTransport(httpx.AsyncClient(base_url=BASE, transport=mock))
-    async with telemetry.client(wrap(own)) as client:
+    async with telemetry.client(own) as client:
         await client.workspaces.fields()
     found_attributes = attributes(telemetry.spans()[0])
     assert found_attributes["url.full"] == "https://api.example/v1/workspaces/space_1/all-fields"
@@ -270,58 +267,6 @@ async def test_without_an_sdk_the_hook_does_nothing(caplog: pytest.LogCaptureFix
     one = OutreachClient(transport=script, owner_key="key_secret", workspace="space_1", hooks=[OtelHook()])
     await one.contacts.create(CONTACT)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
-
-
-# Propagation headers
-
-
-async def test_the_trace_is_propagated_to_the_service_only_on_request() -> None:
-    telemetry = Telemetry()
-    plain, traced = Script(added()), Script(lost(), added())
-    token = context.attach(baggage.set_baggage("user", "ann"))
-    await telemetry.client(plain).contacts.create(CONTACT)
-    await telemetry.client(TracingTransport(traced)).contacts.create(CONTACT)
-    context.detach(token)
-    assert "traceparent" not in plain.requests[0].headers
-    parents = [request.headers["traceparent"].split("-") for request in traced.requests]
-    assert [parent[:3] for parent in parents] == [
-        ["00", f"{of:032x}", f"{own:016x}"] for of, own in map(ids, telemetry.spans()[1:])
-    ]
-    assert all(int(parent[3], 16) & SAMPLED for parent in parents)
-    assert not any("baggage" in request.headers for request in traced.requests)
-    assert traced.requests[0].headers["content-type"] == "application/json"
-    assert traced.requests[0].body == plain.requests[0].body
-
-
-async def test_an_unsampled_trace_is_propagated_as_unsampled() -> None:
-    telemetry = Telemetry(sampler=ALWAYS_OFF)
-    script = Script(added())
-    await telemetry.client(TracingTransport(script)).contacts.create(CONTACT)
-    assert not int(script.requests[0].headers["traceparent"].rpartition("-")[2], 16) & SAMPLED
-    assert telemetry.spans() == []
-
-
-async def test_another_propagator_writes_its_own_headers() -> None:
-    script = Script(added())
-    token = context.attach(baggage.set_baggage("user", "ann"))
-    await Telemetry().client(TracingTransport(script, propagator=W3CBaggagePropagator())).contacts.create(CONTACT)
-    context.detach(token)
-    assert script.requests[0].headers["baggage"] == "user=ann"
-    assert "traceparent" not in script.requests[0].headers
-
-
-async def test_a_tracing_transport_behaves_like_the_one_it_wraps() -> None:
-    script = Script(status(500, b"pass-word"), max_in_flight=3)
-    script.secrets, script.base_url = ("pass-word",), "https://api.example"  # type: ignore[attr-defined]  # a transport may have them
-    traced = TracingTransport(script)
-    assert (traced.max_in_flight, traced.secrets, traced.base_url) == (3, ("pass-word",), "https://api.example")
-    assert repr(traced) == f"<TracingTransport over {script!r}>"
-    async with Telemetry().client(traced, retry=RetryPolicy(attempts=1)) as one:
-        assert one._engine.max_in_flight == 3
-        with pytest.raises(OutreachError) as caught:
-            await one.campaigns.list()
-    assert b"pass-word" not in caught.value.body
-    assert script.closed == 1
 
 
 def test_without_the_extra_the_error_names_it(anyio_backend: Any) -> None:

@@ -87,15 +87,7 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: choose_contact(None, "a@b.example", {"first_nam": "x"}),
-        f"first_nam: not an argument of create; did you mean 'first_name'? {OTHERWISE}",
-    ),
-    (
-        lambda: choose_contact(None, "a@b.example", {"duplicate": "x"}),
-        f"duplicate: not an argument of create; did you mean 'duplicates'? {OTHERWISE}",
-    ),
-    (
-        lambda: choose_contact(None, "a@b.example", {"zzzzz": "x"}),
-        "zzzzz: not an argument of create; pass other field codes of the workspace in 'extra'",
+        f"'first_nam': not a field of a contact; did you mean 'first_name'? {OTHERWISE}",
     ),
     (lambda: workspace(KEY), f"{NO_WORKSPACE}, got what looks like an owner_key (key_...); pass one"),
     (lambda: workspace("Space_1"), f"{NO_WORKSPACE}, got a string of 7 characters without that prefix; pass one"),
