@@ -44,10 +44,10 @@ class OutreachClient:
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 
     Attributes:
-        campaigns: Methods for campaigns: `list()` and `steps(campaign)`; see `help(client.campaigns)`.
-        mailboxes: Methods for mailboxes: `list()`; see `help(client.mailboxes)`.
-        contacts: Methods for contacts: `create(contact)` and `create_many(rows)`; see `help(client.contacts)`.
-        workspaces: Methods for workspaces: `fields()`; see `help(client.workspaces)`.
+        campaigns: `list()` and `steps(campaign)`; see `help(client.campaigns)`.
+        mailboxes: `list()`.
+        contacts: `create(contact)` and `create_many(rows)`.
+        workspaces: `fields()`.
 
     Raises:
         InvalidRequest: An argument is invalid.

@@ -42,10 +42,9 @@ def _date_or_none(value: str | Number) -> datetime | None:
 
 @attrs.frozen(kw_only=True)
 class ResponseModel:
-    """Base class of response models, which keep unknown fields.
+    """Base class of response models, which keep unknown fields."""
 
-    An empty `extra` is created on access, because storing an empty dict in every object would waste memory.
-    """
+    # An empty `extra` is created on access: an empty dict in every object would waste memory.
 
     _extra: dict[str, Any] | None = attrs.field(default=None, alias="extra", eq=False, repr=False)
 
@@ -59,8 +58,7 @@ class ResponseModel:
 
         Example:
             ```python
-            page = await client.campaigns.list()
-            print(page.data[0].to_dict()["replies_num"])  # -> 0
+            print((await client.campaigns.list()).data[0].to_dict()["replies_num"])  # -> 0
             ```
         """
         names = (field.name for field in attrs.fields(type(self)) if field.name not in LOCAL_FIELDS)
@@ -149,7 +147,6 @@ class Campaign(ResponseModel):
             `days_left_datetime` is the timestamp as a datetime in UTC.
         days_left_display: The days left, as human-readable text.
         created: Creation time, as a Unix timestamp; `created_datetime` is a datetime in UTC.
-        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -193,7 +190,7 @@ class Campaign(ResponseModel):
 class Mailbox(ResponseModel):
     """A synced sending account (section "Mailbox" of the service's API documentation).
 
-    The documentation states only the names and types of the fields; the units are inferred.
+    The units are inferred: the documentation states only the names and types of the fields.
 
     Attributes:
         id: Id of the mailbox; starts with `mailbox_`.
@@ -220,7 +217,6 @@ class Mailbox(ResponseModel):
         domain_ip: IP address of the domain; `None` if it has none.
         server_ip: IP address of the sending server.
         created_at: Creation time, as a Unix timestamp; `created_datetime` is a datetime in UTC.
-        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -281,7 +277,6 @@ class Template(ResponseModel):
         replied_num: Count of replies.
         unsubscribed: Unsubscribe rate, in percent.
         unsubscribed_num: Count of unsubscribes.
-        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -322,7 +317,6 @@ class Step(ResponseModel):
         already_sent: Number of contacts that have completed the step.
         out_of: Total number of contacts that go through the step.
         templates: Templates of the step.
-        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -350,7 +344,6 @@ class WorkspaceField(ResponseModel):
         label: Display name.
         code: Name to use when creating a contact; `custom_<n>` for a custom field.
         searchable: Lower-case names for filtering.
-        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -405,8 +398,6 @@ class Page(ResponseWithInfo, Generic[T]):
         current_page: Number of this page.
         total_pages: Number of pages available.
         undecodable: Items that do not match the service's API documentation; always empty without `undecodable="keep"`.
-        response: Status and header fields of the response.
-        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -444,8 +435,7 @@ class Page(ResponseWithInfo, Generic[T]):
         """Fetch the page after this one; `None` at the end of the list. A page that was fetched once is kept.
 
         Raises:
-            InvalidRequest: This page was not returned by a client, or it was pickled.
-            OutreachError: The page could not be fetched.
+            OutreachError: The page could not be fetched, or this page was not returned by a client.
 
         Example:
             ```python
@@ -471,12 +461,9 @@ class CampaignSteps(ResponseWithInfo):
         status: Always `ok`.
         days_left: Estimated days until the campaign completes.
         days_left_date: Estimated end of the campaign; `Complete` if the campaign has ended. The API documentation calls it a
-            string. A Unix timestamp is accepted too, as in the list of campaigns, because no other field depends on it;
-            `days_left_datetime` is the timestamp as a datetime in UTC. The conformance rule T13 reports a number.
+            string. A Unix timestamp is accepted too, as in the list of campaigns; `days_left_datetime` is a datetime in UTC.
         days_left_display: The days left, as human-readable text.
         data: The steps, in the service's order.
-        response: Status and header fields of the response.
-        extra: Response fields that this class does not define.
 
     Example:
         ```python

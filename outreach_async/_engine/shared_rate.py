@@ -21,23 +21,18 @@ LIFETIME: Final = 1.5
 """Seconds until a share expires and its client is forgotten. A client renews its share at least every 0.5 seconds."""
 
 _INITIAL_RATE: Final = 10.0  # initial rate of all clients together, in requests per second, if no limit is configured
+# Ratio of the allowed rate to the achieved rate while the limit is unknown: the rate can grow tenfold in about five seconds.
 _SEARCH_FACTOR: Final = 1.5
-"""Ratio of the allowed rate to the achieved rate while the limit is unknown. The allowed rate can grow tenfold in about five
-seconds."""
+# After a refusal, the limit is lowered to this fraction of the achieved rate. In simulations with 2 to 8 clients, the value 0.7
+# (`rate.BETA`) left more of the rate unused, and caused as many refusals.
 _BETA: Final = 0.8
-"""After a refusal, the limit is lowered to this fraction of the achieved rate. In simulations with 2 to 8 clients, the
-value 0.7 (`rate.BETA`) left more of the rate unused, and caused as many refusals."""
 _SMOOTHING: Final = 0.5  # time constant in seconds for smoothing the rate of a client's successes
-_DEMAND_DECAY: Final = 1.0
-"""Time constant, in seconds, with which a client's demand falls. When the demand rises, the new value applies at once."""
-_MIN_PERIOD: Final = 0.1
-"""Minimum length in seconds of the period from which a rate is calculated. A shorter period counts as this long."""
+_DEMAND_DECAY: Final = 1.0  # time constant in seconds with which a client's demand falls; a higher demand applies at once
+_MIN_PERIOD: Final = 0.1  # minimum length in seconds of the period from which a rate is calculated
+# Ratio of share to demand for a client whose demand is less than the maximum share (see `water_level`). The client can thus send
+# more requests than before, so its next report shows whether its demand has risen.
 _HEADROOM: Final = 1.25
-"""Ratio of share to demand for a client whose demand is less than the maximum share (see `water_level`). The client can
-thus send more requests than before, so its next report shows whether its demand has risen."""
-_IDLE_SHARE: Final = 1.0
-"""Minimum share of an idle client, in requests per second. It lets the client send a request at once. If the rate of all clients
-is too low, the share is smaller."""
+_IDLE_SHARE: Final = 1.0  # minimum share of an idle client in requests per second, if the rate allows it, for its next request
 
 
 def _require(*, positive: bool) -> Any:
@@ -145,7 +140,7 @@ class _ClientState:
 
 
 class RateCoordinator:
-    """Divides one rate among clients, without waiting or I/O. `redis_rate.lua` implements the same rule."""
+    """Divides one rate among clients. `redis_rate.lua` implements the same rule."""
 
     # The rate is the smaller of `limit` and a limit that the coordinator learns from the reports of all clients. It learns this
     # limit with `CubicLimit`, like a client that does not share its rate. Until the first refusal, the rate is `limit`, or a
@@ -280,9 +275,7 @@ class SharedRate:
 # Renewal of a client's share.
 
 _INTERVAL: Final = 0.25  # seconds between two usage reports from a client that sends requests
-_IDLE_INTERVAL: Final = 0.5
-"""Seconds between two usage reports from an idle client. Each report renews the client's share, so the client's next request need
-not wait for a share."""
+_IDLE_INTERVAL: Final = 0.5  # the same for an idle client, whose next request then need not wait for a share
 
 
 class RatePoller:

@@ -38,8 +38,6 @@ class CreatedContact(CreateContactResponse):
             an earlier response: a server or proxy has then sent that response twice, and `id` is `None`.
         request_id: The response's `x-request-id`; `None` if the response has none.
         attempts: Number of attempts.
-        response: Status and header fields of the last response.
-        extra: Response fields that this class does not define.
 
     Example:
         ```python
@@ -70,11 +68,9 @@ _CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome
 class Target(NamedTuple):
     """Where a contact goes: its workspace, and the campaign that it is added to.
 
-    A mapping names its target in the fields `campaign` and `workspace`; a `NewContact` is paired with a `Target`. A value is an
-    id, or the exact name of a campaign. A missing or blank value means the run's own. When a row first names a campaign of a
-    workspace, the campaigns of this workspace are listed, once. A row with an unknown or ambiguous name is `rejected`, and its
-    error has the most similar names. If the service does not know the target of a row (403 or 404), the rows that name it are
-    `rejected`, and the others are sent; an unknown target of the run itself stops the run.
+    See `create_many` for how a row names its target. The error of a row with an unknown or ambiguous name has the most similar
+    names. If the service does not know the target of a row (403 or 404), the rows that name it are `rejected`, and the others are
+    sent; an unknown target of the run itself stops the run.
 
     Rates and pauses are those of the client, whatever the targets. Rows with one e-mail are sent one after the other, also to
     different campaigns. With `duplicates="skip"`, the service leaves an existing contact as it is: pass another policy to add

@@ -73,40 +73,34 @@ def require_encodable(field: str, value: str) -> None:
         raise InvalidRequest(f"{field}: expected valid Unicode, got {got}; decode the input with the correct encoding") from None
 
 
-def require_number(field: str, value: object, *, least: int, most: int | None = None) -> int:
+def require_number(field: str, value: object, *, least: int, most: int = _MAX_INTEGER) -> int:
     """Return a value after checking that it is a whole number between `least` and `most`, both inclusive."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidRequest(f"{field}: expected a whole number, got {type_name(value)}; pass an int of at least {least}")
     if value < least:
         raise InvalidRequest(f"{field}: expected at least {least}, got {_format_number(value)}; pass a larger number")
-    if most is not None and value > most:
-        remedy = "request smaller pages"
-        raise InvalidRequest(f"{field}: expected at most {most}, got {_format_number(value)}; {remedy}")
-    if value > _MAX_INTEGER:
-        raise InvalidRequest(f"{field}: expected at most {_MAX_INTEGER}, got {_format_number(value)}; pass a smaller number")
+    if value > most:
+        raise InvalidRequest(f"{field}: expected at most {most}, got {_format_number(value)}; pass a smaller number")
     return value
 
 
 def require_display(field: str, value: object, *, mailboxes: bool) -> int:
     """Return a page size after checking that it is at least 1. A page of mailboxes may have at most 2,000 items."""
     # The API documentation states no maximum for other pages.
-    return require_number(field, value, least=1, most=vocabulary.MAX_MAILBOX_DISPLAY if mailboxes else None)
+    return require_number(field, value, least=1, most=vocabulary.MAX_MAILBOX_DISPLAY if mailboxes else _MAX_INTEGER)
 
 
 def require_seconds(field: str, value: object) -> float | None:
-    """Return a time limit in seconds as a `float`, after checking it. `None` is valid, and is returned unchanged."""
+    """Return a time limit in seconds as a `float`, after checking it; `None` is valid."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"{field}: expected seconds as a number or None, got {type_name(value)}; pass a number such as 30.0")
     if not value > 0:
         raise InvalidRequest(f"{field}: expected more than 0 seconds, got {_format_number(value)}; pass a positive number")
-    try:
-        return float(value)
-    except OverflowError:
-        raise InvalidRequest(
-            f"{field}: expected a number of seconds that fits a float, got {_format_number(value)}; pass a smaller number"
-        ) from None
+    if value > sys.float_info.max and isinstance(value, int):
+        raise InvalidRequest(f"{field}: expected seconds that fit a float, got {_format_number(value)}; pass a smaller number")
+    return float(value)
 
 
 def require_rate(field: str, value: object) -> float:

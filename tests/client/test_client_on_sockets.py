@@ -13,7 +13,6 @@ from support.transports import Make, over
 
 from outreach_async import (
     BulkSuspended,
-    DeadlineExceeded,
     NewContact,
     Outcome,
     OutreachClient,
@@ -26,7 +25,7 @@ from outreach_async import (
     UnexpectedResponse,
 )
 from outreach_async._vocabulary import DuplicatePolicy
-from outreach_async.fake import Behaviour, FakeService
+from outreach_async.fake import FakeService
 from outreach_async.fake import faults as f
 from outreach_async.fake.server import serve
 
@@ -155,14 +154,6 @@ async def test_a_bulk_run_under_faults_has_a_true_outcome_for_every_row(make: Ma
 
 
 @over("httpx", "aiohttp", "httptools")
-async def test_a_slow_drip_ends_at_the_deadline(make: Make) -> None:
-    async with world(make) as (fake, client):
-        fake.faults.script("list_mailboxes", f.slow_drip(every=0.05))
-        with pytest.raises(DeadlineExceeded):
-            await client.mailboxes.list(deadline=0.3)
-
-
-@over("httpx", "aiohttp", "httptools")
 async def test_a_content_length_too_small_is_an_error_on_every_backend(make: Make) -> None:
     async with world(make) as (fake, client):
         fake.faults.script("create_contact", f.wrong_length())
@@ -187,14 +178,3 @@ async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> 
             await dead.contacts.create_many([CONTACT])
         assert ended.value.report is not None
         assert ended.value.report["outcomes"]["not_applied"] == 1
-
-
-@over("httpx")
-async def test_a_200_with_an_error_inside_is_an_error_or_an_unknown_outcome(make: Make) -> None:
-    fake = FakeService(behaviour=Behaviour(error_renderer="200_with_error"))
-    space = fake.add_workspace()
-    async with serve(fake) as url, OutreachClient(transport=make(url), owner_key="key_none", workspace=space) as client:
-        with pytest.raises(UnexpectedResponse, match="200 with status 'error'"):
-            await client.contacts.create(CONTACT)
-        report = await client.contacts.create_many([CONTACT] * 3)
-    assert report.outcomes[Outcome.UNKNOWN] == 3

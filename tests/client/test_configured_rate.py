@@ -157,23 +157,6 @@ async def test_a_refused_creation_or_a_read_without_a_deadline_has_four_attempts
     assert caught.value.attempts == 4
 
 
-@virtual_time
-async def test_with_one_attempt_a_refused_read_is_not_retried() -> None:
-    script = Script(status(429, retry_after="1"))
-    with pytest.raises(RateLimited):
-        await client_of(script, retry=RetryPolicy(attempts=1)).campaigns.list()
-    assert len(script.requests) == 1
-
-
-@virtual_time
-async def test_a_run_left_early_leaves_nothing_in_flight() -> None:
-    script = Script("hang")
-    client = client_of(script)
-    with anyio.move_on_after(1):
-        await client.contacts.create_many(NewContact(f"user{number}@a.example") for number in range(100))
-    assert client._engine.limiter.in_flight == 0
-
-
 @pytest.mark.thorough
 @virtual_time
 async def test_two_runs_of_a_client_share_what_they_learn() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
-from support.fuzz import CONTACT, KEY, Says, client_of
+from support.fuzz import KEY, Says, client_of
 from support.listener import Listener, serve
 from support.tables import check_rows
 from support.transports import GET, LOOPS, MAKERS, OWN, Make
@@ -286,12 +286,3 @@ async def test_any_base_url_is_refused_or_leads_to_its_own_host(text: str) -> No
 def place(parts: Any) -> str:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{host}{f':{parts.port}' if parts.port not in {None, 80} else ''}{parts.path.rstrip('/')}"
-
-
-async def test_a_created_contact_arrives_as_one_request() -> None:
-    with Listener(serve(ANSWER)) as listener:
-        async with OutreachClient(listener.url, owner_key=KEY, workspace="space_\r\n\r\nGET / HTTP/1.1\r\n") as client:
-            with pytest.raises(OutreachError):
-                await client.contacts.create(CONTACT)
-        (whole,) = listener.requests
-        assert head(whole)[:2] == ("POST", "/contacts")
