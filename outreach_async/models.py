@@ -20,10 +20,7 @@ T = TypeVar("T")
 
 Number: TypeAlias = int | float
 
-LOCAL_FIELDS: Final = frozenset({"_extra", "_link", "_response", "undecodable"})
-"""Model attributes that the library adds and the service does not send."""
-
-
+LOCAL_FIELDS: Final = frozenset({"_extra", "_link", "_response", "undecodable"})  # attributes that the library adds
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -23,10 +23,8 @@ from outreach_async._service.validation import require_rate, require_seconds, ty
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport._secret import Secret, drop_frames
 
-_DEFAULT_TIMEOUT: Final = 1.0
-"""Default timeout of a report, in seconds. If the server hangs, a report of a busy client times out before its share expires."""
-_ATTEMPTS: Final = 2
-"""Number of attempts to run the script. If the server was restarted, only the second one has an open connection."""
+_DEFAULT_TIMEOUT: Final = 1.0  # seconds: if the server hangs, a report times out before the share of a busy client expires
+_ATTEMPTS: Final = 2  # if the server was restarted, only the second attempt has an open connection
 _REMEMBERED: Final = 60.0  # seconds for which a client's last share is remembered after the client's last report
 
 

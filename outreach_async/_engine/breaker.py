@@ -9,11 +9,9 @@ from typing import Final
 import attrs
 
 WINDOW_SIZE: Final = 100  # maximum number of recent attempts whose results are evaluated
-MIN_RESULTS: Final = 20
-"""Minimum number of results that are needed to decide whether the service is failing, or whether a row caused its failure."""
+MIN_RESULTS: Final = 20  # minimum number of results to decide whether the service is failing, or whether a row is the cause
 FAILING_SHARE: Final = 0.5  # the service counts as failing if at least this fraction of the recent attempts failed
-HEALTHY_SHARE: Final = 0.9
-"""A row is considered the cause of its failure if at least this fraction of the recent attempts to send other rows succeeded."""
+HEALTHY_SHARE: Final = 0.9  # a row is the cause if at least this fraction of the recent attempts to send other rows succeeded
 
 
 @attrs.define(eq=False)
@@ -83,13 +81,9 @@ class Reachability:
         return True
 
 
-FIRST_PAUSE: Final = 5.0  # length of the first pause in seconds. Each failed probe doubles the pause, up to `MAX_PAUSE`.
-MAX_PAUSE: Final = 60.0
-"""Maximum length of a pause in seconds. One probe a minute does not burden a service that is down. Once the service is back, the
-run stays paused for at most this long."""
-MIN_PAUSE: Final = 1.0
-"""Length of the pause after too many retries, in seconds. The pause is short, because the service may be healthy. After a failed
-probe, a pause lasts at least twice `MIN_PAUSE`."""
+FIRST_PAUSE: Final = 5.0  # length of the first pause in seconds; each failed probe doubles it, up to `MAX_PAUSE`
+MAX_PAUSE: Final = 60.0  # one probe a minute is no burden, and a run stays paused at most this long once the service is back
+MIN_PAUSE: Final = 1.0  # pause after too many retries: short, because the service may be healthy. A failed probe doubles it.
 PROBE_LEASE: Final = 120.0  # seconds after which a probe without a result counts as lost
 
 

@@ -27,11 +27,9 @@ from outreach_async._engine.rate import (
 )
 from outreach_async._service.retry import FailedAttempt, FailureKind, RetryPolicy
 
+# A task is woken before its timer ends only if it gains this many seconds. Otherwise every response, as it raises the limit,
+# would wake the first waiting task.
 _MIN_GAIN: Final = 0.001
-"""Minimum number of seconds that a task must gain if it is woken before its timer ends.
-
-Without this minimum, every response would wake the first waiting task, because every response raises the limit.
-"""
 
 
 class _Waiter:
@@ -98,7 +96,6 @@ class RetryAfterGate:
     reason: str = ""
 
     def close(self, attempt: FailedAttempt, seconds: float) -> None:
-        """Close the gate, because the service asked the client to wait."""
         until = attempt.ended + seconds
         if until > self.opens_at:
             self.opens_at = until
@@ -116,11 +113,9 @@ class Usage:
 
 
 TOO_MANY_REQUESTS: Final = 429
-_JITTER: Final = 0.1
-"""Maximum jitter added to a `Retry-After`, as a fraction of that wait. Jitter prevents clients from resuming at the same time."""
+_JITTER: Final = 0.1  # maximum jitter of a `Retry-After` as a fraction, so that clients do not resume at the same time
 _MAX_JITTER: Final = 1.0  # maximum jitter added to a `Retry-After`, in seconds
-_MIN_BASE_RATE: Final = 1.0
-"""Minimum base rate in requests per second, if no rate limit was learned; see `RateLimiter._base_rate`."""
+_MIN_BASE_RATE: Final = 1.0  # minimum base rate in requests per second, if no rate limit was learned; see `_base_rate`
 _THROTTLED_PERIOD: Final = 1.0  # seconds for which a client counts as throttled after an attempt was delayed
 _LOWERED: Final = 0.9  # A share counts as lowered if its rate is less than this fraction of the previous rate
 _IDLE_TIME: Final = 1.0  # seconds without any attempt after which a client counts as idle
@@ -192,7 +187,6 @@ class RateLimiter:
     # Shares
 
     def apply_share(self, rate: float, expires_at: float, hold_until: float = -math.inf) -> None:
-        """Apply this client's share of a rate that several clients share."""
         now = anyio.current_time()
         if self._bucket is None:
             self._bucket = TokenBucket(rate)

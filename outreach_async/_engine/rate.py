@@ -17,13 +17,9 @@ from typing import Final
 
 import attrs
 
-_BURST_TIME: Final = 0.1
-"""Capacity of the token bucket, as the number of seconds in which an empty bucket fills up. The minimum capacity is one token."""
-
+_BURST_TIME: Final = 0.1  # the token bucket holds what arrives in this many seconds, and at least one token
+# An attempt may start this many seconds before its scheduled time, which no service notices, so a late timer delays no schedule.
 TOLERANCE: Final = 0.01
-"""Seconds by which an attempt may start before its scheduled time. A service does not notice such a short time. The client
-waits only until this earlier time. A timer that is then late by less than `TOLERANCE` does not delay the schedule."""
-
 _START_FRACTION: Final = 0.5  # fraction of the base rate at which the ramp after a pause starts
 _DURATION: Final = 2.0  # length of the ramp after a pause, in seconds
 
@@ -46,7 +42,6 @@ class TokenBucket:
         self._tolerance = max(0.0, _BURST_TIME - self._period)
 
     def record_start(self, now: float) -> None:
-        """Record the start of an attempt."""
         # `_arrival` is the time at which the bucket is full again. It is never in the past, so that unused tokens do not add up.
         self._arrival = max(now, self._arrival) + self._period
         self.opens_at = self._arrival - self._tolerance
@@ -90,7 +85,6 @@ class SlowStart:
     _base: float = 0.0
 
     def start(self, at: float, base: float) -> None:
-        """Start the rise of the limit at the time `at`. `base` is the base rate in requests per second."""
         self._began, self._base = at, base
 
     def rate(self, limit: float | None, now: float) -> float | None:
@@ -101,48 +95,29 @@ class SlowStart:
         return rate if limit is None else min(rate, limit)
 
 
-BETA: Final = 0.7  # A cut lowers the limit of a single client to this fraction of the achieved rate
-FLOOR: Final = 0.1
-"""Lowest value of the learned limit, in requests per second. A service that allows less is expected to send `Retry-After`."""
-SPACING: Final = 0.5
-"""Minimum number of seconds between two cuts of the limit, and minimum length of a bucket of `RateMeter` in seconds."""
+BETA: Final = 0.7  # a cut lowers the limit of a single client to this fraction of the achieved rate
+FLOOR: Final = 0.1  # lowest learned limit in requests per second; a service that allows less should send `Retry-After`
+SPACING: Final = 0.5  # minimum number of seconds between two cuts, and minimum length of a bucket of `RateMeter`
 
+# A recovery begins with a cut, and ends when the limit has returned to the rate before the cut. Lengths are in seconds.
 _DEFAULT_RATE: Final = 1.0  # assumed rate in requests per second if no request has succeeded yet
-_RECOVERY_TIME: Final = 7.2
-"""Normal length of a recovery in seconds. A recovery begins with a cut, and ends when the limit has returned to the rate before
-the cut. At 500 requests per second, this length corresponds to the factor C = 0.4 of TCP CUBIC."""
-_MIN_RECOVERY_REQUESTS: Final = 20.0
-"""Minimum number of requests in a recovery. About one request per recovery is refused, so longer recoveries mean
-fewer refusals."""
-_RECOVERY_PER_RETRY_AFTER: Final = 40.0
-"""Minimum length of the recovery after a refusal, as a multiple of the refusal's `Retry-After`. With long
-recoveries, the client spends only a small part of its time waiting."""
-_MAX_RECOVERY_TIME: Final = 60.0  # maximum length of a recovery in seconds
-_FIRST_RECOVERY_TIME: Final = 1.0
-"""Length of the recovery after the first cut, in seconds. The length is short, because the rate at that cut is only a guess."""
-_MAX_RECOVERY_GROWTH: Final = 2.7
-"""Maximum ratio of a recovery's length to the length of the previous recovery. The first recovery takes 1 s, the second up to
-2.7 s, and the third can have the normal length of 7.2 s."""
-_MAX_LAG: Final = 1.25
-"""Maximum ratio of the limit to the achieved rate when the limit is cut. A higher limit is first reduced to this ratio. The ratio
-is more than 1, because the achieved rate is an average and lags behind a rising limit."""
-_PROBING_FACTOR: Final = 30.0
-"""After a recovery, the limit rises along a cubic curve that is this many times as steep as the curve of the recovery."""
+_RECOVERY_TIME: Final = 7.2  # normal length; at 500 requests per second, it corresponds to the factor C = 0.4 of TCP CUBIC
+_MIN_RECOVERY_REQUESTS: Final = 20.0  # about one request per recovery is refused: longer recoveries mean fewer refusals
+_RECOVERY_PER_RETRY_AFTER: Final = 40.0  # minimum length as a multiple of `Retry-After`, so that little time is spent waiting
+_MAX_RECOVERY_TIME: Final = 60.0
+_FIRST_RECOVERY_TIME: Final = 1.0  # short, because the rate at the first cut is only a guess
+_MAX_RECOVERY_GROWTH: Final = 2.7  # ratio to the length of the previous recovery, so that the third can have the normal length
+_MAX_LAG: Final = 1.25  # maximum ratio of limit to achieved rate at a cut; above 1, as the achieved rate lags behind the limit
+_PROBING_FACTOR: Final = 30.0  # after a recovery, the cubic curve is this many times as steep
 _MAX_LEAD: Final = 2.0  # maximum ratio of the limit to the achieved rate while the limit rises
-_INITIAL_LEAD: Final = 10.0
-"""After the first cut, the limit may rise to this many requests per second regardless of the achieved rate."""
+_INITIAL_LEAD: Final = 10.0  # after the first cut, the limit may rise to this, regardless of the achieved rate
 
-_MAX_FUTILE_CUTS: Final = 2
-"""If the limit is cut more than this many times without a success in between, the service counts as refusing everything."""
-_REFUSED_INTERVAL_DIVISOR: Final = 8.0
-"""While everything is refused, the time between two attempts is the time since the first refusal, divided by this number."""
+_MAX_FUTILE_CUTS: Final = 2  # after more cuts without a success in between, the service counts as refusing everything
+_REFUSED_INTERVAL_DIVISOR: Final = 8.0  # then, the time between attempts is the time since the first refusal, divided by this
 
-_MIN_RESPONSES: Final = 10
-"""Minimum number of responses in a bucket of `RateMeter`, unless the bucket has reached its maximum length."""
-_PAST_WEIGHT: Final = 2.5
-"""Weight of the past rate in the measured rate, as a number of responses. If there are 10 new responses, the past rate has a
-fifth of the total weight."""
-_MAX_BUCKET: Final = 20.0  # maximum length of a bucket of `RateMeter` in seconds
+_MIN_RESPONSES: Final = 10  # minimum number of responses in a bucket, unless it has reached its maximum length
+_PAST_WEIGHT: Final = 2.5  # weight of the past rate, as a number of responses: a fifth if there are 10 new ones
+_MAX_BUCKET: Final = 20.0  # maximum length of a bucket in seconds
 
 
 @attrs.define(eq=False)

@@ -20,8 +20,7 @@ from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecis
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
 
 MAX_OUTAGE: Final = 900.0  # default of `max_outage`, in seconds. A run is suspended if no request succeeds for this long.
-_LAST_PROBE: Final = 2.0
-"""Seconds before the end of `max_outage` by which a pause ends, so that a last probe decides whether the run continues."""
+_LAST_PROBE: Final = 2.0  # a pause ends this many seconds before `max_outage`, so that a last probe decides about the run
 
 _next_run: Final = count(1).__next__
 

@@ -24,8 +24,7 @@ from outreach_async.errors import InvalidRequest
 SCHEMES: Final = ("s3", "gs", "az", "file", "memory")  # schemes of the URLs of object journals
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_RETRY_SECONDS: Final = 60
-"""Seconds for which a failing request to the store is retried. Meanwhile, the run sends no further rows."""
+_RETRY_SECONDS: Final = 60  # a failing request to the store is retried this long; meanwhile, the run sends no further rows
 _CONFLICT_PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds to wait after each create that the store refuses although the object does not exist."""
 _DETAILS: Final = (

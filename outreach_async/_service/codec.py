@@ -32,34 +32,22 @@ _DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionErro
 
 _LARGE_BODY: Final = 2**20  # body size in bytes above which only the first fault is reported
 
+# A large page is decoded item by item only if it has at least this many bytes per comma, and per bracket: commas separate
+# the items, and each item takes 64 bytes of memory.
 _MIN_BYTES_PER_VALUE: Final = 16
-"""A large page is decoded item by item only if it has at least this many bytes per comma, and per bracket or brace.
-
-Commas separate the items, so this limits the number of items. Each item takes 64 bytes of memory.
-"""
-
+# Maximum number of commas, brackets and braces in a body that is decoded again for its unknown fields: 16 MiB of empty lists
+# would block the event loop for more than a second. 16 MiB of mailboxes have 700,000.
 _MAX_VALUES: Final = 2**20
-"""Maximum number of commas, brackets and braces in a body with unknown fields, which is decoded a second time.
-
-The maximum limits the time that decoding takes: 16 MiB of empty lists would block the event loop for more than a second. 16 MiB
-of mailboxes have 700,000.
-"""
-
-_MAX_FAULTS: Final = 10_000
-"""Maximum number of faults in the items of a page. A page with more faults is rejected.
-
-The maximum limits the time that decoding takes, because finding a fault takes about 10 us.
-"""
+_MAX_FAULTS: Final = 10_000  # maximum number of faults in the items of a page, because finding one takes about 10 us
 
 encode: Final = msgspec.json.Encoder(enc_hook=str.__str__).encode
 """Encode JSON values as UTF-8 JSON. Instances of subclasses of `str` are encoded as strings; some data frames contain them."""
 
 _TYPE_MISMATCH: Final = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
 _MISSING_MEMBER: Final = re.compile(r"Object missing required field `(?P<name>[^`]*)`(?: - at `(?P<path>.*)`)?", re.DOTALL)
+# The names of types in fault messages, if they differ from those of msgspec
 _FOUND_TYPE_NAMES: Final = {"null": "None", "object": "dict", "array": "list"}
-"""Maps msgspec's name of a received type to the name in fault messages. A type that is not listed keeps msgspec's name."""
 _EXPECTED_TYPE_NAMES: Final = {"int | float": "number", "int | float | str": "str or number"}
-"""Maps msgspec's name of an expected type to the name in fault messages. A type that is not listed keeps msgspec's name."""
 
 
 class _PartialObject(msgspec.Struct):
@@ -250,8 +238,7 @@ def _keep_unknown_members(model: Any, items: Sequence[Any] | None, body: bytes, 
             _store_unknown(item, decode(raw))
 
 
-_MIN_COMMON: Final = 16
-"""Number of items from which making a struct for their unknown fields takes less time than decoding each item into a dict."""
+_MIN_COMMON: Final = 16  # from this many items, a struct for their unknown fields is faster than a dict for each item
 _MAX_COMMON: Final = 32  # maximum number of unknown fields that are decoded into a struct
 _FIRST_ITEM: Final = re.compile(rb'"data"\s*:\s*\[\s*(\{[^{}]{0,16384}\})')
 

@@ -77,27 +77,21 @@ PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
 
 
 def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
-    """Return a function that builds the operation for each page of the campaign list."""
-    # See the section "List campaigns" of the service's API documentation.
     display = validation.require_display("display", display, mailboxes=False)
     return _build_list("campaigns", Page[Campaign], workspace, display, defaults, keep=keep)
 
 
 def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Mailbox]:
-    """Return a function that builds the operation for each page of the mailbox list."""
-    # See the section "List mailboxes" of the service's API documentation. The maximum of `display`, the page size, is 2,000.
     display = validation.require_display("display", display, mailboxes=True)
     return _build_list("mailboxes", Page[Mailbox], workspace, display, defaults, keep=keep)
 
 
 def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[CampaignSteps]:
-    # See the section "List steps of a campaign" of the service's API documentation.
     campaign = validation.require_id("campaign", campaign, "campaign", "pass an id from the campaign list")
     return _build_read("list_steps", CampaignSteps, f"/campaigns/{quote(campaign, safe='')}/steps", defaults)
 
 
 def list_fields(workspace: object, defaults: RequestDefaults) -> Operation[WorkspaceFields]:
-    # See the section "List fields of a workspace" of the service's API documentation.
     workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
     return _build_read("list_fields", WorkspaceFields, f"/workspaces/{quote(workspace, safe='')}/all-fields", defaults)
 
@@ -149,8 +143,7 @@ def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: byte
         return error.with_traceback(None)  # the frames reference the error: a cycle
 
 
-_HISTORY_SIZE: Final = 4096
-"""Minimum number of contact ids that a client remembers. A late copy of a response rarely follows more responses than this."""
+_HISTORY_SIZE: Final = 4096  # contact ids that a client remembers; a late copy rarely follows more responses
 
 
 class CopyDetector:

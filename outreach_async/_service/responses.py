@@ -22,17 +22,14 @@ Secrets: TypeAlias = tuple[str | Secret, ...]
 MASK: Final = "***"
 _MAX_REASON_LENGTH: Final = 200
 _MAX_FAULTS_LENGTH: Final = 1000
+# Only this many bytes of a body or string are inspected: masking a megabyte would block the event loop for up to a second.
 _MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
-"""Maximum number of bytes of a response body, or of another string, that are inspected to build an error. Masking a megabyte
-would block the event loop for up to a second."""
-_MAX_BYTES_PER_CHARACTER: Final = 64
-"""Maximum size of an encoded character of a secret, in bytes. The longest is base64 with escaped signs and padding."""
+_MAX_BYTES_PER_CHARACTER: Final = 64  # of a secret; the longest encoding is base64 with escaped signs and padding
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
 _SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
 _ERROR_MEMBERS: Final = ("error", "message", "detail", "details", "errors")
 _ESCAPE: Final = r"\\\\{0,7}"
-_BASE64_VARIANTS: Final = {"+": "+-", "/": "/_"}
-"""The standard base64 characters that have a URL-safe form, each with both forms."""
+_BASE64_VARIANTS: Final = {"+": "+-", "/": "/_"}  # the standard characters that have a URL-safe form
 _CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
 _WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
 _SHORT_ESCAPES: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
