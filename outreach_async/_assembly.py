@@ -74,7 +74,6 @@ def build_engine(transport: Transport, limit: int, rate: object, policy: RetryPo
 
 
 def create_transport(base_url: str, backend: str, limit: int) -> Transport:
-    """Return the transport of a backend. No connection is opened."""
     if backend == "aiohttp":
         from outreach_async.transport._aiohttp import AiohttpTransport
 
@@ -127,7 +126,6 @@ def _resolve_address(config: ConfigValues, arguments: Mapping[str, Any]) -> dict
 
 
 def build_policy(retry: object, max_retries: object, default: RetryPolicy) -> RetryPolicy:
-    """Return the policy that `retry` or `max_retries` sets, or the default policy."""
     if retry is not None and max_retries is not None:
         raise InvalidRequest("max_retries: expected either max_retries or retry, got both; pass retry=RetryPolicy(attempts=...)")
     if retry is not None and not isinstance(retry, RetryPolicy):

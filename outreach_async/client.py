@@ -153,12 +153,8 @@ class OutreachClient:
     ) -> Self:
         """Return a copy of the client with some options replaced.
 
-        The copy shares the client's connections, rate, pauses, limit on requests in flight and retry budget. The copy does not
-        need to be closed: closing it does nothing, and closing the original client closes the connections. `headers` are added to
-        the client's headers, and replace fields of the same name. `hooks` replace the client's hooks; pass `[]` for none.
-
-        Raises:
-            InvalidRequest: An option is invalid.
+        The copy shares the client's connections, rate, pauses, limit on requests in flight and retry budget, and does not need to
+        be closed. `headers` are added to the client's headers. `hooks` replace the client's hooks; pass `[]` for none.
 
         Example:
             ```python
@@ -193,8 +189,7 @@ class OutreachClient:
     ) -> Response:
         """Send any request and return its response, whatever the status.
 
-        Use this method for endpoints that the service's API documentation does not describe. The request is retried only if no
-        byte of it was sent.
+        For endpoints that this library does not know. The request is retried only if no byte of it was sent.
 
         Args:
             method: HTTP method, such as `GET`.
@@ -203,11 +198,6 @@ class OutreachClient:
             headers: Header fields to add.
             timeout: Timeout per attempt, in seconds.
             deadline: Limit for the call over all attempts and waits, in seconds.
-
-        Raises:
-            InvalidRequest: An argument is invalid.
-            TransportError: No complete response arrived.
-            DeadlineExceeded: The deadline passed.
 
         Example:
             ```python

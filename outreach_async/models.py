@@ -431,9 +431,6 @@ class Page(ResponseWithInfo, Generic[T]):
     async def next_page(self) -> Page[T] | None:
         """Fetch the page after this one; `None` at the end of the list. A page that was fetched once is kept.
 
-        Raises:
-            OutreachError: The page could not be fetched, or this page was not returned by a client.
-
         Example:
             ```python
             page = await client.mailboxes.list(display=1)

@@ -93,8 +93,7 @@ class OtelHook:
     Args:
         tracer_provider: Provides the tracer; defaults to the global provider.
         meter_provider: Provides the meter; defaults to the global provider.
-        base_url: Address of the service, for clients whose transport has no `base_url`. Without an address, the spans of these
-            clients have no `server.address` and no `url.full`. User and password are removed from the address.
+        base_url: Address of the service, for clients whose transport has no `base_url`; user and password are removed.
 
     Raises:
         InvalidRequest: `base_url` is not a valid base URL.

@@ -38,8 +38,6 @@ class SeenIds(Protocol):
 
 
 class _IdSet(set[Hashable]):
-    """An in-memory set of ids."""
-
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
         new = names - self
         self |= new
@@ -253,9 +251,6 @@ class Pager(Generic[T]):
     async def first(self) -> T | None:
         """Return the first item; `None` if the list is empty.
 
-        Raises:
-            OutreachError: A page could not be fetched.
-
         Example:
             ```python
             mailbox = await client.mailboxes.list(display=1).first()
@@ -269,9 +264,6 @@ class Pager(Generic[T]):
 
         Each page contains the items that the service returned. With `max_items`, the last page may be shortened, so that all
         pages together contain at most `max_items` items.
-
-        Raises:
-            OutreachError: A page could not be fetched; raised during iteration.
 
         Example:
             ```python
@@ -340,8 +332,6 @@ async def walk_pages(
 
 
 class _PendingPage(Generic[T]):
-    """A page that is being fetched."""
-
     def __init__(self) -> None:
         self._done = anyio.Event()
 
@@ -371,8 +361,6 @@ class _ItemIterator(AsyncIterator[T]):
 
 
 class _PageIterator(AsyncIterator[Page[T]]):
-    """An iterator over the pages of a list."""
-
     def __init__(self, pager: Pager[T]) -> None:
         self._link: _WalkLink[T] | None = _WalkLink(pager, _PageWalk(pager))
 

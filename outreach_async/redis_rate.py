@@ -30,8 +30,6 @@ _REMEMBERED: Final = 60.0  # seconds for which a client's last share is remember
 
 @attrs.define
 class _LastShare:
-    """The last share that a client received from the server."""
-
     share: RateShare
     reported_at: float
     fallback: RateCoordinator | None = None
@@ -55,8 +53,7 @@ class RedisRate:
         limit: Maximum rate of all clients together, in requests per second; `None` for no maximum. With or without a maximum,
             the outreach service's own limit is learned from its refusals.
         timeout: Time limit in seconds for sending a report and receiving a share. After this time, the server counts as
-            unreachable. If the timeout is above 1.0 and the server hangs, a client's share may expire before the timeout. The
-            client then sends nothing until the timeout.
+            unreachable. With more than 1.0, a client's share may expire first; the client then sends nothing meanwhile.
 
     Raises:
         InvalidRequest: An argument is invalid, or redis-py is not installed.

@@ -125,17 +125,12 @@ class Campaigns(_ListResource[Campaign]):
     _display = 100
 
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
-        """Return the steps of a campaign, with statistics per template.
-
-        See the section "List steps of a campaign" of the service's API documentation.
+        """Return the steps of a campaign (section "List steps of a campaign" of the service's API documentation).
 
         Args:
             campaign: Id of the campaign.
             timeout: Timeout per attempt, in seconds.
             deadline: Time limit for the call over all attempts and waits, in seconds.
-
-        Raises:
-            OutreachError: The call failed; see `outreach_async.errors` for the classes.
 
         Example:
             ```python
@@ -159,17 +154,12 @@ class Workspaces(_Resource):
     """Methods for workspaces: `fields()` lists the fields of a workspace."""
 
     async def fields(self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> FieldList:
-        """Return all fields that contacts of the workspace can have.
-
-        See the section "List fields of a workspace" of the service's API documentation.
+        """Return all fields of contacts (section "List fields of a workspace" of the service's API documentation).
 
         Args:
             workspace: Id of the workspace; defaults to the client's workspace.
             timeout: Timeout per attempt, in seconds.
             deadline: Time limit for the call over all attempts and waits, in seconds.
-
-        Raises:
-            OutreachError: The call failed; see `outreach_async.errors` for the classes.
 
         Example:
             ```python
@@ -283,8 +273,8 @@ class Contacts(_Resource):
         A dict is copied when it is read, so a generator may fill one dict again and again.
 
         A mapping may name its target in `campaign` and `workspace`; for a `NewContact`, pass a pair with a `Target`. A value is
-        an id, or the name of a campaign. A missing or blank value means the run's own. The campaigns of a workspace are listed
-        once, when a row names one of them. A row with an unknown or ambiguous name is rejected, and nothing of it is sent.
+        an id, or the name of a campaign, whose workspace is then listed once. A missing or blank value means the run's own. A row
+        with an unknown or ambiguous name is rejected, and nothing of it is sent.
 
         With a journal, you can resume the run after a crash or a suspension. Make the same call with `resume=True`: it continues
         with the remaining rows, and every row gets exactly one outcome.
@@ -328,8 +318,8 @@ class Contacts(_Resource):
                 long for a service that it has not reached yet. By default, such a run is suspended after a few attempts, because
                 the address may be wrong; a run that has reached the service before waits 900 seconds. A request in flight at that
                 time still ends on its own, after at most `timeout`.
-            owner_key: API key of the owner; defaults to the client's key.
-            workspace: Id of the workspace; defaults to the client's workspace.
+            owner_key: As for `create`.
+            workspace: As for `create`.
             timeout: Timeout per attempt, in seconds.
             deadline: Limit on the total duration of a row's attempts, in seconds. Waits do not count. Attempts that fail because
                 of an outage do not count either.

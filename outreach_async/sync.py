@@ -18,12 +18,10 @@ with SyncClient() as client:
     print(outcomes.report.rows)  # -> 1000
 ```
 
-Rows are read in the calling thread, so they can come from an object that is bound to a thread, such as a sqlite3 connection. Rows
-and outcomes are passed between the threads in batches. `create_many` takes less than twice the CPU time of the async client.
-
-Ctrl-C raises KeyboardInterrupt in the calling thread. Each `with` block then cancels its requests in flight and closes its
-connections. A run with a journal can be resumed. Threads can share a client, but each pager and run must be used in one thread.
-In a program with an event loop, use `OutreachClient`, because a synchronous call blocks the loop.
+Rows are read in the calling thread, so they can come from an object that is bound to a thread, such as a sqlite3 connection.
+`create_many` takes less than twice the CPU time of the async client. Ctrl-C raises KeyboardInterrupt in the calling thread; each
+`with` block then cancels its requests in flight. Threads can share a client, but each pager and run must be used in one thread. In
+a program with an event loop, use `OutreachClient`, because a synchronous call blocks the loop.
 """
 
 from __future__ import annotations
@@ -342,8 +340,7 @@ class SyncContacts(_SyncResource):
 class SyncRun:
     """A bulk run that has not started. Use it in a `with` block to iterate over the outcomes, or call `wait()` for the report.
 
-    Attributes:
-        findings: The columns of a data frame whose values are sent as text, although they are not strings; empty for other rows.
+    `findings` are the columns of a data frame whose values are sent as text, although they are not strings.
 
     Example:
         ```python
@@ -368,9 +365,6 @@ class SyncRun:
 
     def wait(self) -> BulkReport:
         """Run to the end and return the report, as awaiting a `BulkRun` does.
-
-        Raises:
-            OutreachError: The run ended early.
 
         Example:
             ```python

@@ -16,8 +16,6 @@ HEALTHY_SHARE: Final = 0.9  # a row is the cause if at least this fraction of th
 
 @attrs.define(eq=False)
 class FailureWindow:
-    """A sliding window over the results of the most recent attempts of a run."""
-
     # The window stores only failures, each with its position among all results. Recording a success is therefore cheap.
 
     results: int = 0
@@ -28,7 +26,6 @@ class FailureWindow:
         self.results += 1
 
     def record_fault(self, earlier_failures: int, *, is_refusal: bool = False) -> None:
-        """Record a failure of the service or the connection."""
         self._faults.append((self.results, earlier_failures, is_refusal))
         self.results += 1
         self._drop_old()
@@ -101,7 +98,6 @@ class Breaker:
     _probed_at: float = math.inf
 
     def trip(self, now: float, seconds: float = FIRST_PAUSE) -> None:
-        """Open the breaker: no attempt may start for `seconds` seconds."""
         if self.closed:
             self.tripped_at = now
         self.closed = False
@@ -116,7 +112,6 @@ class Breaker:
             self._probed_at, self.opens_at = now, now + PROBE_LEASE
 
     def is_probe(self, started: float) -> bool:
-        """Return whether the attempt that started at the time `started` is the probe."""
         # While the breaker waits for the probe, no other attempt starts, so all other attempts have earlier start times.
         return started >= self._probed_at
 
@@ -130,7 +125,6 @@ class Breaker:
         self.on_probe_refusal(now)
 
     def on_probe_refusal(self, now: float) -> None:
-        """Record that the probe was refused, and pause again."""
         # The new pause is as long as the last pause. It is not doubled, because a refusal shows that the service is up.
         self.opens_at, self._probed_at = now + self._interval, math.inf
 

@@ -77,7 +77,6 @@ class RetryBudget:
         self.size = self.remaining = size
 
     def try_spend(self, amount: int) -> bool:
-        """Take the amount from the budget if enough is left, and return whether the amount was taken."""
         if amount > self.remaining:
             return False
         self.remaining -= amount
@@ -104,7 +103,6 @@ class Throttle:
         self._budget = RetryBudget(policy.budget)
 
     def with_policy(self, policy: RetryPolicy) -> Throttle:
-        """Return a throttle with another policy, which shares the limiter and the retry budget."""
         throttle = copy(self)
         throttle._policy = policy  # noqa: SLF001 - a new object of this class
         return throttle
@@ -114,7 +112,6 @@ class Throttle:
         return self._limiter.gate
 
     def try_start(self, now: float) -> bool:
-        """Start an attempt if it may start now, and return whether it was started."""
         return self._limiter.try_start(now)
 
     async def wait_and_start(self, not_before: float) -> None:
@@ -146,8 +143,6 @@ T = TypeVar("T")
 
 @attrs.frozen
 class CallOptions:
-    """Time limits of a call."""
-
     timeout: float | None
     deadline: float | None
 
@@ -208,7 +203,6 @@ class Call(Generic[T]):
 
     @property
     def started_attempts(self) -> int:
-        """Number of started attempts, including the current one."""
         return self.attempts + (self.progress is not None)
 
     @property

@@ -102,7 +102,6 @@ class Engine:
             self.rate_poller.require_running()
 
     async def run(self, operation: Operation[T], options: CallOptions, throttle: Throttle | None = None) -> T:
-        """Run an operation and return its parsed response."""
         # The default `throttle` is the client's; a bulk run or an audit passes its own throttle.
         self.require_open()
         call = Call(operation, options, throttle or self.throttle, self.clock())

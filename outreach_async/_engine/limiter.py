@@ -67,7 +67,6 @@ class FifoWaiters:
         return len(self.queue)
 
     async def wait(self, take: Callable[[float], float]) -> None:
-        """Wait for a turn and take it."""
         place = _Waiter()
         self.queue.append(place)
         try:
@@ -90,8 +89,6 @@ class FifoWaiters:
 
 @attrs.define(eq=False)
 class RetryAfterGate:
-    """Blocks all requests of a client until a given time."""
-
     opens_at: float = -math.inf
     reason: str = ""
 
@@ -163,7 +160,6 @@ class RateLimiter:
         self._queue = self._waiters.queue
 
     def use_loop(self, loop: object, clock: Callable[[], float]) -> None:
-        """Prepare for the running event loop."""
         # The clocks of event loops have different origins. Times that were stored in an earlier loop, for example by a previous
         # `asyncio.run`, are meaningless in a new loop. The token bucket starts empty, because its fill level is unknown.
         if loop is self._loop:
@@ -199,7 +195,6 @@ class RateLimiter:
         self._waiters.wake_first(self._earliest_start(now))
 
     def take_usage(self) -> Usage:
-        """Return the client's usage since the last call of this method."""
         # Attempts are counted only if the client needs a share of a common rate; see `apply_share`.
         usage, self._usage = self._usage or Usage(), self._usage and Usage()
         usage.wanted += len(self._waiters)
@@ -305,7 +300,6 @@ class RateLimiter:
             self._slow_start.start(now, self._base_rate(now))
 
     def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> None:
-        """Lower the limit or apply `Retry-After`."""
         self._is_learning = True
         now, retry_after = attempt.ended, attempt.retry_after or 0.0
         is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
@@ -346,7 +340,6 @@ _ALL_LIMITERS: Final[WeakSet[RateLimiter]] = WeakSet()
 
 
 def reset_all_after_fork() -> None:
-    """Reset the limiter of every client in a newly forked child process."""
     for limiter in _ALL_LIMITERS:
         limiter.reset_after_fork()
 

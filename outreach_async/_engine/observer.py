@@ -67,7 +67,6 @@ class Observer:
         self._emit(event(call=self._calls[call].number, operation=call.operation.name, **fields))
 
     def on_call_executed(self, call: Call[Any]) -> None:
-        """Emit a `CallStarted` event on the first execution of a call."""
         # A call is executed again after each attempt that times out.
         if call not in self._calls:
             self._calls[call] = _ObservedCall(_next_call(), call.now())

@@ -132,8 +132,6 @@ class Rate(Protocol):
 
 @attrs.define(kw_only=True)
 class _ClientState:
-    """The state that a `RateCoordinator` stores for one client."""
-
     seen: float
     demand: float
     achieved: float
@@ -157,7 +155,6 @@ class RateCoordinator:
 
     @property
     def rate(self) -> float:
-        """The rate of all clients together, in requests per second."""
         unlimited = math.inf if self.limit is None else self.limit
         learned = self._learned.limit
         if learned is None:
@@ -199,7 +196,6 @@ class RateCoordinator:
         return sum(client.demand for client in self._clients.values())
 
     def _learn(self, usage: RateUsage, told_at: float, unused: float) -> None:
-        """Raise or lower the learned limit."""
         achieved = sum(client.achieved for client in self._clients.values())
         # A limit that no client reaches must not grow, because there is no evidence that the service allows more.
         self._learned.exclude_time(unused)

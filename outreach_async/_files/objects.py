@@ -58,7 +58,6 @@ class Objects(Protocol):
 
 
 def is_url(location: object) -> bool:
-    """Return whether a location is a URL rather than a path."""
     return isinstance(location, str) and _URL.match(location) is not None
 
 
@@ -148,7 +147,6 @@ class StoredObjects:
         return bytes(found)
 
     def delete(self, name: str) -> None:
-        """Delete an object, if it exists."""
         _call(f"{name} cannot be deleted", lambda: self._obstore.delete(self._store, self._prefix + name))
 
     def names(self) -> Iterator[str]:
@@ -159,7 +157,6 @@ class StoredObjects:
             yield from (path.removeprefix(self._prefix) for path in paths if path and f"{path}/" != self._prefix)
 
     def folders(self) -> list[str]:
-        """Return the names of the folders directly under the URL."""
         found = _call(_UNLISTED, lambda: self._obstore.list_with_delimiter(self._store, self._prefix or None))
         return [path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]]
 
@@ -200,7 +197,6 @@ class FolderObjects:
         return (self._folder / name).read_bytes()
 
     def delete(self, name: str) -> None:
-        """Delete an object, if it exists."""
         (self._folder / name).unlink(missing_ok=True)
 
     def names(self) -> Iterator[str]:
@@ -211,7 +207,6 @@ class FolderObjects:
             return
 
     def folders(self) -> list[str]:
-        """Return the names of the folders in this folder."""
         try:
             return [entry.name for entry in os.scandir(self._folder) if entry.is_dir()]
         except FileNotFoundError:

@@ -19,7 +19,6 @@ _RELEASE: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 
 def require_module(module: str, requirement: str) -> None:
-    """Check that a module is installed, without importing it."""
     if find_spec(module) is None:
         raise InvalidRequest(f"{module} is not installed; run: pip install '{requirement}'")
 

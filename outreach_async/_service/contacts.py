@@ -109,19 +109,12 @@ def _copy_mapping(value: Any) -> Any:
 class NewContact:
     """A contact to create (section "Create contact" of the service's API documentation).
 
-    Only the fields that you set are sent; `None` is sent as null. The attribute names of the standard fields are also their wire
-    names. The constructor checks nothing. The client checks each contact before sending it. In a bulk run, an invalid contact
-    does not affect other rows.
+    Only the fields that you set are sent, under the same names; `None` is sent as null. The constructor checks nothing: a client
+    checks each contact before sending it. In a bulk run, an invalid contact does not affect other rows.
 
     Attributes:
         email: E-mail address. The service detects duplicates by e-mail and workspace.
-        first_name: First name.
-        state: State, as a two-letter abbreviation or a full name.
-        country: Country, as a two-letter abbreviation or a full name.
-        timezone: A time zone that the service accepts; the service's API documentation does not list the valid values.
-        stack_overflow: Profile URL or handle on Stack Overflow.
-        job_start_date: A date; the service's API documentation does not list the accepted formats.
-        graduation_date: A date; the service's API documentation does not list the accepted formats.
+        first_name: First name. The others are named likewise; a `state` or `country` may be abbreviated.
         custom: Custom variables by code, such as `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.
         extra: Values of fields that are neither standard nor custom, by code; `client.workspaces.fields()` lists the codes.
 

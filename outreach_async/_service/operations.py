@@ -196,7 +196,6 @@ class ContactRequests:
         campaign: object,
         copy_detector: CopyDetector,
     ) -> ContactRequests:
-        """Return a builder with these options, after checking and encoding them."""
         # All builders of a client share `copy_detector`.
         key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
         workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
@@ -213,7 +212,6 @@ class ContactRequests:
         )
 
     def with_target(self, workspace: str, campaign: str | None) -> ContactRequests:
-        """Return a builder with the same options, for contacts of another workspace or campaign."""
         key = cast("Secret", self._secrets[0])
         return attrs.evolve(self, prefix=_encode_prefix(key, workspace, self.duplicates, self._strict, campaign))
 
@@ -226,7 +224,6 @@ class ContactRequests:
         return self._build_operation(contact, self._parse_created)
 
     def build_row(self, contact: NewContact) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
-        """Return the operation that creates the contact of a row in a bulk run."""
         # The operation returns the decoded response and an `AttemptInfo`.
         return self._build_operation(contact, self._parse_row)
 
@@ -363,7 +360,6 @@ def order_fields(keys: tuple[object, ...]) -> tuple[str, ...]:
 
 
 def _encode_prefix(key: Secret, workspace: str, duplicates: object, strict_validation: object, campaign: object) -> bytes:
-    """Return the part of a request body that precedes the contact's own fields."""
     options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
     return encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})[:-1] + b","
 

@@ -58,7 +58,6 @@ def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
 
 
 def make_secret_detector(*secrets: str | Secret) -> Callable[[str], bool]:
-    """Return a fast check of whether a string may contain a secret in any form."""
     detectors = [_make_detector(secret) for secret in set(map(reveal, secrets))]
     return detectors[0] if len(detectors) == 1 else lambda text: any(detect(text) for detect in detectors)
 
@@ -91,7 +90,6 @@ def mask_string(text: str, secrets: Iterable[str | Secret]) -> str:
 
 
 def clean_string(text: str, secrets: Iterable[str | Secret]) -> str:
-    """Return a string with every secret masked, and without invisible characters."""
     masked = mask_string(text, secrets)
     visible = errors.strip_invisible(masked)
     # A secret may contain invisible characters, and the service may insert some into its copy of a secret.
@@ -190,7 +188,6 @@ def _base64_character_pattern(characters: str) -> str:
 
 
 def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
-    """Return header fields for an error, with secrets masked, and without invisible characters."""
     # The values of secret fields are masked entirely; in other values and in names, only the secrets are masked. Only the first
     # 256 fields are kept. Very long names and values are truncated.
     kept = islice(headers.items(), 256)  # twice as many as any backend accepts
@@ -215,7 +212,6 @@ def _error_attributes(operation: str, response: Response, secrets: Secrets) -> d
 
 
 def build_status_error(operation: str, response: Response, secrets: Secrets, *, now: float) -> errors.StatusError:
-    """Return the error for a response with a status of 300 or more."""
     attributes = _error_attributes(operation, response, secrets)
     text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"
     meaning = explain_status(response.status)
@@ -229,7 +225,6 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
 def build_unexpected_response(
     operation: str, response: Response, secrets: Secrets, fault: DecodeError | str
 ) -> errors.UnexpectedResponse:
-    """Return the error for a 2xx response that does not match the API documentation."""
     attributes = _error_attributes(operation, response, secrets)
     value = fault.value if isinstance(fault, DecodeError) else {}
     status = (value or {}).get("status")

@@ -24,10 +24,8 @@ class RetryPolicy:
         retry_after_cap: Maximum wait for a `Retry-After`, in seconds. A bulk run that is asked to wait longer is suspended.
         budget: Size of the retry budget that all calls of a client share. A retry costs 14, or 5 after a throttled attempt. A
             successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
-            without a retry. Rows of a bulk run are still retried: each run has its own budget of this size, and pauses when that
-            budget is empty.
-        jitter: Function that returns a random number in [0, 1). Each wait is its maximum multiplied by such a number, which
-            spreads the retries of many clients.
+            without a retry. Each bulk run has its own budget of this size, and pauses when it is empty.
+        jitter: Function that returns a random number in [0, 1), by which each wait is multiplied.
 
     Example:
         ```python
@@ -48,7 +46,6 @@ class RetryPolicy:
     jitter: Callable[[], float] = attrs.field(default=random.random, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Reject an invalid policy."""
         if self.attempts < 1:
             raise errors.InvalidRequest(f"attempts: expected at least 1, got {self.attempts}; pass 1 to disable retries")
         for name in ("backoff", "backoff_cap", "retry_after_cap", "budget"):
@@ -57,8 +54,6 @@ class RetryPolicy:
 
 
 class Idempotency(Enum):
-    """The condition under which an operation may be retried."""
-
     SAFE = "a read: may be retried even if the request was sent, because a read changes nothing"
     IDEMPOTENT = (
         "a create request: may be retried even if the request was sent; a retry after a lost response may not show whether "
@@ -77,8 +72,6 @@ class FailureKind(Enum):
 
 
 class RetryDecision(Enum):
-    """A throttle's decision after a failed attempt."""
-
     RETRY = "retry; the service or the network failed; the failure does not count towards the call's maximum number of attempts"
     RETRY_COUNTED = "retry; the failure counts towards the call's maximum number of attempts"
     GIVE_UP = "do not retry: the error is final, the call has used up its attempts, or the retry budget is empty"
@@ -181,7 +174,6 @@ def is_refusal(error: errors.OutreachError) -> bool:
 
 
 def is_retryable(failure_kind: FailureKind, idempotency: Idempotency) -> bool:
-    """Return whether the operation may be retried after a failure of this kind."""
     if failure_kind is FailureKind.FINAL:
         return False
     return failure_kind is FailureKind.NOT_SENT or idempotency is not Idempotency.UNKNOWN

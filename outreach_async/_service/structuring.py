@@ -43,7 +43,6 @@ STRUCTURE_ERRORS = (BaseValidationError, TypeMismatchError)  # errors that the c
 
 @cache
 def default_converter() -> Converter:
-    """Return the converter that the library uses, with all hooks registered."""
     # - Strings, booleans, numbers and lists are accepted unchanged or rejected. cattrs on its own turns `None` into `"None"`,
     #   `"false"` into `True`, 3.9 into 3 and a string into a list of letters.
     # - Open enumerations accept any string.

@@ -63,7 +63,6 @@ def _format_number(value: object) -> str:
 
 
 def require_encodable(field: str, value: str) -> None:
-    """Check that a string can be encoded as UTF-8."""
     if value.isascii():  # nearly always, and much faster than encoding
         return
     try:
@@ -104,7 +103,6 @@ def require_seconds(field: str, value: object) -> float | None:
 
 
 def require_rate(field: str, value: object) -> float:
-    """Return a rate in requests per second after checking that it is a finite number greater than 0."""
     expected, remedy = "expected a finite number of requests per second greater than 0", "pass a number such as 50"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"{field}: {expected}, got {type_name(value)}; {remedy}")
@@ -128,14 +126,12 @@ def read_rate(environment: Mapping[str, str]) -> float | None:
 
 
 def require_choice(field: str, value: object, choices: Sequence[str]) -> None:
-    """Check that a value is one of the valid strings."""
     if value not in choices:
         valid = ", ".join(map(repr, choices))
         raise InvalidRequest(f"{field}: expected one of {valid}, got {masked_repr(value)}; pass one of them")
 
 
 def require_upload_options(duplicates: object, strict_validation: object, campaign: object) -> None:
-    """Check the three options in `upload_options`, an object in a create request's body."""
     require_choice("duplicates", duplicates, vocabulary.DUPLICATE_POLICIES)
     if not isinstance(strict_validation, bool):
         raise InvalidRequest(f"strict_validation: expected bool, got {type_name(strict_validation)}; pass True or False")
@@ -278,7 +274,6 @@ def suggest_field(name: str) -> str | None:
 
 
 def require_method(method: object) -> str:
-    """Return an HTTP method after checking it."""
     if not isinstance(method, str) or not METHOD.fullmatch(method):
         got = "a string with other characters" if isinstance(method, str) else type_name(method)
         raise InvalidRequest(f"method: expected an HTTP method in upper case, got {got}; pass a method such as 'GET'")
@@ -286,7 +281,6 @@ def require_method(method: object) -> str:
 
 
 def require_body(body: object) -> bytes:
-    """Return a request body after checking its type."""
     if not isinstance(body, bytes):
         remedy = "encode it, for example with json.dumps(value).encode()"
         raise InvalidRequest(f"body: expected bytes, got {type_name(body)}; {remedy}")
@@ -310,7 +304,6 @@ def require_target(target: object) -> str:
 
 
 def require_headers(headers: object) -> dict[str, str]:
-    """Return header fields by lower-case name, after checking them."""
     if not isinstance(headers, Mapping):
         raise InvalidRequest(f"headers: expected a mapping of strings to strings, got {type_name(headers)}; pass a dict")
     for name, value in headers.items():
