@@ -7,8 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.tables import check_rows
 
 from outreach_async._service.retry import (
@@ -19,7 +17,6 @@ from outreach_async._service.retry import (
     classify,
     explain_status,
     is_retryable,
-    retry_cost,
 )
 from outreach_async.errors import (
     BulkStopped,
@@ -114,11 +111,6 @@ def test_each_column_of_the_status_table() -> None:
     assert (throttled.affects_every_row, throttled.maybe_applied) == (False, True)  # one row alone may get it
 
 
-@pytest.mark.parametrize(("evidence", "price"), [(NOT_SENT, 14), (REFUSED, 5), (AMBIGUOUS, 14), (FINAL, 14)])
-def test_a_retry_costs_less_after_throttling(evidence: FailureKind, price: int) -> None:
-    assert retry_cost(evidence) == price
-
-
 @pytest.mark.parametrize(
     ("attempts", "longest"), [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (5, 8.0), (6, 16.0), (7, 20.0), (8, 20.0), (10_000, 20.0)]
 )
@@ -126,13 +118,6 @@ def test_each_wait_may_be_twice_as_long_as_the_last_up_to_the_cap(attempts: int,
     assert backoff_delay(RetryPolicy(jitter=lambda: 1.0), attempts) == longest
     assert backoff_delay(RetryPolicy(jitter=lambda: 0.25), attempts) == longest / 4
     assert backoff_delay(RetryPolicy(jitter=lambda: 0.0), attempts) == 0
-
-
-@given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(1, 10**6), st.floats(0, 1, exclude_max=True))
-def test_a_wait_is_never_negative_nor_above_the_cap(first: float, cap: float, attempts: int, drawn: float) -> None:
-    policy = RetryPolicy(backoff=first, backoff_cap=cap, jitter=lambda: drawn)
-    assert 0 <= backoff_delay(policy, attempts) <= cap
-    assert backoff_delay(policy, attempts) <= backoff_delay(policy, attempts + 1)
 
 
 def test_waits_are_random_so_that_clients_do_not_retry_in_step() -> None:
