@@ -83,6 +83,10 @@ class ClientLoop:
         entered: Future[tuple[T, anyio.Event]] = Future()
         failed = False
 
+        def raise_failure() -> None:
+            if failed:
+                raise _BlockFailed  # for the manager; the exception itself propagates in the calling thread
+
         async def enter_and_leave() -> None:
             try:
                 with suppress(_BlockFailed):
@@ -90,8 +94,7 @@ class ClientLoop:
                         leaving = anyio.Event()
                         entered.set_result((value, leaving))
                         await leaving.wait()
-                        if failed:
-                            raise _BlockFailed  # noqa: TRY301 - for the manager; the block's own exception stays in its thread
+                        raise_failure()
             except BaseException as error:
                 if not entered.done():
                     entered.set_exception(error)

@@ -1,19 +1,22 @@
 """Share one rate among processes and hosts over a Redis server.
 
-A Lua script on the server calculates the shares as `RateCoordinator` does, with the server's clock. redis-py's synchronous client
-calls it from a worker thread, which works on asyncio and trio. A client that cannot reach the server continues with half of its
-last share: the other half is left for clients that still reach the server, and for new clients.
+The key holds a list: a `RateCoordinator`, and the reports that it does not contain yet. Each client appends its report, adds all
+reports to the coordinator, and replaces it, unless another client was faster. That one has added the report as well, or the next
+one will, so any number of clients agree in two rounds. redis-py's synchronous client runs in a worker thread, which works on
+asyncio and trio. A client that cannot reach the server continues with half of its last share: the other half is left for clients
+that still reach the server, and for new clients.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from importlib.resources import files
+from secrets import token_hex
 from typing import Any, Final
 
 import anyio
 import attrs
+import msgspec
 
 from outreach_async._engine.logs import LOGGER
 from outreach_async._engine.shared_rate import RateCoordinator, RateShare, RateUsage
@@ -25,6 +28,22 @@ from outreach_async.transport._secret import Secret, drop_frames
 
 _DEFAULT_TIMEOUT: Final = 1.0  # seconds: if the server hangs, a report times out before the share of a busy client expires
 _ATTEMPTS: Final = 2  # if the server was restarted, only the second attempt has an open connection
+_ROUNDS: Final = 20  # two are enough, unless other processes die in between
+_FORMAT: Final = b"outreach-rate-1 "  # start of the list, by which it is told apart from a value of another program or version
+_SCRIPT: Final = """
+local format, report, expected, state, added = unpack(ARGV)
+local stored = redis.call('LINDEX', KEYS[1], 0)
+if stored and string.sub(stored, 1, #format) ~= format then return {err = 'WRONGTYPE The value is not the state of a rate'} end
+if not stored then redis.call('RPUSH', KEYS[1], format) end
+if stored == expected then
+  redis.call('LTRIM', KEYS[1], added, -1)
+  redis.call('LSET', KEYS[1], 0, state)
+end
+local now = redis.call('TIME')
+if report ~= '' then redis.call('RPUSH', KEYS[1], report, now[1], now[2]) end
+redis.call('PEXPIRE', KEYS[1], 600000)
+return redis.call('LRANGE', KEYS[1], 0, -1)
+"""  # each report is followed by the server's time; a learned limit is forgotten ten minutes after the last report
 _REMEMBERED: Final = 60.0  # seconds for which a client's last share is remembered after the client's last report
 
 
@@ -101,7 +120,7 @@ class RedisRate:
             # The default limiter belongs to the program, whose own threads may use all of it. A thread that outlives the timeout,
             # for example in a name lookup, ends by itself.
             limiter = anyio.CapacityLimiter(1)
-            result = await anyio.to_thread.run_sync(self._run_script, usage, abandon_on_cancel=True, limiter=limiter)
+            result = await anyio.to_thread.run_sync(self._exchange, usage, abandon_on_cancel=True, limiter=limiter)
         if isinstance(result, str):
             return self._fall_back(usage, result)
         self._on_share(usage.client, result)
@@ -122,24 +141,31 @@ class RedisRate:
         """Show the key and the limit, never the URL, which may contain a password."""
         return f"<{type(self).__name__} key={self._key!r} limit={self._limit}>"
 
-    def _run_script(self, usage: RateUsage) -> RateShare | str:
-        """Run the Lua script, and return the client's share or a description of the error. Called in a worker thread."""
+    def _exchange(self, usage: RateUsage) -> RateShare | str:
+        """Report to the server, and return the share or a description of the error. Called in a worker thread."""
         from redis.exceptions import ConnectionError as RedisConnectionError
 
-        limit = "" if self._limit is None else self._limit
-        arguments = [*attrs.astuple(usage), limit, ""]
-        text = ""
-        for _ in range(_ATTEMPTS):
+        id_, attempts = token_hex(8), _ATTEMPTS
+        report = unsent = msgspec.msgpack.encode((usage, self._limit, id_))
+        expected, state, added = b"", b"", 0
+        for _ in range(_ROUNDS):
             try:
-                rate, expires_in, hold = map(float, self._script(keys=[self._key], args=arguments))
-                return RateShare(rate=rate, expires_in=expires_in, hold=hold)
+                stored, *reports = self._script(keys=[self._key], args=[_FORMAT, unsent, expected, state, added])
+                coordinator = _decode_state(stored)
+                mine = coordinator.clients.get(usage.client)
+                if mine is not None and mine.share is not None and mine.report == id_:
+                    return mine.share
+                _add_reports(coordinator, reports)
+                unsent = b"" if reports else report  # no report: the server has lost its data
+                expected, added = stored, len(reports)
+                state = _FORMAT + msgspec.msgpack.encode(coordinator)
             except Exception as error:  # noqa: BLE001 - frames of redis-py contain the password, so no error may leave this function
-                text = mask_string(f"{type(error).__name__}: {error}", self._credentials.secrets)
-                if str(error).startswith("WRONGTYPE"):
+                if isinstance(error, msgspec.MsgspecError) or str(error).startswith("WRONGTYPE"):
                     return f"the Redis key {self._key!r} holds a value of another program or version; pass another key"
-                if not isinstance(error, RedisConnectionError):
-                    break
-        return self._describe_failure(text)
+                attempts -= 1
+                if not attempts or not isinstance(error, RedisConnectionError):
+                    return self._describe_failure(mask_string(f"{type(error).__name__}: {error}", self._credentials.secrets))
+        return self._describe_failure("other clients have replaced each result")
 
     def _describe_failure(self, reason: str) -> str:
         return f"Redis server {self._server} unreachable ({reason}); check the URL and the server"
@@ -212,5 +238,19 @@ def _build_pool(url: str, credentials: _Credentials, timeout: float) -> Any:
 def _load_script(pool: Any) -> Any:
     from redis import Redis
 
-    text = files("outreach_async").joinpath("redis_rate.lua").read_text(encoding="utf-8")
-    return Redis(connection_pool=pool).register_script(text)
+    return Redis(connection_pool=pool).register_script(_SCRIPT)
+
+
+def _decode_state(stored: bytes) -> RateCoordinator:
+    state = stored.removeprefix(_FORMAT)
+    return msgspec.msgpack.decode(state, type=RateCoordinator) if state else RateCoordinator()
+
+
+def _add_reports(coordinator: RateCoordinator, reports: list[bytes]) -> None:
+    for report, seconds, microseconds in zip(*[iter(reports)] * 3, strict=True):
+        usage, limit, id_ = msgspec.msgpack.decode(report, type=tuple[RateUsage, float | None, str])
+        client = coordinator.clients.get(usage.client)
+        if client is None or client.report != id_:  # a report whose response was lost is sent again
+            coordinator.limit = limit
+            coordinator.step(usage, int(seconds) + int(microseconds) / 1e6)
+            coordinator.clients[usage.client].report = id_

@@ -160,63 +160,63 @@ class RateMeter:
 class CubicLimit:
     """The learned rate limit. Refusals lower the limit; afterwards, it rises along a cubic curve."""
 
-    _beta: float = BETA
+    beta: float = BETA
     limit: float | None = None
-    _cut_at: float = -math.inf
-    _since: float = -math.inf
-    _futile_since: float = -math.inf
-    _peak: float = 0.0
-    _recovery_time: float = 0.0
-    _futile_cuts: int = 0
+    cut_at: float = -math.inf
+    since: float = -math.inf
+    futile_since: float = -math.inf
+    peak: float = 0.0
+    recovery_time: float = 0.0
+    futile_cuts: int = 0
 
     def is_about_current_rate(self, now: float, started: float) -> bool:
         """Return whether a refusal may lower the current limit."""
         # The last cut must be at least 0.5 s ago, and the refused attempt must have started after that cut.
         # Exceeding the service's limit once gets many requests in flight refused. They must not cut the rate several times.
-        return started >= self._cut_at and now - self._cut_at >= SPACING
+        return started >= self.cut_at and now - self.cut_at >= SPACING
 
     def cut(self, now: float, achieved: float, retry_after: float = 0.0) -> None:
         """Lower the limit after a refusal that `is_about_current_rate` accepts."""
-        if not self._futile_cuts:
-            self._futile_since = now
-        self._futile_cuts += 1
-        self._cut_at = now
+        if not self.futile_cuts:
+            self.futile_since = now
+        self.futile_cuts += 1
+        self.cut_at = now
         if self.limit is None:
-            peak, self._recovery_time = max(achieved, _DEFAULT_RATE), _FIRST_RECOVERY_TIME
+            peak, self.recovery_time = max(achieved, _DEFAULT_RATE), _FIRST_RECOVERY_TIME
         elif self._refuses_everything(achieved):
             # These refusals are no evidence about the rate. If each of them cut the rate, the recovery would take minutes.
             # Instead, attempts become rarer with the time since the first refusal.
-            self.limit = max(FLOOR, min(self.limit, _REFUSED_INTERVAL_DIVISOR / max(SPACING, now - self._futile_since)))
+            self.limit = max(FLOOR, min(self.limit, _REFUSED_INTERVAL_DIVISOR / max(SPACING, now - self.futile_since)))
             return
         else:
-            peak = max(FLOOR / self._beta, min(self.limit, _MAX_LAG * achieved))
+            peak = max(FLOOR / self.beta, min(self.limit, _MAX_LAG * achieved))
             recovery_time = max(_RECOVERY_TIME, _MIN_RECOVERY_REQUESTS / peak, _RECOVERY_PER_RETRY_AFTER * retry_after)
-            self._recovery_time = min(recovery_time, _MAX_RECOVERY_TIME, _MAX_RECOVERY_GROWTH * self._recovery_time)
-        self._peak = peak
-        self._since = now
-        self.limit = self._beta * peak
+            self.recovery_time = min(recovery_time, _MAX_RECOVERY_TIME, _MAX_RECOVERY_GROWTH * self.recovery_time)
+        self.peak = peak
+        self.since = now
+        self.limit = self.beta * peak
 
     def grow(self, now: float, achieved: float) -> None:
         """Raise the limit according to the time since the last cut, but never far above the achieved rate."""
         if self.limit is None:
             return
-        if self._futile_cuts:
+        if self.futile_cuts:
             if self._refuses_everything(achieved):  # until now, so the allowed rate is as unknown as at the first cut
-                self._peak, self._recovery_time, self._since = _DEFAULT_RATE, _FIRST_RECOVERY_TIME, now
-            self._futile_cuts = 0
+                self.peak, self.recovery_time, self.since = _DEFAULT_RATE, _FIRST_RECOVERY_TIME, now
+            self.futile_cuts = 0
         lead = _MAX_LEAD * achieved
-        if self._recovery_time == _FIRST_RECOVERY_TIME:
+        if self.recovery_time == _FIRST_RECOVERY_TIME:
             lead = max(lead, _INITIAL_LEAD)
-            if now - self._cut_at < SPACING:
-                self._peak = max(self._peak, achieved)  # includes answers to requests in flight at the first cut
-        x = (now - self._since) / self._recovery_time - 1  # -1 at the cut, 0 where the limit is back at `_peak`
-        rise = (1 - self._beta) * x**3 * (_PROBING_FACTOR if x > 0 else 1)
-        self.limit = max(self.limit, min(self._peak * (1 + rise), lead))
+            if now - self.cut_at < SPACING:
+                self.peak = max(self.peak, achieved)  # includes answers to requests in flight at the first cut
+        x = (now - self.since) / self.recovery_time - 1  # -1 at the cut, 0 where the limit is back at `peak`
+        rise = (1 - self.beta) * x**3 * (_PROBING_FACTOR if x > 0 else 1)
+        self.limit = max(self.limit, min(self.peak * (1 + rise), lead))
 
     def _refuses_everything(self, achieved: float) -> bool:
         # This is assumed after three cuts without a success in between, or after two cuts if the achieved rate is 0.
-        return self._futile_cuts > _MAX_FUTILE_CUTS or (self._futile_cuts > 1 and not achieved)
+        return self.futile_cuts > _MAX_FUTILE_CUTS or (self.futile_cuts > 1 and not achieved)
 
     def exclude_time(self, seconds: float) -> None:
         """Exclude this many seconds from the curve: nothing was sent during that time, so nothing was learned."""
-        self._since += seconds
+        self.since += seconds

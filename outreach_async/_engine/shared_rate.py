@@ -135,89 +135,90 @@ class _ClientState:
     seen: float
     demand: float
     achieved: float
+    share: RateShare | None = None
+    report: str = ""  # id of the last report, which `RedisRate` sets
 
 
+@attrs.define(eq=False)
 class RateCoordinator:
-    """Divides one rate among clients. `redis_rate.lua` implements the same rule."""
+    """Divides one rate among clients, without waiting or I/O. `RedisRate` stores it."""
 
     # The rate is the smaller of `limit` and a limit that the coordinator learns from the reports of all clients. It learns this
     # limit with `CubicLimit`, like a client that does not share its rate. Until the first refusal, the rate is `limit`, or a
     # multiple of the achieved rate if there is no `limit`.
 
-    def __init__(self, limit: float | None = None) -> None:
-        self.limit = limit
-        self._learned = CubicLimit(_BETA)
-        self._search_rate = _INITIAL_RATE
-        self._clients: dict[str, _ClientState] = {}
-        self._time = 0.0
-        self._clock: float | None = None
-        self._hold_until = -math.inf
+    limit: float | None = None
+    learned: CubicLimit = attrs.field(factory=lambda: CubicLimit(_BETA))
+    search_rate: float = _INITIAL_RATE
+    clients: dict[str, _ClientState] = attrs.field(factory=dict)
+    time: float = 0.0
+    clock: float | None = None
+    hold_until: float = -math.inf
 
     @property
     def rate(self) -> float:
-        unlimited = math.inf if self.limit is None else self.limit
-        learned = self._learned.limit
-        if learned is None:
-            return self._search_rate if self.limit is None else self.limit
-        return min(unlimited, learned)
+        if self.learned.limit is None:
+            return self.search_rate if self.limit is None else self.limit
+        return min(math.inf if self.limit is None else self.limit, self.learned.limit)
 
     def step(self, usage: RateUsage, clock: float) -> RateShare:
         """Record a report received at `clock`, a time in seconds, and return the client's next share."""
         # The time of the rule is the sum of the clock's steps forward, because a clock may be set back.
-        elapsed = 0.0 if self._clock is None else max(0.0, clock - self._clock)
-        self._clock = clock
-        self._time += elapsed
-        for name in [name for name, client in self._clients.items() if self._time - client.seen >= LIFETIME]:
-            del self._clients[name]
-        is_held = self._time < self._hold_until
+        elapsed = 0.0 if self.clock is None else max(0.0, clock - self.clock)
+        self.clock = clock
+        self.time += elapsed
+        for name in [name for name, client in self.clients.items() if self.time - client.seen >= LIFETIME]:
+            del self.clients[name]
+        is_held = self.time < self.hold_until
         told_at = self._observe(usage)
         self._learn(usage, told_at, unused=elapsed if is_held or self._demand() < self.rate else 0.0)
-        return self._share(usage.client)
+        share = self.clients[usage.client].share = self._share(usage.client)
+        return share
 
     def _observe(self, usage: RateUsage) -> float:
         """Update what is known about the reporting client, and return the time at which it received its last share."""
-        self._hold_until = max(self._hold_until, self._time + usage.retry_after if usage.retry_after else -math.inf)
+        self.hold_until = max(self.hold_until, self.time + usage.retry_after if usage.retry_after else -math.inf)
         demand = usage.wanted / max(usage.seconds, _MIN_PERIOD)
         achieved = usage.completed / max(usage.seconds, _MIN_PERIOD)
-        client = self._clients.get(usage.client)
+        client = self.clients.get(usage.client)
         if client is None:
-            self._clients[usage.client] = _ClientState(seen=self._time, demand=demand, achieved=achieved)
-            return self._time
+            self.clients[usage.client] = _ClientState(seen=self.time, demand=demand, achieved=achieved)
+            return self.time
         told_at = client.seen
-        client.seen = self._time
+        client.seen = self.time
         decay = usage.seconds / (usage.seconds + _DEMAND_DECAY)
         client.demand = max(demand, client.demand + (demand - client.demand) * decay)
         # A period that overlaps a hold is left out: nothing was sent for a part of it.
-        if self._time - usage.seconds >= self._hold_until:
+        if self.time - usage.seconds >= self.hold_until:
             client.achieved += (achieved - client.achieved) * usage.seconds / (usage.seconds + _SMOOTHING)
         return told_at
 
     def _demand(self) -> float:
-        return sum(client.demand for client in self._clients.values())
+        return sum(client.demand for client in self.clients.values())
 
     def _learn(self, usage: RateUsage, told_at: float, unused: float) -> None:
-        achieved = sum(client.achieved for client in self._clients.values())
+        achieved = sum(client.achieved for client in self.clients.values())
         # A limit that no client reaches must not grow, because there is no evidence that the service allows more.
-        self._learned.exclude_time(unused)
-        self._search_rate = max(self._search_rate, _SEARCH_FACTOR * achieved)
+        self.learned.exclude_time(unused)
+        self.search_rate = max(self.search_rate, _SEARCH_FACTOR * achieved)
         if usage.completed:
-            self._learned.grow(self._time, achieved)
-        if usage.refused and self._learned.is_about_current_rate(self._time, told_at):
-            self._learned.cut(self._time, achieved, usage.retry_after)
+            self.learned.grow(self.time, achieved)
+        if usage.refused and self.learned.is_about_current_rate(self.time, told_at):
+            self.learned.cut(self.time, achieved, usage.retry_after)
 
     def _share(self, name: str) -> RateShare:
-        demand = self._clients[name].demand
-        level = water_level(self.rate, [client.demand for client in self._clients.values()])
+        demand = self.clients[name].demand
+        level = water_level(self.rate, [client.demand for client in self.clients.values()])
         if demand >= level:
             rate = level
         else:
             unused = max(0.0, self.rate - self._demand())  # nothing, unless the rate covers all demands
             headroom = min(level, self.rate, max(_IDLE_SHARE, _HEADROOM * demand))
-            rate = max(headroom, demand + unused / len(self._clients))
+            rate = max(headroom, demand + unused / len(self.clients))
         # After a hold, the clients start one after the other. Starting at the same time, they would exceed the service's burst,
         # again and again, because they all send at the same intervals.
-        place = sum(other < name for other in self._clients)
-        hold = max(0.0, self._hold_until + place / self.rate - self._time)
+        place = sum(other < name for other in self.clients)
+        hold = max(0.0, self.hold_until + place / self.rate - self.time)
         return RateShare(rate=rate, expires_in=LIFETIME, hold=hold)
 
 

@@ -105,6 +105,7 @@ def test_a_list_can_be_iterated_over_again_and_fetches_pages_on_demand(fake: Fak
     assert len(fake.requests) == 1
     ids = [mailbox.id for mailbox in pager]
     assert (len(ids), ids[0]) == (7, first.id)
+    assert pager.first() == first
     assert [mailbox.id for mailbox in client.mailboxes.list(display=2, max_items=3)] == ids[:3]
     assert [mailbox.id for page in pager.pages() for mailbox in page.data] == ids
     assert [mailbox.id for mailbox in pager.collect(prefetch=2)] == ids

@@ -74,7 +74,6 @@ def test_a_subprocess_in_the_source_tree_imports_the_same_package(command: tuple
 def test_the_wheel_contains_only_the_package_its_types_and_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "outreach_async/py.typed" in names
-    assert "outreach_async/redis_rate.lua" in names
     assert {f"outreach_async/fake/data/{table}.tsv" for table in ("countries", "names", "states", "timezones")} <= set(names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"outreach_async"}
 

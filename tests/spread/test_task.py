@@ -216,7 +216,7 @@ def test_journals_at_a_url_serve_as_those_in_a_folder(
 def test_a_part_takes_its_share_of_a_rate(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
     rate = SharedRate(limit=1000.0)
     assert import_part(numbered(made).parts[0], tmp_path, connection, rate=rate).rows == 3
-    assert len(rate._coordinator._clients) == 1
+    assert len(rate._coordinator.clients) == 1
 
 
 def test_a_drained_part_is_suspended_and_resumed(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
