@@ -156,6 +156,9 @@ class OutreachClient:
         The copy shares the client's connections, rate, pauses, limit on requests in flight and retry budget, and does not need to
         be closed. `headers` are added to the client's headers. `hooks` replace the client's hooks; pass `[]` for none.
 
+        Raises:
+            InvalidRequest: An option is invalid.
+
         Example:
             ```python
             quick = client.with_options(timeout=5.0, deadline=10.0, max_retries=0)

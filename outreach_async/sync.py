@@ -53,13 +53,13 @@ from outreach_async.transport._secret import hide
 from outreach_async.transport._wire import Response
 
 if TYPE_CHECKING:  # tools look up the names of mirrored annotations here
-    from collections.abc import Iterable, Mapping  # noqa: F401
+    from collections.abc import Iterable, Mapping  # noqa: F401 - a name in a mirrored signature
 
-    from outreach_async._engine.shared_rate import Rate  # noqa: F401
-    from outreach_async._service.retry import RetryPolicy  # noqa: F401
-    from outreach_async.hooks import Hook  # noqa: F401
-    from outreach_async.resources import Seconds  # noqa: F401
-    from outreach_async.transport._wire import Transport  # noqa: F401
+    from outreach_async._engine.shared_rate import Rate  # noqa: F401 - a name in a mirrored signature
+    from outreach_async._service.retry import RetryPolicy  # noqa: F401 - a name in a mirrored signature
+    from outreach_async.hooks import Hook  # noqa: F401 - a name in a mirrored signature
+    from outreach_async.resources import Seconds  # noqa: F401 - a name in a mirrored signature
+    from outreach_async.transport._wire import Transport  # noqa: F401 - a name in a mirrored signature
 
 __all__ = ["SyncClient", "SyncOutcomes", "SyncPage", "SyncPager", "SyncRun"]
 

@@ -241,7 +241,7 @@ async def test_a_connection_that_the_server_closed_is_replaced_at_once() -> None
         rate.close()
 
 
-@pytest.mark.parametrize("behave", [drop, answer_with(b"-ERR no\r\n"), answer_with(b"*1\r\n$1\r\nx\r\n"), answer_with(b"?\r\n")])
+@pytest.mark.parametrize("behave", [drop, answer_with(b"-ERR no\r\n"), answer_with(b"*0\r\n"), answer_with(b"?\r\n")])
 async def test_without_the_server_a_client_gets_half_of_its_last_share(behave: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "outreach_async")
     stub = StubServer()
