@@ -78,12 +78,12 @@ async def _look_up(count: int) -> Spent:
 
 
 async def _fold(count: int) -> Spent:
-    sent = [(number * 2654435761 % 2**61, number, 1, Effect.APPLIED, f"contact_{number:024x}") for number in range(count)]
+    sent = [(number * 2654435761 * 2**21 % 2**64, number, 1, Effect.APPLIED, f"contact_{number:024x}") for number in range(count)]
     with TemporaryDirectory() as folder:
         entries.create(path := Path(folder) / "0", None, b"k" * 32)
         await anyio.lowlevel.checkpoint()
-        with spending() as spent:
-            entries.fold(path, Path(folder) / "1", FoldedRun(2e9, {}, {1: Target(WORKSPACE)}, None), sent)
+        with spending() as spent, closing(entries.Generation(path)) as opened:
+            entries.fold(opened, Path(folder) / "1", FoldedRun(2e9, {}, {1: Target(WORKSPACE)}, count), sent)
     return spent
 
 

@@ -1,48 +1,67 @@
-"""The entries of a ledger: their stored form, folds, and the keys of an input."""
+"""The entries of a ledger: their stored form, and folds against a model."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from support.scenarios import SPACE
 
 from outreach_async import Target
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.ledger import _entries as entries
-from outreach_async.bulk.ledger._entries import Effect, FoldedRun, SeenKeys
+from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, Effect, FoldedRun, Generation, SentRow, Standing
 from outreach_async.bulk.ledger._folding import _sent_rows, encode_row
 from outreach_async.errors import JournalError
 
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50), st.integers(1, 5))
-@example([*range(50)], 1)
-@example([*range(50)], 5)
-def test_seen_keys_returns_every_key_in_its_range(drawn: list[int], size: int) -> None:
-    keys = [(key + (step << 57)) % 2**64 - 2**63 for key in drawn for step in range(16)]
-    with closing(SeenKeys(size)) as seen:
-        for start in range(0, len(keys), 7):
-            seen.add(keys[start : start + 7])
-        found = [*seen.ranges()]
-    assert {key for first, last, members in found for key in members if first <= key <= last} == {*keys}
-    assert [first for first, _, _ in sorted(found)] == [number << 56 for number in range(-128, 128)]
+IDS = ("contact_0123456789abcdef01234567", "contact_ab", "contact_XY", "contact_ABCD", "contact_", "other", "\u20ac", None)
+TARGETS = {1: Target(SPACE), 2: Target("space_2"), 3: Target("space_3")}
+KEYS = st.integers(0, 40).map(lambda number: number * (2**64 // 41) & -1 << CAMPAIGN_BITS)
+ROWS = st.lists(st.tuples(KEYS, st.integers(0, 3), st.integers(1, 3), st.sampled_from(Effect), st.sampled_from(IDS)), max_size=30)
 
 
-@pytest.mark.parametrize("id_", ["contact_0123456789abcdef01234567", "contact_XY", "contact_ABCD", "other", None])
-def test_an_entry_keeps_its_id_and_state(id_: str | None, tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    entries.create(old, "https://api.example", b"k" * 32)
-    run = FoldedRun(2e9, {}, {1: Target(SPACE)}, None)
-    entries.fold(old, new, run, [(7, 3, 1, Effect.APPLIED, id_), (8, 4, 1, Effect.NONE, None)])
-    with closing(entries.Generation.open(new)) as opened:
-        found = opened.find([7, 8])
-        assert [*found] == [7]
-        assert entries.decode_id(found[7][-1]) == id_
-        assert opened.read_report()[0] == (1, 0, 0)
+def fold(path: Path, rows: Sequence[SentRow], size: int = 0, **options: Any) -> Path:
+    """Fold rows into the next generation, whose file has the name of the path with one more letter."""
+    new = path.with_name(path.name + "x")
+    with closing(Generation(path)) as opened:
+        entries.fold(opened, new, FoldedRun(2e9, {}, TARGETS, size or len(rows), **options), rows)
+    return new
+
+
+@given(st.lists(st.tuples(ROWS, st.sets(KEYS), st.booleans()), max_size=4), st.sampled_from([0, 10**5]))
+def test_a_generation_has_the_last_row_of_each_key(runs: list[tuple[list[SentRow], set[int], bool]], size: int) -> None:
+    known: dict[int, tuple[Standing, str | None]] = {}
+    gone = set[int]()
+    with TemporaryDirectory() as folder:
+        entries.create(path := Path(folder) / "0", "https://api.example", b"k" * 32)
+        for rows, also_seen, is_whole in runs:
+            with closing(Generation(path)) as opened:
+                seen = bytearray(key in also_seen or key in {row[0] for row in rows} for key in sorted(known))
+                assert opened.locate(sorted(known)) == [*range(len(known))]
+            gone = {key for key, was_seen in zip(sorted(known), seen, strict=True) if not was_seen} if is_whole else gone
+            path = fold(path, rows, size, seen=seen if is_whole else None, compared=TARGETS)
+            doubtful = set[int]()
+            for key, _, _, effect, id_ in rows:
+                if effect != Effect.NONE:
+                    uncertain = effect == Effect.POSSIBLE or key in doubtful
+                    standing = Standing.UNCERTAIN if uncertain else Standing.UNCHANGED
+                    known[key] = standing, id_ or known.get(key, (None, None))[1]
+                    gone.discard(key)
+                if effect not in {Effect.NONE, Effect.APPLIED}:
+                    doubtful.add(key)
+        last = {row[0]: row for rows, *_ in runs for row in rows if row[3] != Effect.NONE}
+        with closing(Generation(path)) as opened:
+            places = dict(zip(last, opened.locate(last), strict=True))
+            found = {key: (opened.judge(place, *last[key][1:3], 0), opened.id_at(place)) for key, place in places.items()}
+            assert (found, opened.count) == (known, len(known))
+            assert opened.count_entries()[1] == len(gone)
+            assert opened.locate([1, 2**64 - 1]) == [-1, -1]
 
 
 def test_a_row_whose_target_is_missing_is_damage() -> None:
@@ -51,21 +70,17 @@ def test_a_row_whose_target_is_missing_is_damage() -> None:
         list(_sent_rows(lambda _query: next(pages), PossiblySent(), {0: 1}))
 
 
-def test_a_sparse_file_is_rebuilt(tmp_path: Path) -> None:
+def test_an_entry_takes_32_bytes_and_an_id_that_does_not_fit_is_kept_once(tmp_path: Path) -> None:
     entries.create(path := tmp_path / "0", None, b"k" * 32)
-    for generation in range(1, 4):
-        rows = [
-            ((number * 2654435761 + generation) << 20, 1, 1, Effect.APPLIED, f"contact_{number:024x}") for number in range(3000)
-        ]
-        entries.fold(path, tmp_path / str(generation), FoldedRun(2e9, {}, {1: Target(SPACE)}, None), rows)
-        path = tmp_path / str(generation)
-    assert path.stat().st_size / 9000 < 48
+    empty, rows = path.stat().st_size, [(number << 40, 1, 1, Effect.APPLIED, IDS[0]) for number in range(3000)]
+    assert fold(path, rows).stat().st_size - empty < 3000 * 32 + 100
+    rows = [(*row[:4], "contact_0123456789abcdef0123456789abcdef") for row in rows]
+    path = fold(path, rows)
+    assert fold(path, rows).stat().st_size < path.stat().st_size + 100
 
 
-def test_an_entry_of_another_campaign_with_the_same_key_is_not_used() -> None:
-    entry = 7, 5, 1 << 25 | 1, entries._checksum(7, 5, 1 << 25 | 1, None), None
-    assert [entries.judge(5, target, entry, 0) for target in (1, 2, None)] == [
-        entries.Standing.UNCHANGED,
-        entries.Standing.NEW,
-        entries.Standing.NEW,
-    ]
+def test_an_entry_of_another_campaign_with_the_same_key_is_not_used(tmp_path: Path) -> None:
+    entries.create(path := tmp_path / "0", None, b"k" * 32)
+    with closing(Generation(fold(path, [(7, 5, 1, Effect.APPLIED, None)]))) as opened:
+        found = [opened.judge(0, 5, target, 0) for target in (1, 2, None)]
+    assert found == [Standing.UNCHANGED, Standing.NEW, Standing.NEW]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import islice, repeat
-from struct import Struct
-from typing import Any, Final, TypeAlias
+from itertools import chain, islice, repeat
+from struct import unpack
+from typing import Any, Final, NamedTuple
 
 import attrs
 import msgspec
@@ -17,26 +16,62 @@ from anyio.lowlevel import checkpoint
 from outreach_async._service.contacts import NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
-from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, order_key
+from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, order_key, order_keys
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal._identity import MarkedWindow
 from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries
-from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, Entry, Generation, SeenKeys, Standing, decode_id, judge
+from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, DIGEST_BITS, TARGET_BITS, Generation, Standing
 from outreach_async.bulk.ledger._folding import encode_row
 from outreach_async.errors import InvalidRequest
 
 _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
 """Number of rows that are compared before those to be sent are marked, although they do not fill a window."""
-_KEY: Final = Struct(">qQ")
 _CONTACT_MASK: Final = -1 << CAMPAIGN_BITS
 _CAMPAIGN_SHIFT: Final = 64 - CAMPAIGN_BITS
 """Multiplying by a random number of the campaign, and keeping the upper bits of 64, is a universal hash."""
+_HASH_SIZE: Final = 8
+_EXTRA_BITS: Final = 8 * _HASH_SIZE - DIGEST_BITS
+_NO_DIGEST: Final = -1
+"""The digest of a row that cannot be sent, which differs from that of every entry."""
+_NO_NUMBER: Final = -1
+"""The number of a target of which the ledger has no entries."""
+_NO_TARGET: Final = Target("", "")
+"""The target of a row without an e-mail."""
 _BATCH_SIZE: Final = 250
 """Number of rows that are encoded before other tasks may run."""
 
-Prepared: TypeAlias = tuple[int, int, Target, ParsedRow | None]
-"""The key, the digest and the target of a row, and the parsed row if parsing was necessary."""
+
+@attrs.frozen
+class PreparedRows:
+    """Rows with what is compared of each: its key, digest and target."""
+
+    first: int
+    originals: Sequence[object]
+    keys: Sequence[int]
+    digests: Sequence[int]
+    targets: Sequence[Target]
+    parsed: Sequence[ParsedRow | ContactOutcome | None]
+    """The rows that had to be parsed; the outcome of a row that cannot be sent."""
+
+
+def _hashes(start: Any, contents: Iterable[bytes]) -> Sequence[int]:
+    """Return the hashes of contents, each with a prefix that has been hashed already."""
+    copy, hashes = start.copy, list[bytes]()
+    for content in contents:
+        hasher = copy()
+        hasher.update(content)
+        hashes.append(hasher.digest())
+    return unpack(f">{len(hashes)}Q", b"".join(hashes))
+
+
+class MarkedRow(NamedTuple):
+    """A row to be sent, with its encoding for the journal, and the place of its entry, or -1."""
+
+    row: ParsedRow
+    content: bytes
+    standing: Standing
+    place: int
 
 
 class Comparer:
@@ -44,122 +79,153 @@ class Comparer:
 
     def __init__(self, options: LedgerOptions, entries: Generation, parser: RowParser, *, only_counts: bool = False) -> None:
         self.counts = LedgerCounts()
-        self.unchanged: Counter[Target] | None = Counter() if only_counts else None
+        self.unchanged: Counter[Target] = Counter()
         """The number of unchanged rows for each target, if nobody receives their outcomes."""
-        self.seen = SeenKeys()
-        self.marked: list[tuple[ParsedRow, bytes, Standing, Entry | None]] = []
-        """The rows to be sent that are not marked yet, each with its encoding for the journal."""
+        self.seen = bytearray(entries.count)
+        """For each entry, 1 if a row of the input has its key."""
+        self.marked: list[MarkedRow] = []
+        """The rows to be sent that are not marked yet."""
         self.targets: dict[Target, int] = {parser.targets.default: 0}
         """The targets of the run, each with its number in the run's journal."""
         self._named: set[Target] = set()
-        self.find = entries.find
-        self._known_targets = entries.targets
+        self._entries = entries
         self._sharing: dict[Target, bool] = {}
         self._parser = parser
+        self._only_counts = only_counts
         self._oldest = options.oldest
         self._ignores_changes = options.ignore_changes
-        self._secret = entries.secret
         self._key_starts: dict[Target, tuple[Any, int]] = {}
         # The options are part of the digest: with other options, the same row is another request.
-        self._digest_start = blake2b(msgspec.json.encode(options.request, order="deterministic") + b"\n", digest_size=6)
+        start = msgspec.json.encode(options.request, order="deterministic") + b"\n"
+        self._digest_start = blake2b(start, digest_size=_HASH_SIZE)
         self._sent: dict[int, int] = {}
         """The digest of the rows that this run sends for a contact with entries; -1 if they differ."""
 
-    def prepare(self, first: int, originals: Sequence[object]) -> list[Prepared | ContactOutcome]:
-        """Compute the key and digest of each row. Return the outcome of a row that cannot be sent."""
+    def prepare(self, first: int, originals: Sequence[object]) -> PreparedRows:
+        """Compute what is compared of rows. Nothing is remembered, so this may be repeated once campaigns are listed."""
         emails, encoded = [*map(_email_of, originals)], self._parser.try_encode(originals)
         if encoded is None or not all(isinstance(email, str) for email in emails):
-            return [self._prepare_row(first + position, original) for position, original in enumerate(originals)]
+            return self._parse(first, originals, emails)
         contents, targets = encoded
         targets = [self._parser.targets.default] * len(contents) if targets is None else targets
-        keys = self._keys(map(order_key, emails), targets)
-        self.seen.add(keys)
-        return [*zip(keys, self._digests(contents), targets, repeat(None))]
+        keys, digests = self._keys(order_keys(emails), targets), self._digests(contents)
+        return PreparedRows(first, originals, keys, digests, targets, [None] * len(contents))
 
-    def _prepare_row(self, index: int, original: object) -> Prepared | ContactOutcome:
-        row = self._parser.parse(index, original)
-        if isinstance(row, ContactOutcome):
-            if isinstance(email := _email_of(original), str):
-                self.seen.add(self._keys([order_key(email)], [row.target]))  # the row is wrong, but it is not gone
-                self._named.add(row.target)
-            return row
-        self.seen.add(keys := self._keys([row.key], [row.target]))
-        return keys[0], self._digests([self._parser.contact_bytes(row)])[0], row.target, row
+    def _parse(self, first: int, originals: Sequence[object], emails: Sequence[Any]) -> PreparedRows:
+        orders, digests, targets = list[str](), list[int](), list[Target]()
+        parsed = [self._parser.parse(index, original) for index, original in enumerate(originals, first)]
+        for row, email in zip(parsed, emails, strict=True):
+            if isinstance(row, ParsedRow):
+                orders.append(row.key)
+                digests += self._digests([self._parser.contact_bytes(row)])
+            else:  # the row is wrong, but it is not gone
+                orders.append(order_key(email) if isinstance(email, str) else "")
+                digests.append(_NO_DIGEST)
+            targets.append(row.target if orders[-1] else _NO_TARGET)
+        return PreparedRows(first, originals, self._keys(orders, targets), digests, targets, parsed)
 
     @property
     def compared_targets(self) -> Collection[Target]:
         """The targets of the input's rows, from which contacts may be gone; of an input without rows, the run's own."""
         return self._named or {self._parser.targets.default}
 
-    def _keys(self, orders: Iterable[str], targets: Iterable[Target]) -> list[int]:
-        hashes, salts = list[bytes](), list[int]()
-        last: Target | None = None
-        start: Any = None
-        salt = 0
-        for order, target in zip(orders, targets, strict=True):
-            if target is not last:
-                start, salt = self._key_starts.get(last := target) or self._start_keys(target)
-            hasher = start.copy()
-            hasher.update(order.encode(errors="surrogatepass"))
-            hashes.append(hasher.digest())
-            salts.append(salt)
-        pairs = zip(_KEY.iter_unpack(b"".join(hashes)), salts, strict=True)
-        return [contact & _CONTACT_MASK | more * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK for (contact, more), salt in pairs]
+    def _keys(self, orders: Iterable[str], targets: Sequence[Target]) -> list[int]:
+        """Return the key of each row, from its e-mail and its target."""
+        contacts, starts = [order.encode(errors="surrogatepass") for order in orders], self._key_starts
+        if targets.count(targets[0]) == len(targets):  # nearly always
+            start, salt = starts.get(targets[0]) or self._start_keys(targets[0])
+            hashes = _hashes(start, contacts)
+            salts: Iterable[int] = repeat(salt)
+        else:
+            pairs = [starts.get(target) or self._start_keys(target) for target in targets]
+            hashes = [*chain(*(_hashes(start, [contact]) for contact, (start, _) in zip(contacts, pairs, strict=True)))]
+            salts = [salt for _, salt in pairs]
+        return [each & _CONTACT_MASK | each * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK for each, salt in zip(hashes, salts)]  # noqa: B905
 
     def _start_keys(self, target: Target) -> tuple[Any, int]:
-        start = blake2b(msgspec.json.encode(target.workspace) + b"\n", key=self._secret, digest_size=_KEY.size)
-        salt = blake2b(msgspec.json.encode(target.campaign), key=self._secret, digest_size=8).digest()
+        secret = self._entries.metadata.secret
+        start = blake2b(msgspec.json.encode(target.workspace) + b"\n", key=secret, digest_size=_HASH_SIZE)
+        salt = blake2b(msgspec.json.encode(target.campaign), key=secret, digest_size=_HASH_SIZE).digest()
         self._key_starts[target] = starts = start, int.from_bytes(salt) | 1
         return starts
 
     def _digests(self, contents: Iterable[bytes]) -> list[int]:
-        digests = list[int]()
-        for content in contents:
-            hasher = self._digest_start.copy()
-            hasher.update(content)
-            digests.append(int.from_bytes(hasher.digest()))
-        return digests
+        return [digest >> _EXTRA_BITS for digest in _hashes(self._digest_start, contents)]
 
-    def settle(
-        self, first: int, originals: Sequence[object], prepared: Sequence[Prepared | ContactOutcome], found: Mapping[int, Entry]
-    ) -> Iterator[ParsedRow | ContactOutcome]:
-        """Decide which rows are sent. Yield each row, or its outcome if it is not sent."""
-        number, known, last, unchanged = 0, None, None, self.unchanged
-        for index, item in enumerate(prepared, first):
-            if isinstance(item, ContactOutcome):
-                yield item
-                continue
-            key, digest, target, row = item
-            if target is not last:
-                last, known = target, self._known_targets.get(target)
-                number = self.targets.setdefault(target, len(self.targets))
-                self._named.add(target)
-            standing, contact = Standing.NEW, key >> CAMPAIGN_BITS
-            if (entry := found.get(key)) is not None:
-                standing = judge(digest, known, entry, self._oldest)
-                if standing is Standing.UNCHANGED and self._sent and self._sent.get(contact, digest) != digest:
-                    standing = Standing.CHANGED  # an earlier row of this run gives the contact other values
-                if standing is Standing.UNCHANGED or (standing is Standing.CHANGED and self._ignores_changes):
-                    self.counts.unchanged += 1
-                    if unchanged is not None:
-                        unchanged[target] += 1
-                        continue
-                    yield unchanged_outcome(index, originals[index - first], decode_id(entry[-1]), target)
-                    continue
-            parsed = row or self._parser.parse(index, originals[index - first])
-            if isinstance(parsed, ParsedRow):
-                # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
-                parsed.maybe_sent = standing is Standing.UNCERTAIN
-                setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
-                self.marked.append((parsed, encode_row(key, digest, number), standing, entry))
-                if entry is not None or self._shares_contacts(target):
-                    self._sent[contact] = digest if self._sent.get(contact, digest) == digest else -1
-            yield parsed
+    def settle(self, rows: PreparedRows) -> list[ParsedRow | UnsentRows]:
+        """Decide which rows are sent. Return these and, in their places, the outcomes of the others."""
+        entries, seen, sent, oldest = self._entries, self.seen, self._sent, self._oldest
+        checks, only_counts = entries.checks, self._only_counts
+        settled, group = list[ParsedRow | UnsentRows](), list[ContactOutcome]()
+        last, number, unchanged, places = _NO_TARGET, _NO_NUMBER, 0, entries.locate(rows.keys)
+        for position, (key, place, digest, target) in enumerate(zip(rows.keys, places, rows.digests, rows.targets, strict=True)):
+            if target is not last and target is not _NO_TARGET:
+                self._count_unchanged(last, unchanged)
+                last, number, unchanged = target, self._begin(target), 0
+            row: ParsedRow | ContactOutcome | None = None
+            if place >= 0:
+                seen[place] = 1
+            if (
+                place < 0
+                or checks[place] != digest << TARGET_BITS | number
+                or key >> CAMPAIGN_BITS in sent
+                or (oldest and entries.is_older(place, oldest))
+            ):
+                row = self._decide(position, rows, place)
+            if isinstance(row, ParsedRow):
+                if group:
+                    settled.append(UnsentRows(group[0].index, group))
+                    group = []
+                settled.append(row)
+            elif row is not None:
+                group.append(row)
+            else:
+                unchanged += 1
+                if not only_counts:
+                    index, id_ = rows.first + position, entries.id_at(place)
+                    group.append(unchanged_outcome(index, rows.originals[position], id_, target))
+        self._count_unchanged(last, unchanged)
+        if group:
+            settled.append(UnsentRows(group[0].index, group))
+        return settled
+
+    def _begin(self, target: Target) -> int:
+        """Note that the input has rows of a target, and return its number in the ledger."""
+        self.targets.setdefault(target, len(self.targets))
+        self._named.add(target)
+        return self._entries.targets.get(target, _NO_NUMBER)
+
+    def _count_unchanged(self, target: Target, rows: int) -> None:
+        self.counts.unchanged += rows
+        if rows and self._only_counts:
+            self.unchanged[target] += rows
+
+    def _decide(self, position: int, rows: PreparedRows, place: int) -> ParsedRow | ContactOutcome | None:
+        """Return a row that is sent, or the outcome of a row that cannot be sent; `None` for an unchanged row."""
+        row, digest, target = rows.parsed[position], rows.digests[position], rows.targets[position]
+        if isinstance(row, ContactOutcome):
+            return row
+        contact, standing = rows.keys[position] >> CAMPAIGN_BITS, Standing.NEW
+        if place >= 0:
+            standing = self._entries.judge(place, digest, self._entries.targets.get(target), self._oldest)
+        if standing is Standing.UNCHANGED and self._sent.get(contact, digest) != digest:
+            standing = Standing.CHANGED  # an earlier row of this run gives the contact other values
+        if standing is Standing.UNCHANGED or (standing is Standing.CHANGED and self._ignores_changes):
+            return None
+        row = row or self._parser.parse(rows.first + position, rows.originals[position])
+        if isinstance(row, ParsedRow):
+            # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
+            row.maybe_sent = standing is Standing.UNCERTAIN
+            setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
+            self.marked.append(MarkedRow(row, encode_row(rows.keys[position], digest, self.targets[target]), standing, place))
+            if place >= 0 or self._shares_contacts(target):
+                self._sent[contact] = digest if self._sent.get(contact, digest) == digest else -1
+        return row
 
     def _shares_contacts(self, target: Target) -> bool:
         """Return whether the ledger has entries of the target's workspace in other campaigns."""
         if (found := self._sharing.get(target)) is None:
-            found = any(other.workspace == target.workspace and other != target for other in self._known_targets)
+            found = any(other.workspace == target.workspace and other != target for other in self._entries.targets)
             self._sharing[target] = found
         return found
 
@@ -190,7 +256,7 @@ def count_changes(
     workspace, campaign = targets.default
     remaining, first = iter(rows), 0
     with open_entries(options.ledger) as entries:
-        options = attrs.evolve(options, request=options.request or entries.request or _DEFAULT_REQUEST)
+        options = attrs.evolve(options, request=options.request or entries.metadata.request or _DEFAULT_REQUEST)
         requests = ContactRequests.from_options(
             "key_unused",
             workspace,
@@ -201,25 +267,24 @@ def count_changes(
         )
         comparer = Comparer(options, entries, RowParser(requests, targets=targets))
         while batch := [*islice(remaining, _BATCH_SIZE)]:
-            prepared = comparer.prepare(first, batch)
-            found = entries.find([item[0] for item in prepared if isinstance(item, tuple)])
-            for row in comparer.settle(first, batch, prepared, found):
-                tell(row if isinstance(row, ContactOutcome) else _unsent(*comparer.marked[-1], options.request["duplicates"]))
+            settled, marked = comparer.settle(comparer.prepare(first, batch)), iter(comparer.marked)
+            for each in settled:
+                for outcome in each.outcomes if isinstance(each, UnsentRows) else [_unsent(next(marked), options, entries)]:
+                    tell(outcome)
             comparer.marked.clear()
             first += len(batch)
-        with closing(comparer.seen) as seen:
-            comparer.counts.gone = entries.count_gone(seen, comparer.compared_targets)
+        comparer.counts.gone = entries.count_gone(comparer.seen, comparer.compared_targets)
     return comparer.counts
 
 
-def _unsent(row: ParsedRow, _content: bytes, standing: Standing, entry: Entry | None, duplicates: str) -> ContactOutcome:
+def _unsent(marked: MarkedRow, options: LedgerOptions, entries: Generation) -> ContactOutcome:
     """Return the outcome of a row that a run would send."""
-    reason = InvalidRequest(f"ledger: {_REASONS[standing]}; import the file to send the row")
-    is_uncertain = standing is Standing.UNCERTAIN
+    row, reason = marked.row, InvalidRequest(f"ledger: {_REASONS[marked.standing]}; import the file to send the row")
+    is_uncertain, duplicates = marked.standing is Standing.UNCERTAIN, options.request["duplicates"]
     outcome = unfinished_outcome(
         row.index, row.original, reason, duplicates, attempts=0, maybe_applied=is_uncertain, target=row.target
     )
-    return attrs.evolve(outcome, id=None if entry is None else decode_id(entry[-1]))
+    return attrs.evolve(outcome, id=None if marked.place < 0 else entries.id_at(marked.place))
 
 
 def _email_of(original: Any) -> Any:
@@ -253,7 +318,7 @@ class LedgerFeed(WindowedFeed):
     async def _fill_window(self) -> bool:
         """Compare rows until those to be sent fill a window. Mark these rows, and supply all rows."""
         size, is_last, first = self._window_size(), False, self._first
-        rows: list[ParsedRow | ContactOutcome] = []
+        rows: list[ParsedRow | UnsentRows] = []
         marked = self.comparer.marked
         while self._first == first or (
             len(marked) < size and self._first - first < _MAX_COMPARED and self._source.ready and not self._ended
@@ -271,7 +336,7 @@ class LedgerFeed(WindowedFeed):
             self._share = max(len(marked), 1) / compared
         if marked:
             await self._mark()
-        self._rows.extend(_group(rows))
+        self._rows.extend(rows)
         if self.comparer.unchanged:
             self._rows.append(UnsentRows(first, [], self.comparer.unchanged.copy()))
             self.comparer.unchanged.clear()
@@ -280,35 +345,20 @@ class LedgerFeed(WindowedFeed):
             self._notify()
         return not is_last
 
-    async def _compare(self, originals: Sequence[object]) -> list[ParsedRow | ContactOutcome]:
-        first, prepared = self._first, list[Prepared | ContactOutcome]()
+    async def _compare(self, originals: Sequence[object]) -> list[ParsedRow | UnsentRows]:
+        prepared = list[PreparedRows]()
         for start in range(0, len(originals), _BATCH_SIZE):
             batch = originals[start : start + _BATCH_SIZE]
-            prepared += await self._parser.targets.apply(self.comparer.prepare, first + start, batch)
+            prepared.append(await self._parser.targets.apply(self.comparer.prepare, self._first + start, batch))
             await checkpoint()
-        found = await self._thread.run(self.comparer.find, [item[0] for item in prepared if type(item) is tuple])
         self._first += len(originals)
-        return [*self.comparer.settle(first, originals, prepared, found)]
+        return [row for rows in prepared for row in self.comparer.settle(rows)]
 
     async def _mark(self) -> None:
         rows = [*self.comparer.marked]
         self.comparer.marked.clear()
-        window = MarkedWindow(self._marked_count, len(rows), b"".join(content for _, content, *_ in rows))
-        self.numbers.update((row.index, number) for number, (row, *_) in enumerate(rows, self._marked_count))
-        await self._thread.run(self._writer.mark, window, {row.target: self.comparer.targets[row.target] for row, *_ in rows})
+        window = MarkedWindow(self._marked_count, len(rows), b"".join(marked.content for marked in rows))
+        self.numbers.update((marked.row.index, number) for number, marked in enumerate(rows, self._marked_count))
+        targets = {marked.row.target: self.comparer.targets[marked.row.target] for marked in rows}
+        await self._thread.run(self._writer.mark, window, targets)
         self._marked_count += len(rows)
-
-
-def _group(rows: Iterable[ParsedRow | ContactOutcome]) -> Iterator[ParsedRow | UnsentRows]:
-    """Join consecutive outcomes."""
-    unsent: list[ContactOutcome] = []
-    for row in rows:
-        if isinstance(row, ContactOutcome):
-            unsent.append(row)
-            continue
-        if unsent:
-            yield UnsentRows(unsent[0].index, unsent)
-            unsent = []
-        yield row
-    if unsent:
-        yield UnsentRows(unsent[0].index, unsent)

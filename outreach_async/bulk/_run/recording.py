@@ -190,7 +190,6 @@ class LedgerRecorder(JournalRecorder):
         )
 
     def _release(self) -> None:
-        self.feed.comparer.seen.close()
         self._run.close()
 
 

@@ -42,7 +42,7 @@ campaigns (see `Target`). It counts what is gone only from the campaigns that it
 
 The file
 --------
-A ledger takes about 48 bytes for each contact, and comparing a row takes a few microseconds. It contains no e-mails, names or
+A ledger takes about 32 bytes for each contact, and comparing a row takes a few microseconds. It contains no e-mails, names or
 keys: entries are keyed hashes. Each run writes a journal beside the ledger, `contacts.ledger.run-000007`, and adds it to the
 ledger when it ends. If its process is killed at any moment, the next run adds the journal first. The journal of the last run
 stays, and shows if an older copy of the ledger is restored. Copy or move a ledger together with its journals, and only when no
@@ -269,7 +269,7 @@ def open_entries(ledger: Ledger) -> Iterator[Generation]:
         path = store.load()
         if path is None:
             create(path := Path(folder) / "empty", None, token_bytes(32))
-        with closing(Generation.open(path)) as opened:
+        with closing(Generation(path)) as opened:
             yield opened
 
 

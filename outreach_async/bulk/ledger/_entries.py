@@ -1,65 +1,73 @@
-"""The entries of a ledger in one SQLite file, and the fold that writes the next generation of this file. Synchronous.
+"""The entries of a ledger in one sorted file, and the fold that writes the next generation of this file. Synchronous.
 
-A generation is never changed after it is written: a fold copies the file, changes the copy, and syncs it to the disk. Its caller
-then publishes the copy under the ledger's name. A kill at any moment therefore leaves the old generation or the new one.
+A generation is never changed after it is written: a fold merges its entries with those of a run into a draft, and syncs it to the
+disk. Its caller then publishes the draft under the ledger's name. A kill at any moment leaves the old generation or the new one.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import sqlite3
-import struct
+import sys
 from array import array
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from enum import Enum
+from contextlib import ExitStack
+from enum import Enum, IntEnum
+from functools import partial
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from struct import Struct
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Final, Self, TypeAlias, cast
-from zlib import crc32
+from typing import IO, Any, Final, TypeAlias
 
 import attrs
+import msgspec
 
 from outreach_async._files.atomic import sync
 from outreach_async._service.contacts import Target
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.errors import InvalidRequest, JournalError
 
-APPLICATION_ID: Final = 0x4F414C47  # "OALG": outreach_async, ledger
+# A file has the magic bytes and the version, the entries in the order of their keys, the ids that do not fit into an entry, the
+# metadata as JSON, and the footer.
+_MAGIC: Final = b"OALEDG" + sys.byteorder[:1].encode()  # the numbers in a file are in the order of the machine
 FORMAT_VERSION: Final = 1
-_HEADER_SIZE: Final = 100
-_EPOCH: Final = 1_577_836_800
-"""1 January 2020: times are stored as minutes since then, in 24 bits."""
-_OUTSTANDING: Final = 1 << 24
-"""Bit of an entry's state: an attempt may have changed the contact, and no later answer says whether it did."""
-_TARGET_SHIFT: Final = 25
+_HEADER: Final = _MAGIC + bytes([FORMAT_VERSION])
+_ENTRY: Final = Struct("=QQI12s")
+"""The key; the digest and the target; the flag, the form of the id and the time; the id."""
+_FOOTER: Final = Struct("=QQ")
+"""The number of entries, and the size of the metadata. A digest of the whole file follows."""
+_DIGEST_SIZE: Final = 16
+_ID: Final = Struct("=QI")
+"""The place and the length of an id that does not fit."""
 CAMPAIGN_BITS: Final = 16
 """The last bits of a key depend on the campaign too. The others are those of the contact, so its entries are neighbours."""
-_OUT_OF_DATE: Final = -1
-"""Digest of an entry whose contact has got other values from a row of another campaign. It differs from that of every row."""
-_SPARSE: Final = 48
-"""Bytes per entry over which the file is rebuilt. Inserting keys at random leaves pages of SQLite a third empty."""
-_MAPPED: Final = 2**40
-"""Bytes of the file that are read through a mapping: keys are hashes, so nearly every row needs another page of the file."""
-_CHUNK: Final = 20_000
-"""Number of rows that a fold sorts in memory, so that rows on one page are written together."""
+TARGET_BITS: Final = 20
+_MAX_TARGET: Final = (1 << TARGET_BITS) - 1
+DIGEST_BITS: Final = 43
+_OUT_OF_DATE: Final = 1 << DIGEST_BITS
+"""Digest of an entry whose contact has got other values from a row of another campaign."""
+_UNCERTAIN: Final = _OUT_OF_DATE + 1
+"""Digest of an entry whose contact may have been changed by an attempt, while no later answer says whether it was."""
+_EPOCH: Final = 1_577_836_800
+"""1 January 2020: times are stored as minutes since then, in 24 bits."""
+_MAX_TIME: Final = (1 << 24) - 1
+_FORM_SHIFT: Final = 24
+_TEXT: Final = 15
+"""The form of an id that does not fit. The form of another id is the number of its bytes; 0 if there is no id."""
+_GONE: Final = 1 << 31
+"""Flag of an entry whose row the last whole input of its campaign did not have."""
+_BUCKET_BITS: Final = 4
+"""A bucket of the directory has about 16 entries: a search takes four steps, in two or three lines of memory."""
+_PART_SIZE: Final = 1 << 15
+"""Number of entries and rows that a fold merges at a time, so that it takes little memory."""
+_ROWS_IN_MEMORY: Final = 1 << 16
+_CHUNK_SIZE: Final = 2**20
 _ID_PREFIX: Final = ID_PREFIXES["contact"]
-_CHECKED: Final = struct.Struct("<qqq")
-
-_TABLES: Final = (
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
-    # `digest` has 48 bits and `crc` 31; `gone` is the generation whose input had no such row. An entry takes 45 bytes.
-    "CREATE TABLE entry (key INTEGER PRIMARY KEY, digest NOT NULL, state INTEGER NOT NULL, crc NOT NULL, id, gone)",
-    "CREATE TABLE target (number INTEGER PRIMARY KEY, workspace TEXT NOT NULL, campaign TEXT)",
-    "CREATE TABLE run (generation INTEGER PRIMARY KEY, at INTEGER NOT NULL, counts TEXT NOT NULL)",
-)
-_COUNT: Final = f"SELECT count(*), coalesce(sum(state & {_OUTSTANDING} > 0), 0), count(gone) FROM entry"  # noqa: S608 - no text
-_SHARED_WORKSPACES: Final = "SELECT 1 FROM target GROUP BY workspace HAVING count(*) > 1"
-_UPSERT: Final = "INSERT OR REPLACE INTO entry (key, digest, state, id, crc) VALUES (?, ?, ?, ?, ?)"
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
+_decode_lines: Final = msgspec.json.Decoder(tuple[int, int, int, int, str | None]).decode_lines
 
 
 class Standing(Enum):
@@ -72,66 +80,23 @@ class Standing(Enum):
     UNCHANGED = "unchanged"
 
 
-class Effect(Enum):
+class Effect(IntEnum):
     """The effect of a sent row at the service, as far as its outcome shows it."""
 
-    APPLIED = "applied"
+    NONE = 0
+    APPLIED = 1
     """The contact has the row's values."""
-    RETRIED = "retried"
+    RETRIED = 2
     """The contact has the row's values, but an earlier attempt may still arrive at the service."""
-    POSSIBLE = "possible"
+    POSSIBLE = 3
     """An attempt may have had an effect."""
-    NONE = "none"
 
 
-Entry: TypeAlias = tuple[int, int, int, int, str | bytes | None]
-"""The key, digest, state, checksum and contact id of an entry, as stored."""
-
-SentRow: TypeAlias = tuple[int, int, int, Effect, str | None]
+SentRow: TypeAlias = tuple[int, int, int, int, str | None]
 """A row that a run sent or may have sent: its key, digest, target, effect, and the id in its answer."""
 
-
-class SeenKeys:
-    """The keys of an input, 8 bytes each: at most 8 MB in memory, and the rest in a temporary file."""
-
-    _BUCKETS: Final = 256
-
-    def __init__(self, buffer: int = 4096) -> None:
-        self._buffer = buffer
-        self._added = 0
-        self._file: BinaryIO | None = None
-        self._buffers = [array("q") for _ in range(self._BUCKETS)]
-        self._offsets: list[list[tuple[int, int]]] = [[] for _ in range(self._BUCKETS)]
-
-    def add(self, keys: Collection[int]) -> None:
-        buffers = self._buffers
-        for key in keys:
-            buffers[key >> 56].append(key)  # a negative index counts from the end, as the signed key does
-        self._added += len(keys)
-        if self._added < self._buffer * self._BUCKETS // 2:  # keys are hashes, so until then the buffers are half full
-            return
-        self._added = 0
-        for number, buffer in enumerate(buffers):
-            if len(buffer) >= self._buffer // 4:
-                self._file = self._file or cast("BinaryIO", TemporaryFile())  # noqa: SIM115 - closed by `close`
-                self._offsets[number].append((self._file.tell(), len(buffer)))
-                buffer.tofile(self._file)
-                buffers[number] = array("q")
-
-    def ranges(self) -> Iterator[tuple[int, int, set[int]]]:
-        """Yield the keys from `first` to `last` as (first, last, keys), for each of 256 ranges."""
-        for number in range(self._BUCKETS):
-            found = array("q", self._buffers[number])
-            for offset, length in self._offsets[number]:
-                file = cast("BinaryIO", self._file)
-                file.seek(offset)
-                found.fromfile(file, length)
-            first = (number if number < self._BUCKETS // 2 else number - self._BUCKETS) << 56
-            yield first, first + (1 << 56) - 1, set(found)
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+StoredEntry: TypeAlias = tuple[int, int, bytes]
+"""An entry without its key, as it is stored."""
 
 
 @attrs.frozen
@@ -141,254 +106,297 @@ class FoldedRun:
     at: float
     counts: Mapping[str, int]
     targets: Mapping[int, Target]
-    seen: SeenKeys | None
-    """The keys of the run's input; `None` unless all of it was read."""
+    rows: int
+    """Number of rows that it marked."""
+    seen: bytearray | None = None
+    """For each entry, whether the run's input has it; `None` unless all of the input was read."""
     compared: Collection[int] = ()
     """The targets of the input's rows, from which contacts may be gone."""
     request: Mapping[str, Any] = attrs.field(factory=dict)
     """The options that are part of its requests."""
 
 
+class Metadata(msgspec.Struct):
+    """What a generation says about its ledger, and about the runs: their generations, times and counts."""
+
+    address: str | None
+    secret: bytes
+    generation: int = 0
+    request: Mapping[str, Any] = {}
+    targets: dict[int, Target] = {}
+    runs: list[tuple[int, int, Mapping[str, int]]] = []
+
+
 def is_ledger_file(path: Path) -> bool:
     """Return whether a file is a ledger, according to its first bytes."""
     with path.open("rb") as file:
-        header = file.read(_HEADER_SIZE)
-    return (
-        len(header) == _HEADER_SIZE
-        and header.startswith(b"SQLite format 3\0")
-        and struct.unpack_from(">I", header, 68) == (APPLICATION_ID,)
-    )
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 class Generation:
-    """One generation of a ledger: its entries, open for reading."""
+    """One generation of a ledger: its entries, open for reading. An entry is known by its place in the order of the keys."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._db = _connect(path, "mode=ro&immutable=1")
-        self._db.execute(f"PRAGMA mmap_size = {_MAPPED}")
-        try:
-            ((version,),) = self._db.execute("PRAGMA user_version")
-            meta = dict(self._db.execute("SELECT name, value FROM meta"))
-            self.targets: dict[Target, int] = {
-                Target(space, campaign): number for number, space, campaign in self._db.execute("SELECT * FROM target")
-            }
-            self.address, self.secret, self.generation = meta["address"], bytes(meta["secret"]), int(meta["generation"])
-            self.request: dict[str, Any] = json.loads(meta["request"])
-            """The options that were part of the last run's requests; none if there was no run."""
-        except (sqlite3.Error, LookupError, TypeError, ValueError) as error:
-            self._db.close()
-            raise damaged_error(path, str(error)) from error
-        self.name = blake2b(self.secret, digest_size=8).hexdigest()
-        """Identifies the ledger in the journals of its runs, without its secret."""
-        if version > FORMAT_VERSION:
-            self._db.close()
-            raise InvalidRequest(f"ledger: {path} was written by a newer version of this library; use that version")
-
-    @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open a ledger after a check of its first bytes, because SQLite might change a file that is not a ledger."""
         if not is_ledger_file(path):
             raise InvalidRequest(f"ledger: {path} is not a ledger; pass the path of a ledger, or of a file that does not exist")
-        return cls(path)
+        with ExitStack() as stack:
+            with path.open("rb") as file:
+                content = stack.enter_context(memoryview(stack.enter_context(mmap(file.fileno(), 0, access=ACCESS_READ))))
+            self.count, ids_end, end = _check(path, content)
+            self.metadata = msgspec.json.decode(content[ids_end:end], type=Metadata)
+            ids_start = len(_HEADER) + self.count * _ENTRY.size
+            self.ids = stack.enter_context(content[ids_start:ids_end])
+            self.entries = stack.enter_context(content[len(_HEADER) : ids_start])
+            words = stack.enter_context(self.entries.cast("Q"))
+            self.keys, self.checks = (stack.enter_context(words[at :: _ENTRY.size // 8]) for at in (0, 1))
+            self._states = stack.enter_context(stack.enter_context(self.entries.cast("I"))[4 :: _ENTRY.size // 4])
+            self.close = stack.pop_all().close
+        self.targets = {target: number for number, target in self.metadata.targets.items()}
+        self.name = blake2b(self.metadata.secret, digest_size=8).hexdigest()
+        """Identifies the ledger in the journals of its runs, without its secret."""
+        bits = max(0, self.count.bit_length() - _BUCKET_BITS)
+        self._shift = 64 - bits
+        self._directory = array("Q", [*(self.first_place(number << self._shift) for number in range(1 << bits)), self.count])
 
-    def count_gone(self, seen: SeenKeys, targets: Iterable[Target]) -> int:
-        """Return the number of entries of some targets that an input with these keys does not have."""
-        numbers = [self.targets[target] for target in targets if target in self.targets]
-        return sum(len(missing) for missing, _ in _compare_with_input(self._db, seen, numbers))
+    def first_place(self, key: int) -> int:
+        """Return the place of the first entry whose key is not less than this one."""
+        return bisect_left(self.keys, key)
 
-    def find(self, keys: Sequence[int]) -> dict[int, Entry]:
-        """Return the entries with these keys."""
-        query = f"SELECT key, digest, state, crc, id FROM entry WHERE key IN ({','.join('?' * len(keys))})"  # noqa: S608 - no text
-        try:
-            return {row[0]: row for row in self._db.execute(query, keys)}
-        except sqlite3.Error as error:
-            raise damaged_error(self.path, str(error)) from error
+    def locate(self, keys: Iterable[int]) -> list[int]:
+        """Return the places of the entries with these keys; -1 for a key without an entry."""
+        stored, directory, shift = self.keys, self._directory, self._shift
+        places = list[int]()
+        for key in keys:
+            bucket = key >> shift
+            end = directory[bucket + 1]
+            place = bisect_left(stored, key, directory[bucket], end)
+            places.append(place if place < end and stored[place] == key else -1)
+        return places
 
-    def read_report(self) -> tuple[Any, ...]:
-        """Return the counts (all, uncertain, gone), the runs, the address, and the number of entries for each target."""
-        try:
-            counts = self._db.execute(_COUNT).fetchone()
-            runs = self._db.execute("SELECT generation, at, counts FROM run ORDER BY generation DESC").fetchall()
-            sums = dict(self._db.execute(f"SELECT state >> {_TARGET_SHIFT}, count(*) FROM entry GROUP BY 1"))  # noqa: S608 - no text
-        except sqlite3.Error as error:
-            raise damaged_error(self.path, str(error)) from error
-        targets = {target: sums.get(number, 0) for target, number in self.targets.items()}
-        return counts, [(number, at, json.loads(text)) for number, at, text in runs], self.address, targets
+    def judge(self, place: int, digest: int, target: int | None, oldest: int) -> Standing:
+        """Compare a row with its entry. `oldest` is the time in minutes before which an entry is too old."""
+        known, known_target = self.checks[place] >> TARGET_BITS, self.checks[place] & _MAX_TARGET
+        if known == _UNCERTAIN:
+            return Standing.UNCERTAIN
+        if known_target != target:  # two campaigns have the same 16 bits for this contact
+            return Standing.NEW
+        if known != digest:
+            return Standing.CHANGED
+        return Standing.EXPIRED if self.is_older(place, oldest) else Standing.UNCHANGED
 
-    def close(self) -> None:
-        self._db.close()
+    def is_older(self, place: int, oldest: int) -> bool:
+        """Return whether an entry is older than a time in minutes."""
+        return self._states[place] & _MAX_TIME < oldest
+
+    def id_at(self, place: int) -> str | None:
+        """Return the contact id of an entry."""
+        _, state, stored = read_entry(self.entries, place)
+        return self.decode_id(state >> _FORM_SHIFT & _TEXT, stored)
+
+    def decode_id(self, form: int, stored: bytes) -> str | None:
+        if form == _TEXT:
+            start, size = _ID.unpack(stored)
+            return str(self.ids[start : start + size], "utf-8")
+        return _ID_PREFIX + stored[:form].hex() if form else None
+
+    def gone(self, seen: bytearray, targets: Collection[int | None], first: int, end: int) -> Iterator[int]:
+        """Yield the entries of some targets, between two places, that an input does not have."""
+        place = seen.find(0, first, end)
+        while place >= 0:
+            if self.checks[place] & _MAX_TARGET in targets:
+                yield place
+            place = seen.find(0, place + 1, end)
+
+    def count_gone(self, seen: bytearray, targets: Iterable[Target]) -> int:
+        """Return the number of entries of some targets that an input does not have."""
+        return sum(1 for _ in self.gone(seen, {self.targets.get(target) for target in targets}, 0, self.count))
+
+    def count_entries(self) -> tuple[int, int, dict[Target, int]]:
+        """Return the numbers of uncertain and of gone entries, and the number of entries for each target."""
+        sums = Counter(map(_MAX_TARGET.__and__, self.checks))
+        uncertain = sum(map((_UNCERTAIN << TARGET_BITS).__le__, self.checks))
+        gone = sum(map(_GONE.__le__, self._states))
+        return uncertain, gone, {target: sums[number] for target, number in self.targets.items()}
 
 
-def judge(digest: int, target: int | None, entry: Entry, oldest: int) -> Standing:
-    """Compare a row with its entry. `oldest` is the time in minutes before which an entry is too old."""
-    key, known, state, crc, id_ = entry
-    # An entry that fails its checksum counts as uncertain: sending too much is harmless, and sending too little is not.
-    if state & _OUTSTANDING or _checksum(key, known, state, id_) != crc:
-        return Standing.UNCERTAIN
-    if state >> _TARGET_SHIFT != target:  # two campaigns have the same 16 bits for this contact
-        return Standing.NEW
-    if known != digest:
-        return Standing.CHANGED
-    return Standing.EXPIRED if state & (_OUTSTANDING - 1) < oldest else Standing.UNCHANGED
+def _check(path: Path, content: memoryview) -> tuple[int, int, int]:
+    """Check the whole file. Return the number of entries, and the offsets at which the ids and the metadata end."""
+    # This is as fast as the disk, and what is read later needs no check of its own.
+    end = len(content) - _FOOTER.size - _DIGEST_SIZE
+    if end >= len(_HEADER) and content[len(_MAGIC)] > FORMAT_VERSION:
+        raise InvalidRequest(f"ledger: {path} was written by a newer version of this library; use that version")
+    if end < len(_HEADER) or _digest(content[:-_DIGEST_SIZE]).digest() != content[-_DIGEST_SIZE:]:
+        raise damaged_error(path, "its checksum does not match")
+    count, size = _FOOTER.unpack_from(content, end)
+    return count, end - size, end
+
+
+_digest: Final = partial(blake2b, digest_size=_DIGEST_SIZE)
+
+
+def read_entry(entries: memoryview, place: int) -> StoredEntry:
+    _, check, state, id_ = _ENTRY.unpack_from(entries, place * _ENTRY.size)
+    return check, state, id_
 
 
 def minutes(seconds: float) -> int:
     """Convert a Unix time to minutes since the ledger's epoch."""
-    return min(max(0, int(seconds - _EPOCH) // 60), _OUTSTANDING - 1)
-
-
-def decode_id(stored: str | bytes | None) -> str | None:
-    """Return a contact id from its stored form."""
-    return _ID_PREFIX + stored.hex() if isinstance(stored, bytes) else stored
-
-
-def _encode_id(id_: str | None) -> str | bytes | None:
-    """Return the bytes of an id of the form `contact_`, followed by hexadecimal digits; any other id unchanged."""
-    if id_ is None or not id_.startswith(_ID_PREFIX):
-        return id_
-    try:
-        stored = bytes.fromhex(id_[len(_ID_PREFIX) :])
-    except ValueError:
-        return id_
-    return stored if _ID_PREFIX + stored.hex() == id_ else id_
-
-
-def _checksum(key: int, digest: int, state: int, id_: str | bytes | None) -> int:
-    content = id_.encode(errors="surrogatepass") if isinstance(id_, str) else id_ or b""
-    return crc32(content, crc32(_CHECKED.pack(key, digest, state))) >> 1  # 31 bits take four bytes
+    return min(max(0, int(seconds - _EPOCH) // 60), _MAX_TIME)
 
 
 def create(path: Path, address: str | None, secret: bytes) -> None:
     """Write the first, empty generation of a ledger."""
-    with closing(_connect(path, "mode=rwc")) as db:
-        db.execute("PRAGMA journal_mode = OFF")
-        db.execute("BEGIN")
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        for table in _TABLES:
-            db.execute(table)
-        values = {"address": address, "secret": secret, "generation": 0, "request": "{}"}
-        db.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
-        db.execute("COMMIT")
+    _write(path, [_HEADER, *_end(0, Metadata(address, secret))])
 
 
-def fold(entries: Path, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) -> int | None:
-    """Write the next generation to `draft`: a copy with the rows that a run sent. Return the number of entries that are gone."""
-    draft.unlink(missing_ok=True)
-    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    shutil.copyfile(entries, draft)
-    with closing(_connect(draft, "mode=rw")) as db:
-        # A draft that is not complete is never used, so it needs no rollback, and no sync before the end.
-        db.execute("PRAGMA journal_mode = OFF")
-        db.execute("PRAGMA synchronous = OFF")
-        db.execute("BEGIN")
-        ((generation,),) = db.execute("SELECT value + 1 FROM meta WHERE name = 'generation'")
-        db.executemany(
-            "INSERT OR IGNORE INTO target VALUES (?, ?, ?)", [(number, *target) for number, target in run.targets.items()]
-        )
-        rows, doubtful = iter(sent), set[int]()
-        shares_contacts = db.execute(_SHARED_WORKSPACES).fetchone() is not None
-        while chunk := list(islice(rows, _CHUNK)):
-            keys = {row[0] for row in chunk}
-            known = _find_of_contacts(db, keys) if shares_contacts else _find(db, keys)
-            _apply(db, chunk, known, minutes(run.at), doubtful, shares_contacts=shares_contacts)
-        gone = None if run.seen is None else _mark_gone(db, run.seen, run.compared, generation)
-        counts = {**run.counts} if gone is None else {**run.counts, "gone": gone}
-        db.execute("INSERT INTO run VALUES (?, ?, ?)", (generation, int(run.at), json.dumps(counts)))
-        values = {"generation": generation, "request": json.dumps(dict(run.request))}
-        db.executemany("UPDATE meta SET value = ? WHERE name = ?", [(value, name) for name, value in values.items()])
-        db.execute("COMMIT")
-        if _is_sparse(db):
-            db.execute("VACUUM")
-    sync(draft)
-    return gone
+def fold(opened: Generation, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) -> int | None:
+    """Write the next generation to `draft`, with the rows that a run sent. Return the number of entries that are gone."""
+    with TemporaryFile() as rows, TemporaryFile() as ids:
+        _write(draft, (merge := _Merge(opened, run, ids)).write(sent, rows))
+    return merge.gone
 
 
-_Known: TypeAlias = dict[int, tuple[int, int, Any]]
-"""The digest, state and id of entries, by key."""
+def _write(path: Path, content: Iterable[bytes | bytearray | memoryview]) -> None:
+    """Write a file that only its owner can read, and sync it to the disk. A digest of the content follows the content."""
+    path.unlink(missing_ok=True)
+    path.touch(0o600, exist_ok=False)
+    digest = _digest()
+    with path.open("wb") as file:
+        for piece in content:
+            digest.update(piece)
+            file.write(piece)
+        file.write(digest.digest())
+    sync(path)
 
 
-def _apply(
-    db: sqlite3.Connection,
-    chunk: Sequence[SentRow],
-    known: _Known,
-    at: int,
-    doubtful: set[int],
-    *,
-    shares_contacts: bool,
-) -> None:
-    """Apply rows in the order in which they were sent. A key may occur in several rows."""
-    changed: _Known = {}
-    keys_of_contact: dict[int, set[int]] = {}
-    if shares_contacts:
-        for key in known:
-            keys_of_contact.setdefault(key >> CAMPAIGN_BITS, set()).add(key)
-    none, applied = Effect.NONE, Effect.APPLIED
-    for key, digest, target, effect, id_ in chunk:
-        if effect is none:
-            continue
-        contact, state, stored_digest = key >> CAMPAIGN_BITS, target << _TARGET_SHIFT | at, digest
-        earlier = known.get(key)
-        # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
-        if effect is Effect.POSSIBLE or contact in doubtful:
-            state, stored_digest = state | _OUTSTANDING, 0 if earlier is None else earlier[0]
-        if effect is not applied:
-            doubtful.add(contact)
-        stored_id = _encode_id(id_) if id_ is not None or earlier is None else earlier[2]
-        known[key] = changed[key] = stored_digest, state, stored_id
-        if not shares_contacts:
-            continue
-        keys_of_contact.setdefault(contact, set()).add(key)
-        for other in keys_of_contact[contact] - {key}:
-            other_digest, other_state, other_id = known[other]
-            if other_digest != digest:  # this row has replaced the values of a row of another campaign
-                known[other] = changed[other] = _OUT_OF_DATE, other_state, other_id
-    entries = ((key, *changed[key]) for key in sorted(changed))
-    db.executemany(_UPSERT, [(*entry, _checksum(*entry)) for entry in entries])
+def _end(count: int, metadata: Metadata) -> tuple[bytes, bytes]:
+    text = msgspec.json.encode(metadata)
+    return text, _FOOTER.pack(count, len(text))
 
 
-def _find(db: sqlite3.Connection, keys: Collection[int]) -> _Known:
-    query = f"SELECT key, digest, state, id FROM entry WHERE key IN ({','.join('?' * len(keys))})"  # noqa: S608 - no text
-    return {key: (digest, state, id_) for key, digest, state, id_ in db.execute(query, [*keys])}
+def _divide(rows: Iterable[SentRow], bits: int, file: IO[bytes]) -> Iterator[list[SentRow]]:
+    """Divide rows into parts by the first bits of their keys, and yield the parts, each in the order of its rows."""
+    parts = [list[SentRow]() for _ in range(1 << bits)]
+    stored = [list[tuple[int, int]]() for _ in parts]
+    for row in rows:
+        part = parts[row[0] >> 64 - bits]
+        part.append(row)
+        if len(part) == _ROWS_IN_MEMORY >> bits:
+            stored[row[0] >> 64 - bits].append((file.tell(), file.write(_encode_lines(part))))
+            part.clear()
+    for part, places in zip(parts, stored, strict=True):
+        earlier = list[SentRow]()
+        for offset, size in places:
+            file.seek(offset)
+            earlier += _decode_lines(file.read(size))
+        yield earlier + part
 
 
-def _find_of_contacts(db: sqlite3.Connection, keys: Collection[int]) -> _Known:
-    """Return the entries of the keys' contacts in all campaigns."""
-    query, last = "SELECT key, digest, state, id FROM entry WHERE key BETWEEN ? AND ?", (1 << CAMPAIGN_BITS) - 1
-    firsts = sorted({key & ~last for key in keys})
-    return {key: (digest, state, id_) for first in firsts for key, digest, state, id_ in db.execute(query, (first, first | last))}
+class _Merge:
+    """The merge of a generation with the rows of a run, part by part in the order of the keys."""
 
+    def __init__(self, opened: Generation, run: FoldedRun, ids: IO[bytes]) -> None:
+        self.gone = None if run.seen is None else 0
+        self._opened = opened
+        self._run = run
+        self._ids = ids
+        self._time = minutes(run.at)
+        self._targets = {**opened.metadata.targets, **run.targets}
+        workspaces = Counter(target.workspace for target in self._targets.values())
+        self._shares_contacts = max(workspaces.values(), default=0) > 1
 
-def _mark_gone(db: sqlite3.Connection, seen: SeenKeys, targets: Collection[int], generation: int) -> int:
-    """Mark the entries of the run's targets that its input did not have. Return their number."""
-    gone = 0
-    for missing, known in _compare_with_input(db, seen, targets):
-        changes = [(generation, key) for key in missing - known] + [(None, key) for key in known - missing]
-        db.executemany("UPDATE entry SET gone = ? WHERE key = ?", changes)
-        gone += len(missing)
-    return gone
+    def write(self, sent: Iterable[SentRow], file: IO[bytes]) -> Iterator[bytes | bytearray | memoryview]:
+        """Yield the content of the next generation. The rows wait in a temporary file until it is the turn of their part."""
+        yield _HEADER
+        bits, count, first = (max(self._opened.count, self._run.rows) // _PART_SIZE).bit_length(), 0, 0
+        for number, rows in enumerate(_divide(sent, bits, file), 1):
+            end = self._opened.count if number == 1 << bits else self._opened.first_place(number << 64 - bits)
+            yield (merged := self._merge(rows, first, end))
+            count, first = count + len(merged) // _ENTRY.size, end
+        yield self._opened.ids
+        self._ids.seek(0)
+        yield from iter(partial(self._ids.read, _CHUNK_SIZE), b"")
+        known, run = self._opened.metadata, self._run
+        counts = {**run.counts} if self.gone is None else {**run.counts, "gone": self.gone}
+        runs = [*known.runs, (known.generation + 1, int(run.at), counts)]
+        yield from _end(count, Metadata(known.address, known.secret, known.generation + 1, run.request, self._targets, runs))
 
+    def _merge(self, rows: Sequence[SentRow], first: int, end: int) -> bytearray:
+        """Merge rows with the entries between two places."""
+        size, keys = _ENTRY.size, self._opened.keys[first:end]
+        old = memoryview(bytearray(self._opened.entries[first * size : end * size]))
+        self._mark_gone(old, first, end)
+        changed = self._apply(rows, old, first)
+        pieces, copied = list[bytes | memoryview](), 0
+        for key in sorted(changed):
+            if (place := bisect_left(keys, key, copied)) > copied:
+                pieces.append(old[copied * size : place * size])
+            pieces.append(_ENTRY.pack(key, *changed[key]))
+            copied = place + (place < len(keys) and keys[place] == key)
+        pieces.append(old[copied * size :])
+        return bytearray().join(pieces)
 
-def _compare_with_input(db: sqlite3.Connection, seen: SeenKeys, targets: Collection[int]) -> Iterator[tuple[set[int], set[int]]]:
-    """Yield the keys of the targets' entries that the input does not have, and of those that are marked as gone, in batches."""
-    among = ",".join(map(str, targets))
-    query = f"SELECT key FROM entry WHERE key BETWEEN ? AND ? AND state >> {_TARGET_SHIFT} IN ({among})"  # noqa: S608 - no text
-    for first, last, keys in seen.ranges():
-        stored = set(chain.from_iterable(db.execute(query, (first, last))))
-        yield stored - keys, set(chain.from_iterable(db.execute(f"{query} AND gone NOTNULL", (first, last))))
+    def _mark_gone(self, entries: memoryview, first: int, end: int) -> None:
+        """Mark the entries of the run's targets that its input did not have, and no longer those that it had."""
+        if (seen := self._run.seen) is None or self.gone is None:
+            return
+        states = entries.cast("I")[4 :: _ENTRY.size // 4]
+        for place in [place for place, state in enumerate(states) if state >= _GONE and seen[first + place]]:
+            states[place] ^= _GONE
+        for place in self._opened.gone(seen, self._run.compared, first, end):
+            states[place - first] |= _GONE
+            self.gone += 1
 
+    def _apply(self, rows: Sequence[SentRow], entries: memoryview, first: int) -> dict[int, StoredEntry]:
+        """Return the entries of the rows' keys. The rows are in the order in which they were sent, and keys may repeat."""
+        changed = self._known_entries(rows, entries, first)
+        keys_of = defaultdict[int, set[int]](set)
+        for key in changed if self._shares_contacts else ():
+            keys_of[key >> CAMPAIGN_BITS].add(key)
+        doubtful = set[int]()
+        for key, digest, target, effect, id_ in rows:
+            if effect == Effect.NONE:
+                continue
+            contact, known = key >> CAMPAIGN_BITS, digest
+            # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
+            if effect == Effect.POSSIBLE or contact in doubtful:
+                known = _UNCERTAIN
+            if effect != Effect.APPLIED:
+                doubtful.add(contact)
+            form, stored = self._encode_id(id_, changed.get(key))
+            changed[key] = known << TARGET_BITS | target, form << _FORM_SHIFT | self._time, stored
+            if not self._shares_contacts:
+                continue
+            keys_of[contact].add(key)
+            for other in keys_of[contact] - {key}:
+                check, state, stored = changed[other]
+                if check >> TARGET_BITS not in {digest, _UNCERTAIN}:  # this row has replaced the values of another campaign's
+                    changed[other] = _OUT_OF_DATE << TARGET_BITS | check & _MAX_TARGET, state, stored
+        return changed
 
-def _is_sparse(db: sqlite3.Connection) -> bool:
-    ((pages,),), ((size,),), ((count,),) = (
-        db.execute(query) for query in ("PRAGMA page_count", "PRAGMA page_size", "SELECT count(*) FROM entry")
-    )
-    return bool(count and pages * size / count > _SPARSE)
+    def _known_entries(self, rows: Sequence[SentRow], entries: memoryview, first: int) -> dict[int, StoredEntry]:
+        """Return the entries of the rows' keys or, if there are several campaigns, of their contacts in all campaigns."""
+        places: Iterable[int] = self._opened.locate(row[0] for row in rows)
+        if self._shares_contacts:
+            contacts = {row[0] >> CAMPAIGN_BITS for row in rows}
+            place_of = self._opened.first_place
+            places = chain(*(range(*(place_of(at << CAMPAIGN_BITS) for at in (contact, contact + 1))) for contact in contacts))
+        return {self._opened.keys[place]: read_entry(entries, place - first) for place in places if place >= 0}
 
-
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?{mode}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    def _encode_id(self, id_: str | None, earlier: StoredEntry | None) -> tuple[int, bytes]:
+        """Return the form and the stored bytes of an id; without an id, those of the earlier entry."""
+        form, stored = (0, b"") if earlier is None else (earlier[1] >> _FORM_SHIFT & _TEXT, earlier[2])
+        if id_ is None:
+            return form, stored
+        try:
+            digits = bytes.fromhex(id_.removeprefix(_ID_PREFIX))
+        except ValueError:
+            digits = b""
+        if 0 < len(digits) <= _ID.size and _ID_PREFIX + digits.hex() == id_:
+            return len(digits), digits
+        if form != _TEXT or self._opened.decode_id(form, stored) != id_:
+            stored = _ID.pack(len(self._opened.ids) + self._ids.tell(), self._ids.write(id_.encode()))
+        return _TEXT, stored
 
 
 def damaged_error(path: Path | str, reason: str) -> JournalError:

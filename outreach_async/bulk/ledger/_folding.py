@@ -28,11 +28,11 @@ from outreach_async.bulk.journal._reader import (
     read_targets,
 )
 from outreach_async.bulk.ledger import _entries as entries
-from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, SeenKeys, SentRow
+from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, SentRow
 from outreach_async.bulk.ledger._stores import LedgerStore
 from outreach_async.errors import InvalidRequest, JournalError
 
-_ROW: Final = struct.Struct("<q6sI")
+_ROW: Final = struct.Struct("<QQI")
 """A row in a marked window of a run with a ledger: its key, its digest, and the number of its target in the journal; 0 for the
 run's own. They take the place of the window's digest."""
 _PAGE: Final = 8
@@ -42,7 +42,7 @@ SEND_ALL: Final = "max_age=0, which sends every row again"
 
 
 def encode_row(key: int, digest: int, target: int) -> bytes:
-    return _ROW.pack(key, digest.to_bytes(6), target)
+    return _ROW.pack(key, digest, target)
 
 
 @attrs.define
@@ -55,10 +55,10 @@ class LedgerRun:
     writer: JournalWriter
 
     def fold(
-        self, possibly_sent: PossiblySent, counts: Mapping[str, int], seen: SeenKeys | None, targets: Collection[Target]
+        self, possibly_sent: PossiblySent, counts: Mapping[str, int], seen: bytearray | None, targets: Collection[Target]
     ) -> int | None:
         """Fold the run, which has recorded how it ended. Return the number of entries that are gone."""
-        # `targets` are those of the input, and `seen` are its keys if all of it was read.
+        # `targets` are those of the input, and `seen` says for each entry whether the input has it, if all of it was read.
         with _translate_errors(self.store.name):
             return _Fold(self.store, self.entries, self.journal, possibly_sent).publish(counts, seen, targets)
 
@@ -77,9 +77,9 @@ def start(store: LedgerStore, identity: Identity, wall: Callable[[], float]) -> 
         with ExitStack() as stack, _translate_errors(store.name):
             opened = _open_or_create(store, identity.address)
             stack.callback(opened.close)
-            _require_address(store.name, opened, identity.address)
+            _require_address(store.name, opened.metadata.address, identity.address)
             _require_newest(store, opened)
-            journal = store.journal(opened.generation + 1)
+            journal = store.journal(opened.metadata.generation + 1)
             if journal.exists():
                 _fold_earlier(store, opened, journal)
                 continue
@@ -88,7 +88,7 @@ def start(store: LedgerStore, identity: Identity, wall: Callable[[], float]) -> 
             stack.callback(writer.close)
             if not store.is_current():  # another process has folded its run since the generation was loaded
                 continue
-            store.clean(opened.generation)
+            store.clean(opened.metadata.generation)
             stack.pop_all()
             return LedgerRun(store, opened, journal, writer)
     raise JournalError(f"ledger {store.name}: other runs change the ledger all the time; run again when they have ended")
@@ -97,20 +97,20 @@ def start(store: LedgerStore, identity: Identity, wall: Callable[[], float]) -> 
 def _open_or_create(store: LedgerStore, address: str | None) -> Generation:
     while (path := store.load()) is None:
         store.create(address, token_bytes(32))
-    return Generation.open(path)
+    return Generation(path)
 
 
-def _require_address(name: str, opened: Generation, address: str | None) -> None:
-    if opened.address != address:
+def _require_address(name: str, recorded: str | None, address: str | None) -> None:
+    if recorded != address:
         raise InvalidRequest(
-            f"ledger: {name} belongs to the service at {opened.address}, and base_url is {address};"
+            f"ledger: {name} belongs to the service at {recorded}, and base_url is {address};"
             " pass a ledger of its own for each service"
         )
 
 
 def _require_newest(store: LedgerStore, opened: Generation) -> None:
     last = store.last_journal()
-    if last is not None and last > opened.generation + 1:
+    if last is not None and last > opened.metadata.generation + 1:
         raise _not_newest_error(store.name, last)
 
 
@@ -126,7 +126,7 @@ def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | Obj
     with open_snapshot(journal) as run_query:
         recorded = run_query(read_metadata)["identity"]
     if recorded["options"]["ledger"] != opened.name:
-        raise _not_newest_error(store.name, opened.generation + 1)
+        raise _not_newest_error(store.name, opened.metadata.generation + 1)
     writer = journal.writer(Identity(**recorded), resume=True)
     try:
         if store.is_current():
@@ -144,7 +144,7 @@ class _Fold:
     journal: Journal | ObjectJournal
     possibly_sent: PossiblySent
 
-    def publish(self, counts: Mapping[str, int], seen: SeenKeys | None, targets: Collection[Target]) -> int | None:
+    def publish(self, counts: Mapping[str, int], seen: bytearray | None, targets: Collection[Target]) -> int | None:
         """Write and publish the next generation. Return the number of entries that are gone."""
         with open_snapshot(self.journal) as run_query:
             metadata = run_query(read_metadata)
@@ -157,15 +157,14 @@ class _Fold:
             named = {numbers[target]: target for target in (*recorded.values(), *targets)}
             compared = [numbers[target] for target in targets]
             request = {name: identity["options"][name] for name in ("duplicates", "strict_validation")}
-            run = FoldedRun(identity["options"]["at"], {**sent, **counts}, named, seen, compared, request)
+            run = FoldedRun(identity["options"]["at"], {**sent, **counts}, named, metadata["hwm"], seen, compared, request)
             try:
-                sent_rows = _sent_rows(run_query, self.possibly_sent, translated)
-                gone = entries.fold(self.opened.path, self.store.draft, run, sent_rows)
+                gone = entries.fold(self.opened, self.store.draft, run, _sent_rows(run_query, self.possibly_sent, translated))
             except BaseException:
                 self.store.draft.unlink(missing_ok=True)
                 raise
         # If another machine has taken over the journal and has folded it meanwhile, its generation has the rows of this run.
-        self.store.publish(self.opened.generation + 1)
+        self.store.publish(self.opened.metadata.generation + 1)
         return gone
 
 
@@ -174,9 +173,11 @@ def read_report(store: LedgerStore) -> tuple[Any, ...]:
     with _translate_errors(store.name):
         if (path := store.load()) is None:
             raise InvalidRequest(f"ledger: {store.name} does not exist; pass the path or URL of a ledger")
-        with closing(Generation.open(path)) as opened:
+        with closing(Generation(path)) as opened:
             last = store.last_journal()
-            return (*opened.read_report(), last is not None and last > opened.generation)
+            uncertain, gone, targets = opened.count_entries()
+            pending = last is not None and last > opened.metadata.generation
+            return (opened.count, uncertain, gone), opened.metadata.runs[::-1], opened.metadata.address, targets, pending
 
 
 def _sent_rows(run_query: RunQuery, possibly_sent: PossiblySent, targets: Mapping[int, int]) -> Iterator[SentRow]:
@@ -189,7 +190,7 @@ def _sent_rows(run_query: RunQuery, possibly_sent: PossiblySent, targets: Mappin
                 effect, id_ = _effect_of(outcomes.get(start + position), possibly_sent, start + position)
                 if target not in targets:
                     raise DamagedJournalError("journal: a target is missing")
-                yield key, int.from_bytes(digest), targets[target], effect, id_
+                yield key, digest, targets[target], effect, id_
             first = start + len(content) // _ROW.size
 
 
@@ -224,7 +225,7 @@ def _effect_of(row: list[Any] | None, possibly_sent: PossiblySent, index: int) -
 
 @contextmanager
 def _translate_errors(name: str) -> Iterator[None]:
-    """Convert errors of the journal and of SQLite into errors about the ledger."""
+    """Convert errors of the journal and of the file into errors about the ledger."""
     try:
         yield
     except JournalInUseError:
@@ -235,13 +236,5 @@ def _translate_errors(name: str) -> Iterator[None]:
             f"ledger {name}: the journal of its last run is damaged ({reason}); restore it, or move it away and run once"
             f" with {SEND_ALL}"
         ) from error
-    except sqlite3.Error as error:
-        raise _database_error(name, error) from error
     except OSError as error:
         raise JournalError(f"ledger {name}: {error.strerror or error}; fix the cause and run again") from error
-
-
-def _database_error(name: str, error: sqlite3.Error) -> JournalError:
-    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return entries.damaged_error(name, str(error))
-    return JournalError(f"ledger {name} cannot be written: {error}; fix the cause (e.g. disk full) and run again")
