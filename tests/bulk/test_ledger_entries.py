@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from support.scenarios import SPACE
 from outreach_async import Target
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.ledger import _entries as entries
-from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, Effect, FoldedRun, Generation, SentRow, Standing
+from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, Effect, FoldedRun, Generation, SentRow, Standing, _divide
 from outreach_async.bulk.ledger._folding import _sent_rows, encode_row
 from outreach_async.errors import JournalError
 
@@ -62,6 +62,13 @@ def test_a_generation_has_the_last_row_of_each_key(runs: list[tuple[list[SentRow
             assert (found, opened.count) == (known, len(known))
             assert opened.count_entries()[1] == len(gone)
             assert opened.locate([1, 2**64 - 1]) == [-1, -1]
+
+
+def test_rows_that_wait_on_the_disk_keep_their_order() -> None:
+    rows: list[SentRow] = [(key << 60, number, 1, 1, IDS[number % 8]) for number in range(9) for key in (3, 0, 15)]
+    with TemporaryFile() as file:
+        parts = [part for part in _divide(rows, 14, file) if part]
+    assert parts == [[row for row in rows if row[0] == key << 60] for key in (0, 3, 15)]
 
 
 def test_a_row_whose_target_is_missing_is_damage() -> None:
