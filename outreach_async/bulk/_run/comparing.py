@@ -103,8 +103,8 @@ class Comparer:
 
     def prepare(self, first: int, originals: Sequence[object]) -> PreparedRows:
         """Compute what is compared of rows. Nothing is remembered, so this may be repeated once campaigns are listed."""
-        emails, encoded = [*map(_email_of, originals)], self._parser.try_encode(originals)
-        if encoded is None or not all(isinstance(email, str) for email in emails):
+        emails, encoded = _emails_of(originals), self._parser.try_encode(originals)
+        if encoded is None or {*map(type, emails)} != {str}:
             return self._parse(first, originals, emails)
         contents, targets = encoded
         targets = [self._parser.targets.default] * len(contents) if targets is None else targets
@@ -162,28 +162,29 @@ class Comparer:
             if target is not last and target is not _NO_TARGET:
                 self._count_unchanged(last, unchanged)
                 last, number, unchanged = target, self._begin(target), 0
-            row: ParsedRow | ContactOutcome | None = None
             if place >= 0:
                 seen[place] = 1
             if (
-                place < 0
-                or checks[place] != digest << TARGET_BITS | number
-                or key >> CAMPAIGN_BITS in sent
-                or (oldest and entries.is_older(place, oldest))
+                place >= 0
+                and checks[place] == digest << TARGET_BITS | number
+                and key >> CAMPAIGN_BITS not in sent
+                and not (oldest and entries.is_older(place, oldest))
             ):
-                row = self._decide(position, rows, place)
-            if isinstance(row, ParsedRow):
-                if group:
-                    settled.append(UnsentRows(group[0].index, group))
-                    group = []
-                settled.append(row)
-            elif row is not None:
-                group.append(row)
+                row = None  # nearly always
             else:
+                row = self._decide(position, rows, place)
+            if row is None:
                 unchanged += 1
                 if not only_counts:
                     index, id_ = rows.first + position, entries.id_at(place)
                     group.append(unchanged_outcome(index, rows.originals[position], id_, target))
+            elif isinstance(row, ContactOutcome):
+                group.append(row)
+            else:
+                if group:
+                    settled.append(UnsentRows(group[0].index, group))
+                    group = []
+                settled.append(row)
         self._count_unchanged(last, unchanged)
         if group:
             settled.append(UnsentRows(group[0].index, group))
@@ -287,10 +288,14 @@ def _unsent(marked: MarkedRow, options: LedgerOptions, entries: Generation) -> C
     return attrs.evolve(outcome, id=None if marked.place < 0 else entries.id_at(marked.place))
 
 
+def _emails_of(originals: Sequence[Any]) -> list[Any]:
+    if {*map(type, originals)} == {dict}:  # nearly always
+        return [row.get("email") for row in originals]
+    return [*map(_email_of, originals)]
+
+
 def _email_of(original: Any) -> Any:
     original = original[0] if type(original) is tuple and original else original  # a contact and its target
-    if type(original) is dict:  # nearly every row
-        return original.get("email")
     if isinstance(original, NewContact):
         return original.email
     members = getattr(original, "members", original)  # a row of a file that cannot be sent has no items, only members
