@@ -26,7 +26,6 @@ from outreach_async.bulk._outcomes import BulkReport
 from outreach_async.bulk._rows import order_key
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.ledger import Ledger
-from outreach_async.bulk.ledger._stores import LedgerStore
 from outreach_async.errors import TransportError
 from outreach_async.testing import VirtualTime
 from outreach_async.transport._wire import Progress, Request, Response
@@ -164,11 +163,10 @@ class NightTransport:
 class MortalStore:
     """The storage of a ledger, whose calls are points of a process."""
 
-    def __init__(self, store: LedgerStore, process: Process, folder: Path) -> None:
+    def __init__(self, store: Any, process: Process) -> None:
         self.name, self.draft = store.name, store.draft
         self._store = store
         self._process = process
-        self._folder = folder
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._store, name)
@@ -192,9 +190,8 @@ class MortalLedger(Ledger):
 
     process: Process = attrs.field(kw_only=True)
 
-    def _open_store(self) -> LedgerStore:
-        folder = Path(self.location).parent
-        return MortalStore(super()._open_store(), self.process, folder)
+    def _open_store(self) -> Any:
+        return MortalStore(super()._open_store(), self.process)
 
 
 class Nights:

@@ -108,7 +108,7 @@ from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import Identity, JournalOptions, OpenJournal
 from outreach_async.bulk.journal._protocol import WriterThread
 from outreach_async.bulk.ledger._entries import Generation, create, is_ledger_file, minutes
-from outreach_async.bulk.ledger._folding import LedgerRun, read_report, start
+from outreach_async.bulk.ledger._folding import LedgerRun, read_report, start, translate_errors
 from outreach_async.bulk.ledger._stores import FileStore, LedgerStore, ObjectStore
 
 __all__ = ["Changed", "Ledger", "LedgerReport"]
@@ -220,7 +220,7 @@ class Ledger:
             print(Ledger("contacts.ledger").exists())  # -> False
             ```
         """
-        with closing(self._open_store()) as store:
+        with closing(self._open_store()) as store, translate_errors(store.name):
             return store.load() is not None
 
     def report(self) -> LedgerReport:
@@ -266,10 +266,11 @@ class LedgerOptions:
 def open_entries(ledger: Ledger) -> Iterator[Generation]:
     """Open a ledger for reading; a ledger that does not exist is empty."""
     with closing(ledger._open_store()) as store, TemporaryDirectory() as folder:  # noqa: SLF001 - not a method for users
-        path = store.load()
-        if path is None:
-            create(path := Path(folder) / "empty", None, token_bytes(32))
-        with closing(Generation(path)) as opened:
+        with translate_errors(store.name):
+            if (path := store.load()) is None:
+                create(path := Path(folder) / "empty", None, token_bytes(32))
+            opened = Generation(path)
+        with closing(opened):
             yield opened
 
 

@@ -59,7 +59,7 @@ class LedgerRun:
     ) -> int | None:
         """Fold the run, which has recorded how it ended. Return the number of entries that are gone."""
         # `targets` are those of the input, and `seen` says for each entry whether the input has it, if all of it was read.
-        with _translate_errors(self.store.name):
+        with translate_errors(self.store.name, opens=False):
             return _Fold(self.store, self.entries, self.journal, possibly_sent).publish(counts, seen, targets)
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ def start(store: LedgerStore, identity: Identity, wall: Callable[[], float]) -> 
     # Another process may fold its run after this one has loaded the generation. Once this process holds the journal, no other can
     # publish the next generation, so the check that the generation is current comes after that. If it fails, start again.
     for _ in range(_MAX_ATTEMPTS):
-        with ExitStack() as stack, _translate_errors(store.name):
+        with ExitStack() as stack, translate_errors(store.name):
             opened = _open_or_create(store, identity.address)
             stack.callback(opened.close)
             _require_address(store.name, opened.metadata.address, identity.address)
@@ -170,7 +170,7 @@ class _Fold:
 
 def read_report(store: LedgerStore) -> tuple[Any, ...]:
     """Return the counts, runs, address and targets of a ledger, and whether a run was not folded."""
-    with _translate_errors(store.name):
+    with translate_errors(store.name):
         if (path := store.load()) is None:
             raise InvalidRequest(f"ledger: {store.name} does not exist; pass the path or URL of a ledger")
         with closing(Generation(path)) as opened:
@@ -224,7 +224,7 @@ def _effect_of(row: list[Any] | None, possibly_sent: PossiblySent, index: int) -
 
 
 @contextmanager
-def _translate_errors(name: str) -> Iterator[None]:
+def translate_errors(name: str, *, opens: bool = True) -> Iterator[None]:
     """Convert errors of the journal and of the file into errors about the ledger."""
     try:
         yield
@@ -237,4 +237,9 @@ def _translate_errors(name: str) -> Iterator[None]:
             f" with {SEND_ALL}"
         ) from error
     except OSError as error:
+        if opens and isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
+            raise InvalidRequest(
+                f"ledger: {name} cannot be opened: {error.strerror}; pass a path in a folder that exists and that you can write"
+                " to"
+            ) from error
         raise JournalError(f"ledger {name}: {error.strerror or error}; fix the cause and run again") from error

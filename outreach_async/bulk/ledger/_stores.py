@@ -6,12 +6,11 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from secrets import token_hex
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import attrs
 import msgspec
@@ -32,38 +31,6 @@ _KEPT: Final = 2
 # A ledger is a series of generations. A generation is never changed: the fold of a run writes the next one. The run that
 # follows generation N writes journal N + 1, and its fold publishes generation N + 1. Whoever holds journal N + 1, and finds that
 # N is still the last generation, is therefore the only one that may publish generation N + 1.
-class LedgerStore(Protocol):
-    """The storage of one ledger."""
-
-    name: str
-    draft: Path
-    """Where a fold writes the next generation."""
-
-    def load(self) -> Path | None:
-        """Return the path of the last generation; `None` if there is no ledger."""
-
-    def create(self, address: str | None, secret: bytes) -> None:
-        """Create an empty ledger, unless another process creates it at the same time."""
-
-    def is_current(self) -> bool:
-        """Return whether the generation that `load` returned is still the last one."""
-
-    def publish(self, generation: int) -> None:
-        """Make the draft the next generation, unless another process has done so. It is then durable."""
-
-    def journal(self, number: int) -> Journal | ObjectJournal:
-        """Return the journal of the run that follows a generation."""
-
-    def last_journal(self) -> int | None:
-        """Return the number of the last journal; `None` if there is none."""
-
-    def clean(self, generation: int) -> None:
-        """Remove what is no longer needed once a generation is published."""
-
-    def close(self) -> None:
-        """Remove temporary files."""
-
-
 class FileStore:
     """A ledger in one file. The journals of its runs, and the draft of the next generation, are beside it."""
 
@@ -75,8 +42,8 @@ class FileStore:
         self._loaded: tuple[int, int] | None = None
 
     def load(self) -> Path | None:
-        with translate_errors(self.name):
-            self._loaded = self._identify()
+        """Return the path of the last generation; `None` if there is no ledger."""
+        self._loaded = self._identify()
         return None if self._loaded is None else self._path
 
     def _identify(self) -> tuple[int, int] | None:
@@ -90,33 +57,34 @@ class FileStore:
         return status.st_dev, status.st_ino
 
     def is_current(self) -> bool:
-        with translate_errors(self.name):
-            return self._identify() == self._loaded
+        """Return whether the generation that `load` returned is still the last one."""
+        return self._identify() == self._loaded
 
     def create(self, address: str | None, secret: bytes) -> None:
-        with translate_errors(self.name):
-            descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", self._path.parent)
-            os.close(descriptor)
-            try:
-                # A link never replaces a file, so a ledger that another process has just created stays.
-                create(Path(draft), address, secret)
-                with suppress(FileExistsError):  # another process was faster
-                    self._path.hardlink_to(draft)
-            finally:
-                Path(draft).unlink()
-            sync(self._path.parent)
+        """Create an empty ledger, unless another process creates it at the same time."""
+        descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", self._path.parent)
+        os.close(descriptor)
+        try:
+            # A link never replaces a file, so a ledger that another process has just created stays.
+            create(Path(draft), address, secret)
+            with suppress(FileExistsError):  # another process was faster
+                self._path.hardlink_to(draft)
+        finally:
+            Path(draft).unlink(missing_ok=True)
+        sync(self._path.parent)
 
     def publish(self, generation: int) -> None:
-        with translate_errors(self.name):
-            if not self.is_current():
-                raise JournalError(
-                    f"ledger {self.name}: the file was replaced during the run; restore the file that the run began with, and run"
-                    f" again, which adds the outcomes in {self._journal_path(generation)}"
-                )
-            self.draft.replace(self._path)  # the fold has synced the draft, so a power failure leaves one whole generation
-            sync(self._path.parent)
+        """Make the draft the next generation, unless another process has done so. It is then durable."""
+        if not self.is_current():
+            raise JournalError(
+                f"ledger {self.name}: the file was replaced during the run; restore the file that the run began with, and run"
+                f" again, which adds the outcomes in {self._journal_path(generation)}"
+            )
+        self.draft.replace(self._path)  # the fold has synced the draft, so a power failure leaves one whole generation
+        sync(self._path.parent)
 
     def journal(self, number: int) -> Journal:
+        """Return the journal of the run that follows a generation."""
         return Journal(self._journal_path(number), inline=self._inline)
 
     def _journal_path(self, number: int) -> Path:
@@ -128,16 +96,15 @@ class FileStore:
         return {int(number): path for path, number in numbers.items() if _NUMBER.fullmatch(number)}
 
     def last_journal(self) -> int | None:
-        with translate_errors(self.name):
-            return max(self._journals(), default=None)
+        """Return the number of the last journal; `None` if there is none."""
+        return max(self._journals(), default=None)
 
     def clean(self, generation: int) -> None:
         # The journal of the last generation stays. If an older copy of the ledger is restored, this journal is folded again, or
         # shows that the copy is older.
-        with translate_errors(self.name):
-            for number, path in self._journals().items():
-                if number < generation:
-                    path.unlink(missing_ok=True)
+        for number, path in self._journals().items():
+            if number < generation:
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Do nothing. The draft may be that of another process, which has the ledger for itself."""
@@ -163,12 +130,11 @@ class ObjectStore:
         self.draft = Path(self._folder.name) / "draft"
 
     def load(self) -> Path | None:
-        with translate_errors(self.name):
-            self._loaded = self._find_last()
-            if self._loaded is None:
-                return None
-            path = Path(self._folder.name) / f"{self._loaded:06}"
-            self._download(path)
+        self._loaded = self._find_last()
+        if self._loaded is None:
+            return None
+        path = Path(self._folder.name) / f"{self._loaded:06}"
+        self._download(path)
         return path
 
     def _find_last(self) -> int | None:
@@ -189,8 +155,7 @@ class ObjectStore:
         draft.replace(path)
 
     def is_current(self) -> bool:
-        with translate_errors(self.name):
-            return self._find_last() == self._loaded
+        return self._find_last() == self._loaded
 
     def create(self, address: str | None, secret: bytes) -> None:
         create(self.draft, address, secret)
@@ -204,29 +169,26 @@ class ObjectStore:
         # Several processes may write the same generation at the same time. Their parts have different names, and the manifest,
         # which only one of them can create, decides which parts count.
         token, parts = token_hex(4), list[tuple[str, str]]()
-        with translate_errors(self.name):
-            with self.draft.open("rb") as file:
-                while content := file.read(_PART_SIZE):
-                    name = f"{generation:06}-{token}-{len(parts):05}"
-                    create_or_read(self._objects, name, content, after=after)
-                    parts.append((name, _digest(content)))
-            create_or_read(self._objects, f"{generation:06}", msgspec.json.encode(_Manifest(tuple(parts))), after=after)
-            self.draft.unlink()
+        with self.draft.open("rb") as file:
+            while content := file.read(_PART_SIZE):
+                name = f"{generation:06}-{token}-{len(parts):05}"
+                create_or_read(self._objects, name, content, after=after)
+                parts.append((name, _digest(content)))
+        create_or_read(self._objects, f"{generation:06}", msgspec.json.encode(_Manifest(tuple(parts))), after=after)
+        self.draft.unlink()
 
     def journal(self, number: int) -> ObjectJournal:
         return ObjectJournal(f"{self._url}/run-{number:06}", inline=self._inline)
 
     def last_journal(self) -> int | None:
-        with translate_errors(self.name):
-            names = [name.removeprefix("run-") for name in list_folders(self._url, "ledger")]
-            return max((int(number) for number in names if _NUMBER.fullmatch(number)), default=None)
+        names = [name.removeprefix("run-") for name in list_folders(self._url, "ledger")]
+        return max((int(number) for number in names if _NUMBER.fullmatch(number)), default=None)
 
     def clean(self, generation: int) -> None:
         # Journals stay: a machine that was suspended may wake up, and would then write to a journal that another run had ended.
-        with translate_errors(self.name):
-            for name in [*self._objects.names()]:
-                if name[:6].isdecimal() and int(name[:6]) <= generation - _KEPT:
-                    self._objects.delete(name)
+        for name in [*self._objects.names()]:
+            if name[:6].isdecimal() and int(name[:6]) <= generation - _KEPT:
+                self._objects.delete(name)
 
     def close(self) -> None:
         self._folder.cleanup()
@@ -236,14 +198,4 @@ def _digest(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
-@contextmanager
-def translate_errors(name: str) -> Iterator[None]:
-    """Convert an `OSError` that the block raises into a JournalError that names the ledger."""
-    try:
-        yield
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        raise InvalidRequest(
-            f"ledger: {name} cannot be opened: {error.strerror}; pass a path in a folder that exists and that you can write to"
-        ) from error
-    except OSError as error:
-        raise JournalError(f"ledger {name}: {error.strerror or error}; fix the cause and run again") from error
+LedgerStore: TypeAlias = FileStore | ObjectStore
