@@ -181,7 +181,7 @@ class MortalStore:
 
     def journal(self, number: int) -> Journal:
         """Return a journal whose calls are points of the process."""
-        return MortalJournal(self._store.journal(number).path, self._process, lambda writer: writer)  # type: ignore[union-attr]
+        return MortalJournal(self._store.journal(number).path, self._process, lambda writer: writer)
 
 
 @attrs.frozen
