@@ -19,6 +19,7 @@ from outreach_async._service.contacts import CreatedContact, NewContact, Target
 from outreach_async._service.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async._service.validation import choose_contact, require_choice, require_number, require_seconds
 from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, DuplicatePolicy, Unset
+from outreach_async.errors import OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox
 from outreach_async.pagination import HasId, Pager
 from outreach_async.transport._secret import drop_frames, hide
@@ -231,13 +232,16 @@ class Contacts(_Resource):
             ```
         """
         key, owner_key = owner_key and hide(owner_key), None  # a cancellation's traceback shows this frame: no secrets in it
-        with drop_frames:
+        try:
             requests = self._contact_requests(
                 key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
             )
             return await self._engine.run(
                 requests.build(choose_contact(contact, email, fields)), self._settings.call_options(timeout, deadline)
             )
+        except OutreachError as error:  # as `drop_frames` does, but faster
+            drop_tracebacks(error)
+            raise
 
     @drop_frames
     def create_many(
