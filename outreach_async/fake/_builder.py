@@ -14,7 +14,6 @@ from outreach_async.fake._arguments import check_known, require_count, require_f
 from outreach_async.fake._clock import DAY
 from outreach_async.fake._create_contact import email_key
 from outreach_async.fake._seeds import CampaignBuilder, CampaignFields, generate_mailbox, generate_people, update_mailbox
-from outreach_async.fake._simulation_state import ResponsePlan
 from outreach_async.fake._stored_records import (
     CAMPAIGN_HEADERS,
     CUSTOM_CODE,
@@ -26,7 +25,7 @@ from outreach_async.fake._stored_records import (
     Rates,
     Workspace,
 )
-from outreach_async.fake._world import ListKind, World
+from outreach_async.fake._world import ListKind, ResponsePlan, World
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.simulation import SimulationControl
 

@@ -29,7 +29,7 @@ from outreach_async.fake.world_file import dump_world, load_world, read_document
 from outreach_async.transport._wire import Request, Response
 
 if TYPE_CHECKING:
-    from outreach_async.fake._asgi import Application
+    from outreach_async.fake._transport import Application
 
 _JSON_HEADERS: Final = {"content-type": "application/json"}
 # HTTP libraries refuse long header fields. The request log contains every hint in full.
@@ -136,7 +136,7 @@ class FakeService(WorldBuilder):
             app = fake.asgi()  # for uvicorn, hypercorn or a Mount of Starlette
             ```
         """
-        from outreach_async.fake._asgi import asgi_app  # imported on first use: it needs anyio, unlike the service itself
+        from outreach_async.fake._transport import asgi_app  # imported on first use: it needs anyio, unlike the service itself
 
         return asgi_app(self)
 

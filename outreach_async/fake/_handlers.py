@@ -21,9 +21,8 @@ from outreach_async.fake._clock import DAY, format_age, format_date
 from outreach_async.fake._create_contact import validate
 from outreach_async.fake._error_responses import refusal_error
 from outreach_async.fake._request import ParsedRequest, Query, require_parameter
-from outreach_async.fake._simulation_state import COUNT_NAMES, NO_STATS, CampaignFlow
 from outreach_async.fake._stored_records import Campaign, Mailbox, Share, Step, Template, Workspace, field_items
-from outreach_async.fake._world import Limiter, ListKind, World
+from outreach_async.fake._world import COUNT_NAMES, NO_STATS, CampaignFlow, Limiter, ListKind, World
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth
 
 

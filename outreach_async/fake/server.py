@@ -21,9 +21,15 @@ import anyio.lowlevel
 import attrs
 import h11
 
-from outreach_async.fake._asgi import MAX_REQUEST_BYTES, BodyTooLarge, join_headers
 from outreach_async.fake._fault_plan import Exchange, Service
-from outreach_async.fake._transport import ConnectionEnd, ServerStep, plan_server_steps
+from outreach_async.fake._transport import (
+    MAX_REQUEST_BYTES,
+    BodyTooLarge,
+    ConnectionEnd,
+    ServerStep,
+    join_headers,
+    plan_server_steps,
+)
 from outreach_async.fake.faults import error_response
 from outreach_async.transport._wire import Request, Response
 

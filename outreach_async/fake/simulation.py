@@ -18,7 +18,8 @@ from typing import Final
 import attrs
 
 from outreach_async.fake._arguments import draw, require_count
-from outreach_async.fake._simulation_state import (
+from outreach_async.fake._stored_records import PERSONALIZED, Campaign, Mailbox, Step
+from outreach_async.fake._world import (
     COUNT_INDEXES,
     DAY_US,
     ENDED,
@@ -30,10 +31,9 @@ from outreach_async.fake._simulation_state import (
     EventKind,
     FutureEvent,
     ResponsePlan,
+    World,
     draw_responses,
 )
-from outreach_async.fake._stored_records import PERSONALIZED, Campaign, Mailbox, Step
-from outreach_async.fake._world import World
 
 LIVE: Final = "live"
 

@@ -34,7 +34,8 @@ import msgspec
 from outreach_async.fake._arguments import check_known, convert, require_field, suggest_similar
 from outreach_async.fake._builder import WorldBuilder
 from outreach_async.fake._clock import parse_time
-from outreach_async.fake._simulation_state import (
+from outreach_async.fake._stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
+from outreach_async.fake._world import (
     KIND_NAMES,
     SECOND_US,
     CampaignFlow,
@@ -45,10 +46,9 @@ from outreach_async.fake._simulation_state import (
     ResponsePlan,
     ScriptKey,
     Simulation,
+    World,
     to_microseconds,
 )
-from outreach_async.fake._stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
-from outreach_async.fake._world import World
 from outreach_async.fake.simulation import SPAN_NAMES
 
 # The state of the simulation.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.echo_service import TinyService
 
 from outreach_async.fake import faults as f
-from outreach_async.fake._asgi import MAX_REQUEST_BYTES, Message, Scope, asgi_app, join_headers, rebuild_target
+from outreach_async.fake._transport import MAX_REQUEST_BYTES, Message, Scope, asgi_app, join_headers, rebuild_target
 from outreach_async.transport._wire import Request
 
 ODD = "/campaigns/camp_%C3%A9%20%C3%BC%2F%3F%23/steps?a%26b=%C3%A7%2B%20%2f&empty="

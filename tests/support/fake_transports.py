@@ -7,9 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import httpx
 
-from outreach_async.fake._asgi import asgi_app
 from outreach_async.fake._fault_plan import Service
-from outreach_async.fake._transport import FakeTransport
+from outreach_async.fake._transport import FakeTransport, asgi_app
 from outreach_async.fake.server import serve
 from outreach_async.transport._httpx import HttpxTransport
 from outreach_async.transport._wire import Transport

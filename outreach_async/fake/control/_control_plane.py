@@ -26,10 +26,10 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from outreach_async.fake._asgi import Application, asgi_app
 from outreach_async.fake._error_responses import mask_document, mask_keys
 from outreach_async.fake._fake_service import FakeService, Snapshot, copy_service
 from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake._transport import Application, asgi_app
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.control import _bodies as bodies
 from outreach_async.fake.control._bodies import UNCHANGED, Problem
