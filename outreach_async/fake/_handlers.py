@@ -26,7 +26,7 @@ from outreach_async.fake._world import COUNT_NAMES, NO_STATS, CampaignFlow, Limi
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth
 
 
-def check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> None:
+def _check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> None:
     scheme, _, token = headers.get(auth.header, "").rpartition(" ")
     known = token in auth.tokens if auth.tokens else token in world.owner_keys
     if not known or scheme.lower() != auth.scheme.lower():
@@ -157,15 +157,9 @@ class ItemRenderer:
             "replies_num": replies,
             "bounces_num": flow.bounces,
             "interested_num": flow.interested,
-            **self._render_end(campaign, self.behaviour.list_date),
+            **self.render_end(campaign, self.behaviour.list_date),
             "created": campaign.created,
         }
-
-    def render_steps(self, campaign: Campaign) -> dict[str, Any]:
-        """Return the body of a `list_steps` response, without its field `status`."""
-        flow = self.world.simulation.flows[campaign.id]
-        data = [self._render_step(step, place, flow) for place, step in enumerate(campaign.steps)]
-        return {**self._render_end(campaign, "text"), "data": data}
 
     def render_mailbox(self, mailbox: Mailbox) -> dict[str, Any]:
         ledger = self.world.simulation.stats.get(mailbox.id, NO_STATS)
@@ -183,7 +177,7 @@ class ItemRenderer:
             item["last_activity"] = format_age(_latest(mailbox.last_activity, ledger.last_activity), self.now)
         return item
 
-    def _render_end(self, campaign: Campaign, date_format: str) -> dict[str, Any]:
+    def render_end(self, campaign: Campaign, date_format: str) -> dict[str, Any]:
         world, waits = self.world, [step.wait_time for step in campaign.steps]
         contacts, lefts = campaign.contacts + world.enrolled_counts[campaign.id], world.simulation.flows[campaign.id].left_to_send
         days, word = estimate_days(contacts, lefts, waits, world.usage.capacity(campaign, world.mailboxes))
@@ -195,7 +189,7 @@ class ItemRenderer:
         display = word or f"{days} day{'' if days == 1 else 's'}"
         return {"days_left": days, "days_left_date": date, "days_left_display": display}
 
-    def _render_step(self, step: Step, place: int, flow: CampaignFlow) -> dict[str, Any]:
+    def render_step(self, step: Step, place: int, flow: CampaignFlow) -> dict[str, Any]:
         # `out_of` does not include contacts that left the campaign before this step (rule T4).
         left, sent = flow.left_to_send[place], flow.sent(place)
         return {
@@ -243,7 +237,7 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
     if call.routing_error is not None:
         raise call.routing_error
     if behaviour.auth is not None:
-        check_header(call.request.headers, behaviour.auth, context.world)
+        _check_header(call.request.headers, behaviour.auth, context.world)
     if behaviour.rate_limit is not None:
         scope = _find_scope(call, behaviour.rate_limit.scope, context.world)
         context.limiter.admit(scope, behaviour.rate_limit, context.now)
@@ -340,8 +334,10 @@ def _store_contact(creation: create_contact.Creation, fields: create_contact.Sen
 
 def _list_steps(call: ParsedRequest, context: Context) -> HandlerResult:
     check_id(call.target.id, "camp_", "campaign_id")
-    items = ItemRenderer(context.world, context.now, context.behaviour)
-    return 200, {"status": "ok", **items.render_steps(find_campaign(call.target.id, context.world, "campaign_id"))}
+    campaign = find_campaign(call.target.id, context.world, "campaign_id")
+    items, flow = ItemRenderer(context.world, context.now, context.behaviour), context.world.simulation.flows[campaign.id]
+    data = [items.render_step(step, place, flow) for place, step in enumerate(campaign.steps)]
+    return 200, {"status": "ok", **items.render_end(campaign, "text"), "data": data}
 
 
 def _list_fields(call: ParsedRequest, context: Context) -> HandlerResult:

@@ -64,31 +64,16 @@ def parse_target(target: str) -> RequestTarget:
     parts = path.removeprefix("/").split("/")
     if len(parts) > 1 and not parts[-1]:
         parts.pop()
+    values: dict[str, tuple[str, ...]] = {}
     try:
         segments = tuple(unquote(part, errors="strict") for part in parts)
-        return RequestTarget(segments, _parse_query(query), _ROUTES_BY_SHAPE.get((len(segments), segments[0], segments[-1])))
+        for pair in query.split("&") if query else ():
+            name, _, value = (unquote_plus(part, errors="strict") for part in pair.partition("="))
+            values[name] = (*values.get(name, ()), value)
+        route = _ROUTES_BY_SHAPE.get((len(segments), segments[0], segments[-1]))
+        return RequestTarget(segments, MappingProxyType(values), route)
     except UnicodeDecodeError:
         raise refusal_error(400, "invalid_target", "the percent-encoding of the request target is not valid UTF-8") from None
-
-
-def _parse_query(query: str) -> Query:
-    values: dict[str, tuple[str, ...]] = {}
-    for pair in query.split("&") if query else ():
-        name, _, value = pair.partition("=")
-        name = unquote_plus(name, errors="strict")
-        values[name] = (*values.get(name, ()), unquote_plus(value, errors="strict"))
-    return MappingProxyType(values)
-
-
-def match_route(target: RequestTarget, method: str) -> ServiceRoute:
-    route = target.route
-    if route is None:
-        raise refusal_error(404, "not_found", "no operation has this path")
-    if method != route.method:
-        raise refusal_error(
-            405, "method_not_allowed", f"only {route.method} is allowed on this path", headers={"allow": route.method}
-        )
-    return route
 
 
 def require_parameter(query: Query, name: str) -> str:
@@ -128,7 +113,9 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise refusal_error(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
     try:
         text = body.decode()
-        document = _decode(text)
+        document, end = _decoder.raw_decode(text) if text.startswith("{") else (None, -1)
+        if end != len(text):
+            document = _decoder.decode(text)  # accepts whitespace around the document, but is slower
         if "\\u" in text:
             # Only an escape can produce a lone surrogate. UTF-8 cannot encode it, so this line raises.
             encode(document).encode()
@@ -142,14 +129,6 @@ def parse_object(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise refusal_error(400, "body_not_object", "the body must be a JSON object")
     return document
-
-
-def _decode(text: str) -> Any:
-    if text.startswith("{"):
-        document, end = _decoder.raw_decode(text)
-        if end == len(text):
-            return document
-    return _decoder.decode(text)  # accepts whitespace around the document, but is slower
 
 
 _REASONS: Final[Mapping[type[Exception], str]] = {
@@ -180,7 +159,12 @@ def parse_request(request: Request) -> ParsedRequest:
     call = ParsedRequest(request)
     try:
         call.target = parse_target(request.target)
-        route = match_route(call.target, request.method)
+        route = call.target.route
+        if route is None:
+            raise refusal_error(404, "not_found", "no operation has this path")
+        if request.method != route.method:
+            message, allowed = f"only {route.method} is allowed on this path", {"allow": route.method}
+            raise refusal_error(405, "method_not_allowed", message, headers=allowed)
     except RequestRefused as refused:
         call.routing_error = refused
         return call

@@ -81,9 +81,8 @@ class RawConnection:
         with anyio.move_on_after(LINGER_SECONDS):
             await self.drain()
 
-    async def reset(self) -> None:
-        """Configure the socket so that closing it resets the connection (RST)."""
-        # With a linger time of zero, the kernel sends RST instead of FIN.
+    def reset(self) -> None:
+        """Configure the socket so that closing it resets the connection: the kernel sends RST instead of FIN."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -189,7 +188,7 @@ async def _end_exchange(line: RawConnection, conversation: h11.Connection, end: 
     if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
         return True
     if end is ConnectionEnd.RESET:
-        await line.reset()
+        line.reset()
     elif end is not ConnectionEnd.HANG:
         await line.close_gracefully()
     return False

@@ -1,9 +1,8 @@
 """Advance the simulation, and script the reactions of contacts with `fake.sim`. Events are processed in chronological order.
 
-An e-mail is sent when it is due and its campaign is live. A contact's first e-mail is sent by the campaign's mailbox with the
-most capacity left that day. The same mailbox sends the contact's later e-mails. If it has no capacity left that day, the
-campaign's mailbox with the most capacity left sends the e-mail instead. If no mailbox has capacity, the e-mail waits until the
-next midnight (UTC). Campaigns with waiting e-mails then take turns.
+An e-mail is sent when it is due and its campaign is live, by the mailbox that sent the contact's first e-mail or, if it has no
+capacity left that day, by the campaign's mailbox with the most capacity. If none has any, the e-mail waits until midnight (UTC).
+Campaigns with waiting e-mails then take turns.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ import msgspec
 from outreach_async.fake._arguments import check_known, convert, require_field, suggest_similar
 from outreach_async.fake._builder import WorldBuilder
 from outreach_async.fake._clock import parse_time
-from outreach_async.fake._stored_records import Campaign, Contact, Enrolment, Mailbox, Share, Workspace
+from outreach_async.fake._stored_records import Contact, Enrolment, Share, Workspace
 from outreach_async.fake._world import (
     KIND_NAMES,
     SECOND_US,
@@ -85,7 +85,9 @@ def load_simulation(document: SimulationDocument, world: World, now: int) -> Non
         _check_event(event, world)
         known.setdefault(event.campaign, set()).add(event.contact)
     for id_, flow in document.campaigns.items():
-        _check_flow(flow, _look_up(id_, world.campaigns))
+        shape = [len(step.templates) for step in _look_up(id_, world.campaigns).steps]
+        if [len(step) for step in flow.counts] != shape or len(flow.left_to_send) != len(shape):
+            raise ValueError(f"{id_}: expected counts and left_to_send of each step, and counts of each of its templates")
         known[id_].update(flow.progress)
         state.flows[id_] = flow
     for id_ in document.mailboxes:
@@ -115,12 +117,6 @@ def _check_event(event: FutureEvent, world: World) -> None:
         )
     if event.mailbox or event.kind != EventKind.DUE:
         _look_up(event.mailbox, world.mailboxes)
-
-
-def _check_flow(flow: CampaignFlow, campaign: Campaign) -> None:
-    shape = [len(step.templates) for step in campaign.steps]
-    if [len(step) for step in flow.counts] != shape or len(flow.left_to_send) != len(shape):
-        raise ValueError(f"{campaign.id}: expected counts and left_to_send of each step, and counts of each of its templates")
 
 
 def _look_up(id_: str, table: Mapping[str, Any]) -> Any:
@@ -220,24 +216,28 @@ def dump_world(world: World, now: str) -> str:
 def _workspace_document(world: World, workspace: Workspace) -> dict[str, Any]:
     return {
         **attrs.asdict(workspace, recurse=False, filter=lambda attribute, _: attribute.name != "codes"),
-        "mailboxes": [_mailbox_document(mailbox) for mailbox in world.mailboxes.values() if mailbox.workspace == workspace.id],
+        "mailboxes": [
+            {**{name: _to_json(value) for name, value in mailbox.values.items()}, "as_of": mailbox.as_of}
+            for mailbox in world.mailboxes.values()
+            if mailbox.workspace == workspace.id
+        ],
         "campaigns": [
             attrs.asdict(campaign, filter=lambda attribute, _: attribute.name != "workspace")
             for campaign in world.campaigns.values()
             if campaign.workspace == workspace.id
         ],
-        "contacts": [_contact_document(contact) for contact in world.contacts[workspace.id].values()],
+        "contacts": [
+            {
+                **attrs.asdict(contact, recurse=False, filter=lambda attribute, _: attribute.name != "enrolments"),
+                "campaigns": [{"id": enrolment.campaign, "at": enrolment.at} for enrolment in contact.enrolments],
+            }
+            for contact in world.contacts[workspace.id].values()
+        ],
     }
 
 
-def _mailbox_document(mailbox: Mailbox) -> dict[str, Any]:
-    values = {name: [value.part, value.whole] if isinstance(value, Share) else value for name, value in mailbox.values.items()}
-    return {**values, "as_of": mailbox.as_of}
-
-
-def _contact_document(contact: Contact) -> dict[str, Any]:
-    members = attrs.asdict(contact, recurse=False, filter=lambda attribute, _: attribute.name != "enrolments")
-    return {**members, "campaigns": [{"id": enrolment.campaign, "at": enrolment.at} for enrolment in contact.enrolments]}
+def _to_json(value: Any) -> Any:
+    return [value.part, value.whole] if isinstance(value, Share) else value
 
 
 def _script_document(key: ScriptKey, plan: ResponsePlan) -> dict[str, Any]:
