@@ -340,10 +340,7 @@ FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
     **dict.fromkeys(("job_start_date", "graduation_date"), (is_date, "a date as YYYY-MM-DD, YYYY-MM, YYYY or MM/DD/YYYY")),
     **dict.fromkeys(
         ("website", "website_2", "website_3"),
-        (
-            lambda text: _URL.fullmatch(text) or _is_host(text),
-            "an http or https URL, or a host with a dot",
-        ),
+        (lambda text: _URL.fullmatch(text) or _is_host(text), "an http or https URL, or a host with a dot"),
     ),
     "stack_overflow": (is_stack_overflow, "a URL on stackoverflow.com or a handle"),
     "state": (is_state, "the code or name of a US state or, in another country, a name without digits"),

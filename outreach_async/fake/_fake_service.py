@@ -102,10 +102,7 @@ class FakeService(WorldBuilder):
     """
 
     def __init__(
-        self,
-        seed: int = 0,
-        behaviour: Behaviour | None = None,
-        clock: str | Callable[[], float] = "2026-01-01T00:00:00Z",
+        self, seed: int = 0, behaviour: Behaviour | None = None, clock: str | Callable[[], float] = "2026-01-01T00:00:00Z"
     ) -> None:
         self.seed = seed
         self.behaviour = Behaviour.documented() if behaviour is None else behaviour

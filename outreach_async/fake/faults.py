@@ -68,11 +68,7 @@ _BODILESS = (204, 304)
 
 
 def status(
-    code: int,
-    *,
-    retry_after: float | str | None = None,
-    body: str | bytes | None = None,
-    headers: dict[str, str] | None = None,
+    code: int, *, retry_after: float | str | None = None, body: str | bytes | None = None, headers: dict[str, str] | None = None
 ) -> Fault:
     """Respond with an HTTP status.
 

@@ -55,36 +55,21 @@ def test_c3_the_status_of_each_outcome_is_a_knob(reading: Any, statuses: list[in
     assert [post(fake, creation(duplicates=option)).status for option in ("skip", "skip", "overwrite")] == statuses
 
 
-SPELLINGS: list[tuple[Any, list[str]]] = [
-    ("lower", [" Ada@Acme.Example\n", "ADA@ACME.EXAMPLE"]),
-    ("exact", [f" {ADA} "]),
-    ("domain_lower", ["ada@ACME.example"]),
-    ("gmail", ["Ada@acme.example"]),
-    (lambda email: email.partition("+")[0], ["ada+y@b.co", "ada"]),
+SPELLINGS: list[tuple[Any, list[str], str]] = [
+    ("lower", [" Ada@Acme.Example\n", "ADA@ACME.EXAMPLE"], "ad.a@acme.example"),
+    ("exact", [f" {ADA} "], "Ada@acme.example"),
+    ("domain_lower", ["ada@ACME.example"], "Ada@acme.example"),
+    ("gmail", ["Ada@acme.example"], "a.da@acme.example"),
+    (lambda email: email.partition("@")[0], ["ada@b.co", "ada"], "bo@acme.example"),
 ]
 
 
-@pytest.mark.parametrize(("reading", "same"), SPELLINGS)
-def test_c4_the_knob_decides_which_emails_are_equal(reading: Any, same: list[str]) -> None:
-    fake = small_world(email_key=reading)
-    create(fake, "ada+x@acme.example" if callable(reading) else ADA)
-
-    assert {create(fake, email)["status"] for email in same} == {"skipped"}
-
-
-@pytest.mark.parametrize(
-    ("reading", "other"),
-    [
-        ("lower", "ad.a@acme.example"),
-        ("exact", "Ada@acme.example"),
-        ("domain_lower", "Ada@acme.example"),
-        ("gmail", "a.da@acme.example"),
-    ],
-)
-def test_c4_other_emails_are_different(reading: Any, other: str) -> None:
+@pytest.mark.parametrize(("reading", "same", "other"), SPELLINGS)
+def test_c4_the_knob_decides_which_emails_are_equal(reading: Any, same: list[str], other: str) -> None:
     fake = small_world(email_key=reading)
     with_ada(fake)
 
+    assert {create(fake, email)["status"] for email in same} == {"skipped"}
     assert create(fake, other)["status"] == "added"
 
 
@@ -110,11 +95,6 @@ def test_c6_and_c7_a_missing_required_member_is_named(name: str) -> None:
     field = refusal(post(small_world(), creation(**{name: MISSING})), 400, "missing_field")["field"]
 
     assert field == (f"upload_options.{name}" if name in {"duplicates", "strict_validation", "campaign"} else name)
-
-
-@pytest.mark.parametrize("name", ["duplicates", "strict_validation"])
-def test_c6_the_other_options_are_required_even_without_a_campaign(name: str) -> None:
-    refusal(post(small_world(missing_campaign="null"), creation(**{name: MISSING})), 400, "missing_field")
 
 
 @pytest.mark.parametrize("campaign", [MISSING, ""])
@@ -153,10 +133,6 @@ def test_c9_a_hint_suggests_the_option_that_was_meant() -> None:
 @pytest.mark.parametrize("email", ["", "   ", "\t\n"])
 def test_c26_a_blank_email_is_400_even_without_strict_validation(email: str) -> None:
     refusal(post(small_world(), creation(email)), 400, "blank_email")
-
-
-def test_c26_without_strict_validation_any_string_is_accepted() -> None:
-    assert create(small_world(), "not an e-mail", country="Nowhere", mobile_phone="?")["status"] == "added"
 
 
 def test_c14_null_counts_as_not_sent_and_blank_is_stored_as_sent() -> None:

@@ -39,17 +39,7 @@ def ask(faults: Faults, operation: str = "create_contact", request: Request = CR
     return response.status if response else 0
 
 
-BEFORE = [
-    f.status(503),
-    f.html_502(),
-    f.empty(),
-    f.hang(),
-    f.refuse(),
-    f.reset(),
-    f.close(),
-    f.garbage(),
-    f.long_header(),
-]
+BEFORE = [f.status(503), f.html_502(), f.empty(), f.hang(), f.refuse(), f.reset(), f.close(), f.garbage(), f.long_header()]
 AFTER = [
     f.ok,
     f.drift("status", "new"),
@@ -241,11 +231,7 @@ def test_faults_that_did_not_fire_are_named_and_fail() -> None:
     faults.add(f.hang(), match=lambda request: request is LIST)
     ask(faults)
     ask(faults, "list_mailboxes")
-    expected = [
-        "create_contact: commit_then(reset())",
-        "list_mailboxes: truncate(10) (1 of 2)",
-        "any request: hang() (0 of 1)",
-    ]
+    expected = ["create_contact: commit_then(reset())", "list_mailboxes: truncate(10) (1 of 2)", "any request: hang() (0 of 1)"]
     assert faults.unfired == expected
     with pytest.raises(AssertionError, match="never fired") as failure:
         faults.assert_all_fired()
@@ -273,8 +259,7 @@ def test_clear_restores_the_initial_state() -> None:
 
 
 @pytest.mark.parametrize(
-    "use",
-    [lambda faults: faults.script("create_contcat", f.ok), lambda faults: faults.add(f.ok, operation="create_contcat")],
+    "use", [lambda faults: faults.script("create_contcat", f.ok), lambda faults: faults.add(f.ok, operation="create_contcat")]
 )
 def test_an_unknown_operation_is_refused_by_name(use: Callable[[Faults], None]) -> None:
     with pytest.raises(ValueError, match=r"operation: expected one of list_campaigns, .*, got 'create_contcat'"):

@@ -155,16 +155,6 @@ def test_a_value_that_json_cannot_represent_is_refused(value: float) -> None:
         small_world().add_mailbox(SPACE, created_at=value)
 
 
-def test_an_id_may_be_used_only_once() -> None:
-    fake = small_world()
-
-    assert fake.add_mailbox(SPACE, id="mailbox_x") == "mailbox_x"
-    with pytest.raises(ValueError, match="is already in use"):
-        fake.add_mailbox(SPACE, id="mailbox_x")
-    with pytest.raises(ValueError, match="starts with mailbox_"):
-        fake.add_mailbox(SPACE, id="box_x")
-
-
 def wrong(box: Any) -> bool:
     return (
         not (box["spf"] and box["dkim"] and box["dmarc"])

@@ -17,7 +17,7 @@ from outreach_async.fake import faults as f
 from outreach_async.fake._fault_plan import WireFaultKind
 from outreach_async.fake._transport import FakeTransport
 from outreach_async.transport._httpx import HttpxTransport
-from outreach_async.transport._wire import Progress, Request, Response, Transport
+from outreach_async.transport._wire import Progress, Request, Transport
 
 
 @attrs.frozen
@@ -112,37 +112,6 @@ async def test_over_a_socket_a_refusal_is_a_reset_that_may_have_been_sent() -> N
     service.faults.add(f.refuse())
     async with over_a_socket(service) as transport:
         assert await outcome(transport, service, CREATE) == Outcome(maybe_sent=True, sent=True)
-
-
-JSON = {"content-type": "application/json"}
-REQUESTS = [
-    LIST,
-    Request("GET", "/campaigns/camp_%C3%A9%20%C3%BC%2F%3F%23/steps?workspace=a%26b%3D%C3%A7%2B&x="),
-    Request("GET", "/workspaces/space_1/all-fields/"),
-    Request("POST", "/contacts", JSON, b'{"owner_key": "key_1", "workspace": "space_1", "email": "\xc3\xa9@b.co"}'),
-    Request("POST", "/contacts", JSON, b"\xff not JSON"),
-    Request("POST", "/contacts", JSON, b" " * (2**20 + 1)),
-    Request("PUT", "/contacts", JSON, b"{}"),
-    Request("HEAD", "/campaigns"),
-    Request("GET", "/no/such?path"),
-]
-
-
-async def answers(connect: Connect) -> list[Response]:
-    service = FakeService()
-    service.add_owner_key(service.add_workspace("space_1"), key="key_1")
-    async with connect(service) as transport:
-        found = [await transport.send(request, Progress()) for request in REQUESTS]
-    # The server in front of a mounted application adds both fields.
-    return [
-        attrs.evolve(got, headers={name: value for name, value in got.headers.items() if name not in {"content-length", "date"}})
-        for got in found
-    ]
-
-
-@pytest.mark.parametrize("connect", [over_a_socket, mounted])
-async def test_the_service_responds_alike_in_memory_over_a_socket_and_mounted(connect: Connect) -> None:
-    assert await answers(connect) == await answers(in_memory)
 
 
 @pytest.mark.parametrize(("connect", "date"), [(over_a_socket, True), (in_memory, True), (mounted, False)])

@@ -307,21 +307,6 @@ def test_orders(outreach_fake):
     assert ("faults that never fired: create_contact: status(503)" in output) == ("failed" in outcomes)
 
 
-def test_a_failed_or_skipped_test_keeps_its_own_reason(suite: Suite) -> None:
-    output = suite.output_of(
-        """
-@pytest.mark.outreach(faults={"create_contact": faults.status(503)})
-@pytest.mark.parametrize("end", [pytest.skip, pytest.fail])
-def test_ends(outreach_fake, end):
-    end("for a reason")
-""",
-        failed=1,
-        skipped=1,
-    )
-    assert "Failed: for a reason" in output
-    assert "faults that never fired" not in output
-
-
 def test_a_fake_is_released_when_its_test_ends(suite: Suite) -> None:
     suite.pytester.makeconftest("""
 import gc, weakref, pytest
@@ -404,29 +389,6 @@ async def test_goes_on(waited, outreach_fake, outreach_client, outreach_virtual_
 """,
         2,
     )
-
-
-def test_the_error_names_an_async_fixture_of_wider_scope_that_keeps_its_loop(suite: Suite) -> None:
-    output = suite.output_of(
-        """
-@pytest.fixture(scope="module", params=["asyncio", "trio"])
-def anyio_backend(request):
-    return request.param
-
-@pytest.fixture(scope="module")
-async def wide():
-    yield
-
-async def test_wide(wide):
-    pass
-
-async def test_virtual(outreach_virtual_time, outreach_fake):
-    outreach_fake.now
-""",
-        passed=2,
-        failed=2,
-    )
-    assert "Under pytest, check for an async fixture with a wider scope" in output
 
 
 def test_it_works_before_pytest_9_1(suite: Suite) -> None:

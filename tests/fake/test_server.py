@@ -18,14 +18,7 @@ from support.raw_http import CLOSED, connect_to, encode_request, exchange_bytes,
 from outreach_async.fake import faults as f
 from outreach_async.fake._fault_plan import execute_with_faults
 from outreach_async.fake._transport import MAX_REQUEST_BYTES
-from outreach_async.fake.server import (
-    MAX_HEAD_BYTES,
-    RawConnection,
-    _accept_connections,
-    _build_url,
-    serve,
-    serve_forever,
-)
+from outreach_async.fake.server import MAX_HEAD_BYTES, RawConnection, _accept_connections, _build_url, serve, serve_forever
 from outreach_async.transport._wire import Request, Response
 
 POST = encode_request("POST", "/contacts", CREATE.body)

@@ -91,15 +91,6 @@ def test_a_snapshot_keeps_the_state_and_the_time() -> None:
         assert (fake.dump(), page(fake, "/mailboxes").body) == (before, bytes_before)
 
 
-def test_a_snapshot_can_be_restored_into_another_fake_and_is_not_shared() -> None:
-    fake, other = small_world(), FakeService()
-    other.restore(fake.snapshot())
-
-    assert other.dump() == fake.dump()
-    create(other)
-    assert other.dump() != fake.dump()
-
-
 def test_reset_restores_the_initial_state() -> None:
     fake, log = small_world(rate_limit=RateLimit(1)), list[Any]()
     fake.sim.watch(log.append)
@@ -305,17 +296,6 @@ def test_owner_keys_are_generated_or_passed_and_never_shown() -> None:
 
 
 # Faults.
-
-
-def test_an_injected_response_replaces_the_services_and_is_logged() -> None:
-    fake = small_world()
-    fake.faults.script("create_contact", faults.status(503), faults.ok)
-
-    assert [post(fake, creation()).status for _ in range(2)] == [503, 201]
-    assert [(entry.status, entry.served, entry.request_id is None) for entry in fake.requests] == [
-        (503, False, True),
-        (201, True, False),
-    ]
 
 
 @pytest.mark.parametrize(("fault", "stored"), [(faults.reset(), False), (faults.commit_then(faults.reset()), True)])

@@ -180,10 +180,7 @@ class Reader:
         ledgers = self.fake._world.simulation.stats.values()
         kinds = Counter(entry.kind for entry in self.log)
         lives = [(ledger.sent.total(), ledger.opened.total(), ledger.clicks) for ledger in ledgers]
-        assert [sum(column) for column in zip(*lives, strict=True)] in (
-            [],
-            [kinds["sent"], kinds["opened"], kinds["clicked"]],
-        )
+        assert [sum(column) for column in zip(*lives, strict=True)] in ([], [kinds["sent"], kinds["opened"], kinds["clicked"]])
 
 
 def busy_world(seed: int, limits: list[int], history: bool) -> FakeService:
@@ -316,8 +313,7 @@ class Mailing(RuleBasedStateMachine):
 def test_invariants_1_to_8_and_10_to_14_hold() -> None:
     Mailing.totals.clear()
     run_state_machine_as_test(
-        Mailing,
-        settings=settings(max_examples=40, stateful_step_count=14, deadline=None, derandomize=True),
+        Mailing, settings=settings(max_examples=40, stateful_step_count=14, deadline=None, derandomize=True)
     )
 
     totals = Mailing.totals

@@ -184,14 +184,6 @@ def test_w11_every_response_has_a_content_type_and_a_unique_request_id() -> None
     assert [entry.request_id for entry in fake.requests] == [answer.headers["x-request-id"] for answer in answers]
 
 
-def test_w12_a_workspace_next_to_a_campaign_id_is_ignored_with_a_hint() -> None:
-    fake = small_world()
-    response = get(fake, "/campaigns/camp_1/steps", workspace="space_2")
-
-    assert response.body == get(fake, "/campaigns/camp_1/steps").body
-    assert response.headers["x-fake-hint"] == "unknown parameter workspace ignored"
-
-
 REFUSAL = Refusal(404, "workspace_not_found", "no workspace has this id", "workspace")
 
 
@@ -226,12 +218,6 @@ def test_e2_a_custom_renderer_receives_the_refusal() -> None:
     assert (response.status, response.headers["x-tea"], response.body) == (418, "yes", b"short and stout")
     assert response.headers["content-type"] == "application/json"
     assert [refused.code for refused in seen] == ["workspace_not_found"]
-
-
-def test_e2_headers_of_a_refusal_survive_any_renderer() -> None:
-    response = send(small_world(error_renderer="html"), "DELETE", "/contacts")
-
-    assert response.headers["allow"] == "POST"
 
 
 def test_e3_hints_are_in_a_header_and_the_request_log_but_not_the_body() -> None:

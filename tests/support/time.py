@@ -33,10 +33,7 @@ class MovableLoop(asyncio.SelectorEventLoop):
         return super().time() + self.ahead
 
 
-MOVABLE: Final[Loops] = {
-    "asyncio": ("asyncio", {"loop_factory": MovableLoop}),
-    "trio": ("trio", {"clock": MockClock(rate=1.0)}),
-}
+MOVABLE: Final[Loops] = {"asyncio": ("asyncio", {"loop_factory": MovableLoop}), "trio": ("trio", {"clock": MockClock(rate=1.0)})}
 """Both event loops in real time, whose clocks `jump` can move forward, so that tests use sockets but never wait for timeouts."""
 
 

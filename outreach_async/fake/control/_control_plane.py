@@ -302,10 +302,7 @@ Handler = Callable[[ControlCall, Any], Any]
 # By path after `PREFIX` and method: the type of the body or, for GET, of the query parameters; the handler; and the status.
 OPERATIONS: Final[Mapping[str, Mapping[str, tuple[Any, Handler, int]]]] = {
     "/reset": {"POST": (bodies.EmptyBody, reset, 200)},
-    "/world": {
-        "GET": (bodies.EmptyBody, get_world, 200),
-        "PUT": (dict[str, Any], put_world, 200),
-    },
+    "/world": {"GET": (bodies.EmptyBody, get_world, 200), "PUT": (dict[str, Any], put_world, 200)},
     "/faults": {
         "GET": (bodies.EmptyBody, list_faults, 200),
         "POST": (bodies.FaultRuleBody, add_fault, 201),
