@@ -74,16 +74,6 @@ async def test_injected_faults_do_not_affect_the_control_plane(url: str) -> None
         assert [contact["owner"] for contact in space["contacts"] if contact["email"] == "ada@acme.example"] == [KEY]
 
 
-@pytest.mark.thorough
-async def test_a_large_world_can_be_imported(url: str) -> None:
-    big = FakeService()
-    big.add_workspace("space_big")
-    big.add_contacts("space_big", 5_000)
-    async with httpx.AsyncClient(base_url=url) as client:
-        assert (await client.put("/_fake/world", content=big.dump())).status_code == 200
-        assert (await client.get("/_fake/world")).text == big.dump()
-
-
 @pytest.mark.nightly
 async def test_200_sandboxes_in_parallel_do_not_meet(url: str) -> None:
     limiter = anyio.CapacityLimiter(8)  # httpx is slow if many requests wait for a connection
@@ -124,12 +114,6 @@ async def test_a_mounted_fake_has_its_control_plane_under_its_prefix(prefix: str
         assert sandbox.startswith(f"{wanted}/_fake/sandboxes/")
         assert (await client.get(f"{sandbox}/workspaces/{SPACE}/all-fields")).status_code == 200
         assert (await client.get(f"{prefix}/workspaces/{SPACE}/all-fields")).status_code == 200
-
-
-async def test_a_mounted_fake_has_it_only_if_asked() -> None:
-    transport = httpx.ASGITransport(app=small_world().asgi())
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        assert (await client.get("/_fake/time")).status_code == 404
 
 
 # The document.

@@ -228,15 +228,6 @@ def test_c21_an_unknown_option_is_treated_as_an_unknown_field() -> None:
     refusal(post(small_world(unknown_body="reject"), body), 400, "unknown_field")
 
 
-def test_c22_names_are_not_derived_from_each_other() -> None:
-    fake = small_world()
-    with_ada(fake, first_name="Ada", last_name="Lovelace")
-    create(fake, "bo@b.co", full_name="Bo Diddley")
-
-    assert fields(fake) == {"first_name": "Ada", "last_name": "Lovelace"}
-    assert fields(fake, "bo@b.co") == {"full_name": "Bo Diddley"}
-
-
 def test_c28_strict_validation_precedes_the_duplicate_test() -> None:
     fake = small_world()
     with_ada(fake)

@@ -65,21 +65,17 @@ class Suite:
 # Fixtures.
 
 
-@pytest.mark.parametrize("mode", ["marked", "auto"])
-def test_async_tests_on_both_loops_get_a_client_with_workspace_and_key(suite: Suite, mode: str) -> None:
-    if mode == "auto":
-        suite.pytester.makeini("[pytest]\nanyio_mode = auto\n")
-    test = """
+def test_async_tests_on_both_loops_get_a_client_with_workspace_and_key(suite: Suite) -> None:
+    suite.pytester.makeini("[pytest]\nanyio_mode = auto\n")
+    suite.passes(
+        """
 async def test_create(outreach_client, outreach_fake, outreach_workspace, outreach_owner_key):
     made = await outreach_client.contacts.create(ANN)
     (stored,) = outreach_fake.contacts(outreach_workspace)
     assert (stored["id"], stored["owner"]) == (made.id, outreach_owner_key)
-"""
-    if mode == "auto":
-        suite.pytester.makepyfile(test_auto=HEAD.replace("pytestmark", "unused") + test)
-        suite.pytester.runpytest_inprocess("-W", "error", "-p", "no:cacheprovider").assert_outcomes(passed=2)
-    else:
-        suite.passes(test, 2)
+""",
+        2,
+    )
 
 
 def test_each_test_gets_its_own_fake_and_its_client_is_closed_afterwards(suite: Suite) -> None:

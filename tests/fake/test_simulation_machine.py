@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -386,24 +385,3 @@ def test_responses_do_not_depend_on_order_other_campaigns_or_other_contacts(orde
 
     assert {entry for entry in found if entry[0] != "more@acme.example"} == expected
     assert {kind for _, _, kind, _ in expected} > {"sent", "opened", "replied"}
-
-
-def test_with_another_seed_other_contacts_reply() -> None:
-    def answers(seed: int) -> set[tuple[str, int, str, float]]:
-        fake = FakeService(seed)
-        fake.add_workspace(SPACE)
-        box = fake.add_mailbox(SPACE, daily_limit=100)
-        fake.add_campaign(SPACE, id="camp_1", status="live", mailboxes=[box], steps=["A"], rates=BUSY)
-        fake.add_contacts(SPACE, 40, campaign="camp_1")
-        return outcomes(fake, "camp_1")
-
-    assert answers(1) == answers(1) != answers(2)
-
-
-def test_a_running_world_is_json_with_its_simulation_on_one_line() -> None:
-    fake = busy_world(1, [3, 5], history=True)
-    assert "simulation" not in json.loads(fake.dump())
-    fake.advance(days=2)
-
-    assert [line for line in fake.dump().splitlines() if line.startswith(' "simulation": ')]
-    assert set(json.loads(fake.dump())["simulation"]) == {"campaigns", "mailboxes", "events"}
