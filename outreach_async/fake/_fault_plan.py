@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Literal, Protocol
 
 import attrs
@@ -94,26 +95,14 @@ class WireFault(Fault):
 
 def inject(fault: Fault, serve: Callable[[], Response]) -> Exchange:
     """Return an exchange with a fault. `serve` executes the request and returns the response; it is called at most once."""
-    match fault:
-        case ResponseFault():
-            if fault.commits:
-                serve()
-            return Exchange(fault.response, None, struck=fault.label)
-        case DriftFault():
-            return Exchange(_drift(serve(), fault), None, struck=fault.label)
-        case WireFault():
-            return Exchange(serve() if fault.commits else None, fault, struck=fault.label)
-        case _:
-            return Exchange(serve(), None)
-
-
-def _drift(served: Response, fault: DriftFault) -> Response:
-    """Return the changed response. A response that is not JSON stays unchanged."""
-    try:
-        drifted = _apply_drift(json.loads(served.body), fault.path, fault.change)
-    except ValueError:
-        return served
-    return attrs.evolve(served, body=json.dumps(drifted, ensure_ascii=False).encode())
+    response = serve() if fault.commits else None
+    if isinstance(fault, ResponseFault):
+        response = fault.response
+    elif isinstance(fault, DriftFault) and response is not None:
+        with suppress(ValueError):  # a response that is not JSON stays unchanged
+            drifted = _apply_drift(json.loads(response.body), fault.path, fault.change)
+            response = attrs.evolve(response, body=json.dumps(drifted, ensure_ascii=False).encode())
+    return Exchange(response, fault if isinstance(fault, WireFault) else None, struck=fault.label)
 
 
 def _apply_drift(value: Any, path: tuple[str, ...], change: Any) -> Any:
