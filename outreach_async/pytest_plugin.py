@@ -20,7 +20,7 @@ async def test_a_throttled_creation_is_retried(outreach_client, outreach_fake, o
 # -> 2 passed in ...s
 ```
 
-The test passes twice because anyio's plugin runs it on asyncio and on trio. The fixtures:
+The test passes twice: on asyncio and on trio. The fixtures:
 
     outreach_fake          a `FakeService` for this test only
     outreach_workspace     the id of a workspace in the fake: the first workspace of its world, or a new empty one
@@ -72,7 +72,6 @@ _MARKER_HELP = (
     "configure the fake outreach service of this test; see outreach_async.pytest_plugin."
 )
 
-
 # Options and markers.
 
 
@@ -115,7 +114,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
-    """Make the event loop of a test use the virtual clock of the fixture `outreach_virtual_time`."""
     definition = metafunc.definition
     fixtures: Sequence[Any] = metafunc._arg2fixturedefs.get(_BACKEND, ())  # noqa: SLF001 - pytest has no public function for this
     if not fixtures:
@@ -158,10 +156,8 @@ def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
     """Return the behaviour of the fake: how it interprets rules that the service's API documentation leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
-        message = (
-            "behaviour='pairwise': expected outreach_fake as an argument of the test, got getfixturevalue(); add the argument"
-        )
-        pytest.fail(message, pytrace=False)
+        fault = "behaviour='pairwise': expected outreach_fake as an argument of the test, got getfixturevalue()"
+        pytest.fail(f"{fault}; add the argument", pytrace=False)
     return behaviours[0]
 
 
@@ -217,11 +213,9 @@ def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreac
     transport = FakeTransport(outreach_fake)
     client = OutreachClient(transport=transport, workspace=outreach_workspace, owner_key=outreach_owner_key, headers=headers)
     yield client
-    # The fake's transport closes without awaiting anything. Running the coroutine by hand needs no event loop, so the
-    # fixture works with any event loop.
-    closing = client.aclose()
+    # The fake's transport closes without awaiting anything: run by hand, the coroutine needs no event loop.
     with pytest.raises(StopIteration):
-        closing.send(None)
+        client.aclose().send(None)
 
 
 @pytest.fixture(scope="session")

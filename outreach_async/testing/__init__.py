@@ -28,16 +28,8 @@ does not wait for sockets or threads.
 
 Each knob of `outreach_async.fake.Behaviour` selects the fake's interpretation of a rule that the API documentation leaves open.
 All knobs have billions of combinations, but most code depends on one or two of them. `pairwise()` returns about thirty
-behaviours, which cover every pair of values of any two knobs. `differing` returns the knobs that do not have their defaults:
-
-```python
-from outreach_async.fake import FakeService
-from outreach_async.testing import differing, pairwise
-
-for behaviour in pairwise():
-    fake = FakeService(behaviour=behaviour)  # then test your code against this fake
-print(len(pairwise()), differing(pairwise()[0]))  # -> 28 {}
-```
+behaviours, which cover every pair of values of any two knobs. Test your code against `FakeService(behaviour=...)` with each of
+them; `differing` returns the knobs of one that do not have their defaults.
 
 With pytest, use the fixtures and the marker of `outreach_async.pytest_plugin` instead. This package itself does not need pytest.
 """

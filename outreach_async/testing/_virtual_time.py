@@ -15,7 +15,6 @@ from outreach_async.fake._clock import parse_time
 if TYPE_CHECKING:
     from trio.abc import Clock
 
-# The default start time of a fake.
 DEFAULT_START: Final = "2026-01-01T00:00:00Z"
 
 # Options of anyio's backends that set the event loop or its clock.
@@ -76,10 +75,7 @@ class VirtualTime:
     waits. It can be used for several calls of `anyio.run`, one after another: each starts when the last one ended.
 
     Args:
-        start: Start time as an ISO 8601 string; a string without a time zone is in UTC.
-
-    Raises:
-        ValueError: `start` is not a valid ISO 8601 time.
+        start: Start time as an ISO 8601 string, by default in UTC.
 
     Example:
         ```python
@@ -133,7 +129,7 @@ class VirtualTime:
         return {**kept, "loop_factory": self._create_asyncio_loop}
 
     def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """Return the value of an `anyio_backend` fixture with options added, so that tests run in this virtual time.
+        """Return the value of an `anyio_backend` fixture with the options added.
 
         Example:
             ```python
