@@ -31,11 +31,10 @@ _CLOSING: Final[set[Any]] = set()
 
 def get_running_loop() -> Any:
     """Return the running event loop: a loop of asyncio, or a token of trio."""
-    import asyncio  # a slow import
-
+    # asyncio is a slow import, and has been imported if its event loop runs. Its own function is ten times as fast as anyio's.
     try:
-        return asyncio.get_running_loop()  # ten times as fast as `current_token`
-    except RuntimeError:
+        return sys.modules["asyncio"].get_running_loop()
+    except (KeyError, RuntimeError):
         return current_token().native_token
 
 
