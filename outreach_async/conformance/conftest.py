@@ -32,10 +32,14 @@ def result(request: pytest.FixtureRequest) -> SuiteResult:
         message = "outreach_async.conformance: expected one process, got a pytest-xdist worker; run pytest without -n"
         pytest.fail(message, pytrace=False)
     options = request.config.option
-    measured = run_suite(options.outreach_live, Path(options.outreach_record), build_access(options, os.environ))
+    access = build_access(options, os.environ)
+    return _keep_result(request.config, run_suite(options.outreach_live, Path(options.outreach_record), access))
+
+
+def _keep_result(config: pytest.Config, measured: SuiteResult) -> SuiteResult:
     if measured.unreachable:
         pytest.exit(f"outreach_async.conformance: {measured.unreachable}", returncode=pytest.ExitCode.TESTS_FAILED)
-    return request.config.stash.setdefault(_RESULT_KEY, measured)
+    return config.stash.setdefault(_RESULT_KEY, measured)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
