@@ -98,9 +98,9 @@ that one `audit` of all workspaces would return: see `outreach_async.audit.parts
 
 from __future__ import annotations
 
-from outreach_async.audit._campaign_conditions import CampaignCase, StepCase, WorkspaceFacts
+from outreach_async.audit._campaign_conditions import CampaignCase, StepCase
 from outreach_async.audit._campaign_evaluation import check_campaign
-from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts
+from outreach_async.audit._conditions import Case, DomainFacts
 from outreach_async.audit._evaluation import check
 from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Violation
 from outreach_async.audit._meter import AuditProgress
@@ -139,11 +139,9 @@ __all__ = [
     "Rule",
     "Score",
     "Scores",
-    "ServerFacts",
     "Severity",
     "StepCase",
     "Violation",
-    "WorkspaceFacts",
     "audit",
     "audit_part",
     "check",

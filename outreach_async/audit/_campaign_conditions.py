@@ -37,8 +37,6 @@ _PAUSED: Final = CampaignStatus.PAUSED.value
 _LIVE_STEP: Final = StepStatus.LIVE.value
 _LIVE_TEMPLATE: Final = TemplateStatus.LIVE.value
 _COMPLETE: Final = "Complete"
-
-
 _MAX_NAMED: Final = 5
 """Maximum number of placeholders that a message names."""
 _MAX_DAYS_LEFT: Final = 3650
@@ -100,7 +98,7 @@ class CampaignCase:
     Example:
         ```python
         case = CampaignCase(campaign=(await client.campaigns.list()).data[0], now=fake.now)
-        print(case.campaign.name, case.age() > 0)  # -> Spring True
+        print(case.campaign.name, case.age > 0)  # -> Spring True
         ```
     """
 
@@ -113,15 +111,9 @@ class CampaignCase:
     unsubscribed: Number | None = None
     left: Number | None = None
 
+    @property
     def age(self) -> float | None:
-        """Return the age of the campaign in seconds; `None` if unknown.
-
-        Example:
-            ```python
-            (campaign,) = (await client.campaigns.list()).data
-            print(CampaignCase(campaign=campaign, now=campaign.created + 60).age())  # -> 60
-            ```
-        """
+        """The age of the campaign in seconds; `None` if unknown."""
         created = figure_or_none(self.campaign.created)
         return None if self.now is None or not created or created > self.now else self.now - created
 
@@ -154,7 +146,7 @@ def _idle_time(case: CampaignCase) -> float | None:
     ago = parse_relative_time(case.campaign.last_activity)
     if ago is not None:
         return ago.least
-    return case.age() if case.sent == 0 else None
+    return case.age if case.sent == 0 else None
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -190,22 +182,9 @@ class StepCase:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceFacts:
-    """What a rule about a workspace checks: totals over its mailboxes and live campaigns that are at least 30 days old.
+    """What a rule about a workspace checks: totals over its mailboxes, and over live campaigns with e-mails left to send.
 
-    Attributes:
-        mailboxes: Number of mailboxes. Those whose age is unknown count.
-        daily_limit: Sum of their daily limits, in e-mails per day.
-        sent_30days: E-mails that they sent in 30 days.
-        campaigns: Number of live campaigns with e-mails left to send.
-        left_to_send: E-mails that these campaigns have left to send.
-
-    Example:
-        ```python
-        (rule,) = Policy.default().rules_about("workspace")
-        facts = WorkspaceFacts(mailboxes=10, daily_limit=400, sent_30days=500, campaigns=2, left_to_send=9000)
-        print(rule.applies(facts, rule.thresholds).message)
-        # -> 500 e-mails sent in 30 days, 5.7 % of the 8,800 that 10 mailboxes may send; 2 live campaigns have 9,000 left to send
-        ```
+    Mailboxes and campaigns that are known to be younger than 30 days do not count.
     """
 
     mailboxes: int
@@ -250,7 +229,7 @@ def check_paused(case: CampaignCase, thresholds: Thresholds) -> Violation | None
 
 
 def _check_stale(case: CampaignCase, status: str, consequence: str, days: float) -> Violation | None:
-    age, ago = case.age(), parse_relative_time(case.campaign.last_activity)
+    age, ago = case.age, parse_relative_time(case.campaign.last_activity)
     if case.campaign.status != status or age is None or (status == _PAUSED and not case.left):
         return None
     idle = age if ago is None else min(age, ago.least)
@@ -282,7 +261,7 @@ def _check_rate(verb: str, figure: str, events: Number | None, sent: Number | No
 
 
 def check_replies(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
-    sent, replied, age = case.sent, case.replied, case.age()
+    sent, replied, age = case.sent, case.replied, case.age
     if not sent or replied is None or replied > sent or age is None or age < thresholds["days"] * DAY:
         return None
     if not replied / sent < thresholds["warning"]:  # the bound, which takes longer to compute, is higher still

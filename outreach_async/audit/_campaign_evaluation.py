@@ -23,7 +23,7 @@ from outreach_async.audit._findings import Finding, Rule, apply_rules
 from outreach_async.audit._rules import RULES
 from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, sort_rows
-from outreach_async.audit.policy import Policy
+from outreach_async.audit.policy import Policy, rules_about
 from outreach_async.models import Campaign, Mailbox, Number, Step, WorkspaceField
 
 _LIVE_STEP_RULE: Final = "OA221"
@@ -33,10 +33,7 @@ _PLACEHOLDER_RULE: Final = "OA222"
 
 _COMPARISON_IDS: Final = frozenset(rule.id for rule in RULES if rule.scope == "comparison")
 _MIN_AGE: Final = 30 * DAY
-"""Minimum age, in seconds, of the mailboxes and campaigns in `WorkspaceFacts`.
-
-The minimum is 30 days, because `sent_30days` covers 30 days.
-"""
+"""Minimum age, in seconds, of the mailboxes and campaigns in `WorkspaceFacts`, because `sent_30days` covers 30 days."""
 
 
 def check_campaign(
@@ -83,7 +80,7 @@ def needs_steps(campaign: Campaign, policy: Policy) -> bool:
     """Return whether the steps of a campaign must be read, which takes one request."""
     if figure_or_none(campaign.steps) == 0:
         return False
-    return campaign.status != DRAFT or any(rule.id != _LIVE_STEP_RULE for rule in policy.rules_about("step"))
+    return campaign.status != DRAFT or any(rule.id != _LIVE_STEP_RULE for rule in rules_about(policy, "step"))
 
 
 def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
@@ -95,8 +92,8 @@ def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
 def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> CampaignVerdict:
     campaign = case.campaign
     subject: dict[str, Any] = {"campaign": campaign.id, "campaign_name": campaign.name}
-    findings = apply_rules(policy.rules_about("campaign"), case, workspace, **subject)
-    about_steps = policy.rules_about("step")
+    findings = apply_rules(rules_about(policy, "campaign"), case, workspace, **subject)
+    about_steps = rules_about(policy, "step")
     for step in case.steps or ():
         findings += apply_rules(about_steps, StepCase(step=step, of=case), workspace, **subject, step=step.id)
     return CampaignVerdict(_mark(_build_row(case, workspace), findings), findings)

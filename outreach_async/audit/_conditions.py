@@ -61,19 +61,7 @@ class DomainFacts:
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """What a rule about a sending server checks. All customers of Google share its servers, so its mailboxes do not count.
-
-    Attributes:
-        mailboxes: Number of mailboxes of type `SMTP & IMAP` on the server.
-        listed: Number of those that are on a blacklist.
-
-    Example:
-        ```python
-        (rule,) = Policy.default().rules_about("server_ip")
-        print(rule.applies(ServerFacts(mailboxes=3, listed=1), rule.thresholds).message)
-        # -> 3 mailboxes share this server (blacklisted: 1)
-        ```
-    """
+    """What a rule about a sending server checks: its mailboxes of type `SMTP & IMAP`, and how many are on a blacklist."""
 
     mailboxes: int
     listed: int
@@ -147,16 +135,11 @@ class Case:
         """The facts about the mailbox's domain. If these facts are unknown, the domain is assumed to have no other mailbox."""
         return self.facts or DomainFacts(daily_limit=valid_or_zero(self.mailbox.daily_limit))
 
+    @property
     def age(self) -> Interval | None:
-        """Return the age of the mailbox in seconds, as an interval; `None` if it is unknown.
+        """The age of the mailbox in seconds, as an interval; `None` if it is unknown.
 
         Without a valid `created_at` and `now`, it is computed from the relative time in `age` or `created`.
-
-        Example:
-            ```python
-            case = Case((await client.mailboxes.list()).data[0], now=fake.now)
-            print(case.age().most / 86_400 > 14)  # -> True
-            ```
         """
         created, now = self.mailbox.created_at, self.now
         if now is not None and 0 < created <= now:
@@ -174,7 +157,7 @@ class Case:
         created, now = self.mailbox.created_at, self.now
         if now is not None and 0 < created <= now:  # fast path, which does not create an interval
             return now - created < days * DAY
-        age = self.age()
+        age = self.age
         return age is not None and age.most < days * DAY
 
 
@@ -369,7 +352,7 @@ def format_quantity(count: Number, noun: str) -> str:
 
 
 def _format_age(case: Case) -> str:
-    age = case.age()
+    age = case.age
     return format_days(age.most if age else 0)
 
 

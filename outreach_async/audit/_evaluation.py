@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from outreach_async._vocabulary import MailboxType
 from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, build_case, email_domain
 from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, Rule, apply_rules
@@ -25,7 +23,7 @@ from outreach_async.audit._totals import (
     to_thousandths,
 )
 from outreach_async.audit._values import valid_or_zero
-from outreach_async.audit.policy import Policy
+from outreach_async.audit.policy import Policy, rules_about
 from outreach_async.models import Mailbox
 
 
@@ -55,7 +53,7 @@ def check(
         ```
     """
     subject = {"mailbox": mailbox.id, "email": mailbox.email, "domain": email_domain(mailbox.email)}
-    sent, rules = valid_or_zero(mailbox.sent_30days), (policy or Policy.default()).rules_about("mailbox")
+    sent, rules = valid_or_zero(mailbox.sent_30days), rules_about(policy or Policy.default(), "mailbox")
     return apply_rules(rules, build_case(mailbox, now, domain), workspace, sent_30days=sent, **subject)
 
 
@@ -66,10 +64,7 @@ _LACK_FLAGS: Final = {"SPF record": LACKS_SPF, "DKIM signature": LACKS_DKIM, "DM
 
 
 MailboxFacts = tuple[int, str | None, str, str, int, int, int]
-"""The values of a mailbox that are needed for the totals of its groups.
-
-The values are: digest, domain, server, type, e-mails sent in 30 days, daily limit, and flags. The e-mails and the limit are
-integers, in thousandths. The domain is `None` if the mailbox has none."""
+"""The digest, domain, server, type, e-mails sent in 30 days, daily limit and flags of a mailbox. Numbers are in thousandths."""
 
 
 class AuditState:
@@ -89,7 +84,7 @@ class AuditState:
         self.flagged = [FlaggedMailboxes() for _ in workspaces]
         self.columns = [MailboxColumns() for _ in workspaces]
         self._indexes = {workspace: place for place, workspace in enumerate(workspaces)}
-        self.rules = policy.rules_about("mailbox")
+        self.rules = rules_about(policy, "mailbox")
         self._conditions = [(place, rule.applies, rule.thresholds, rule.severity) for place, rule in enumerate(self.rules)]
         self._others = [each for each in self._conditions if self.rules[each[0]].id not in _ABOUT_AUTHENTICATION]
         self._lacking = {rule.lack: rule for rule in self.rules if rule.lack}
@@ -190,21 +185,15 @@ class AuditState:
                     self._domains.add_repeated(domain, sent, limit)
         return lacking
 
-    def finish(
-        self, reading_errors: Mapping[str, Sequence[Finding]], campaign_findings: Mapping[str, Sequence[Finding]]
-    ) -> FinalFindings:
-        """Return all findings of the audit. Call this method once, after all mailboxes have been read."""
+    def finish(self) -> list[Finding]:
+        """Return the findings about domains and servers. Call this method once, after all mailboxes have been read."""
         lacking = self._count_once()
         # The severity of missing SPF, DKIM or DMARC depends on the daily limit of the domain, which is complete only now.
         names = list(self._domains) if lacking else []
         enough = min((rule.thresholds["critical"] for rule in self._lacking.values()), default=0)
         limits = {name: self._domains.once(name).daily_limit for name in map(names.__getitem__, lacking)}
         self.builder.limits = {name: limit for name, limit in limits.items() if limit >= enough}
-        return FinalFindings(
-            campaigns=[campaign_findings.get(workspace, ()) for workspace in self.workspaces],
-            errors=[reading_errors.get(workspace, ()) for workspace in self.workspaces],
-            group_findings=list(self._check_groups({names[domain]: flags for domain, flags in lacking.items()})),
-        )
+        return list(self._check_groups({names[domain]: flags for domain, flags in lacking.items()}))
 
     def late_findings(self) -> Iterator[Finding]:
         """Yield the findings about mailboxes that `add_page` did not return."""
@@ -216,7 +205,7 @@ class AuditState:
 
     def _check_groups(self, lacking: Mapping[str, int]) -> Iterator[Finding]:
         """Yield the findings about domains, sorted by name, and then the findings about servers with a blacklisted mailbox."""
-        domain_rules, server_rules = self.policy.rules_about("domain"), self.policy.rules_about("server_ip")
+        domain_rules, server_rules = rules_about(self.policy, "domain"), rules_about(self.policy, "server_ip")
         for domain in sorted(self._domains):
             domain_facts = self._domain_facts(domain, lacking.get(domain, 0))
             yield from self._apply(domain_rules, domain_facts, self._domains[domain], domain=domain)
@@ -235,12 +224,3 @@ class AuditState:
             sent_30days=total.sent_30days,
             lacking=tuple(lack for lack in self._lacking if lacks & _LACK_FLAGS[lack]) if lacks else (),
         )
-
-
-@attrs.frozen(kw_only=True)
-class FinalFindings:
-    """The findings of an audit that are not about single mailboxes: by workspace, and those about domains and servers."""
-
-    campaigns: list[Sequence[Finding]]
-    errors: list[Sequence[Finding]]
-    group_findings: list[Finding]

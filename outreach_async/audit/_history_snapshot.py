@@ -27,7 +27,7 @@ from outreach_async.audit._history_tables import (
     create_statements,
 )
 from outreach_async.audit._readings import Readings, Record, records_of, storable
-from outreach_async.audit._report import MAX_HISTORY, HistoryPoint, Report, find_unchecked, match_findings
+from outreach_async.audit._report import MAX_HISTORY, HistoryPoint, Report, find_unchecked, history_point, match_findings
 from outreach_async.audit._rules import INCOMPLETE
 from outreach_async.audit._scoring import Score, Scores
 from outreach_async.audit._values import DAY, figure_or_none
@@ -75,7 +75,7 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
     _add_days(db, day)
     campaigns = report.campaigns.checked if report.campaigns else None
     about = number, day, report.at, report.scores.overall, report.mailboxes, campaigns
-    insert(db, "snapshots", *about, *compared.counts.values(), HistoryPoint.of(report).scope)
+    insert(db, "snapshots", *about, *compared.counts.values(), history_point(report).scope)
     plans = {(storable(row.workspace), storable(row.id)): figure_or_none(row.planned_end) for row in _campaign_rows(compared)}
     writers = {entity: _EntityWriter(db, entity, number) for entity in (MAILBOX, CAMPAIGN, STEP)}
     for workspace in report.workspaces:
@@ -261,7 +261,7 @@ def read_baseline(db: sqlite3.Connection, workspaces: Iterable[str]) -> Report |
         last_read={space: complete[space] for space in spaces if space in complete},
         campaigns=_read_campaigns(db, spaces),
     )
-    scope = HistoryPoint.of(report).scope
+    scope = history_point(report).scope
     same = next((point for point in reversed(before) if point.scope == scope), before[-1])
     return attrs.evolve(report, mailboxes=same.mailboxes, scores=attrs.evolve(report.scores, overall=same.score))
 

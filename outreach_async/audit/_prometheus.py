@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from outreach_async._files.atomic import atomic_write
-from outreach_async.audit._findings import Group, GroupKind, Severity
+from outreach_async.audit._findings import GroupKind, Severity
 from outreach_async.audit._report import Report
 from outreach_async.audit.campaigns import CampaignResults
 from outreach_async.errors import InvalidRequest
@@ -34,14 +34,13 @@ class Gauge:
     samples: Samples
 
 
-GroupFigure: TypeAlias = Callable[[Group], float]
-
-_GROUP_FIGURES: Final[tuple[tuple[str, str, GroupFigure], ...]] = (
-    ("score", "Share of the e-mails of the {kind} that healthy mailboxes send, from 0 to 100", lambda group: group.score),
-    ("mailboxes", "Checked mailboxes of the {kind}", lambda group: group.mailboxes),
-    ("sent_30days_emails", "E-mails that the mailboxes of the {kind} sent in the last 30 days", lambda group: group.sent_30days),
-    ("daily_limit_emails", "Sum of the daily limits of the {kind}, in e-mails per day", lambda group: group.daily_limit),
+_GROUP_FIGURES: Final = (
+    ("score", "Share of the e-mails of the {kind} that healthy mailboxes send, from 0 to 100", "score"),
+    ("mailboxes", "Checked mailboxes of the {kind}", "mailboxes"),
+    ("sent_30days_emails", "E-mails that the mailboxes of the {kind} sent in the last 30 days", "sent_30days"),
+    ("daily_limit_emails", "Sum of the daily limits of the {kind}, in e-mails per day", "daily_limit"),
 )
+"""Gauges about groups: the name, the help text, and the field of `Group` that has the value."""
 
 _UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -55,13 +54,8 @@ def render_prometheus(report: Report) -> str:
     from prometheus_client.core import GaugeMetricFamily
 
     families = []
-    gauges = (
-        *_audit_gauges(report),
-        *_group_gauges(report, "workspace"),
-        *_group_gauges(report, "domain"),
-        *_campaign_gauges(report.campaigns),
-    )
-    for gauge in gauges:
+    groups = chain(_group_gauges(report, "workspace"), _group_gauges(report, "domain"))
+    for gauge in chain(_audit_gauges(report), groups, _campaign_gauges(report.campaigns)):
         # Without names, a label for them would only be blank.
         named = ("name",) if report.names and gauge.labels[:1] == ("workspace",) else ()
         family = GaugeMetricFamily(f"outreach_audit_{gauge.name}", f"{gauge.description}.", labels=(*gauge.labels, *named))
@@ -76,10 +70,6 @@ def write_prometheus(report: Report, path: str | os.PathLike[str]) -> None:
     """Write the metrics of a report to a file for node_exporter, which reads all `*.prom` files in its textfile folder.
 
     The file is replaced atomically, so node_exporter never reads an incomplete file.
-
-    Args:
-        report: The report of an audit.
-        path: Path of the file.
 
     Raises:
         InvalidRequest: The extra `prometheus` is not installed.
@@ -109,7 +99,6 @@ def escape_label(value: str) -> str:
 
 
 def _audit_gauges(report: Report) -> Iterator[Gauge]:
-    counts = Counter(finding.severity for finding in report.findings)
     unreadable = set(report.unreadable)
     score = math.nan if report.scores.overall is None else report.scores.overall
     yield Gauge("timestamp_seconds", "Time of the audit, in Unix seconds", (), {(): report.at})
@@ -119,7 +108,7 @@ def _audit_gauges(report: Report) -> Iterator[Gauge]:
         description = f"Number of {kind}s with checked mailboxes; only the 1,000 worst have their own gauges"
         yield Gauge(f"{kind}s", description, (), {(): report.totals.get(kind, 0)})
     yield Gauge("unreadable_workspaces", "Number of workspaces that could not be read completely", (), {(): len(unreadable)})
-    severities: Samples = {(severity.value,): counts[severity] for severity in Severity}
+    severities: Samples = {(severity.value,): count for severity, count in report.counts.items()}
     yield Gauge("findings", "Findings by severity", ("severity",), severities)
     states: Samples = {(workspace,): int(workspace in unreadable) for workspace in report.workspaces}
     yield Gauge("workspace_unreadable", "1 if the workspace could not be read completely, otherwise 0", ("workspace",), states)
@@ -138,7 +127,6 @@ _CAMPAIGN_FIGURES: Final = (
 
 
 def _campaign_gauges(campaigns: CampaignResults | None) -> Iterator[Gauge]:
-    """Yield the gauges about campaigns. Only the 1,000 workspaces with the most campaigns have these gauges."""
     if campaigns is None:
         return
     kept = sorted(campaigns.totals.items(), key=lambda item: -item[1].campaigns)[:_MAX_WORKSPACES]
@@ -150,7 +138,7 @@ def _campaign_gauges(campaigns: CampaignResults | None) -> Iterator[Gauge]:
 def _group_gauges(report: Report, kind: GroupKind) -> Iterator[Gauge]:
     groups = {group.key: group for group in report.groups if group.kind == kind}
     for name, description, figure in _GROUP_FIGURES:
-        samples: Samples = {(key,): figure(group) for key, group in groups.items()}
+        samples: Samples = {(key,): getattr(group, figure) for key, group in groups.items()}
         yield Gauge(f"{kind}_{name}", description.format(kind=kind), (kind,), samples)
     counts: Samples = {
         (key, severity.value): group.counts.get(severity, 0) for key, group in groups.items() for severity in Severity

@@ -36,6 +36,7 @@ from outreach_async.audit._rules import (
 )
 from outreach_async.audit._totals import CompactSet
 from outreach_async.audit.campaigns import WorkspaceCampaigns
+from outreach_async.audit.policy import rules_about
 from outreach_async.errors import BulkError, DeadlineExceeded, OutreachError, shorten
 from outreach_async.models import Campaign, Mailbox, Page, Step, Undecodable
 from outreach_async.pagination import PageCursor, Pager, walk_pages
@@ -205,7 +206,7 @@ class WorkspaceReader:
             return attrs.evolve(result, campaigns=WorkspaceCampaigns())
         campaigns, errors, failed = await self._read_campaigns(workspace)
         if not result.unreadable and not failed:  # after an error, the sums would be too low
-            facts, rules = use.facts(campaigns.rows), self.state.policy.rules_about("workspace")
+            facts, rules = use.facts(campaigns.rows), rules_about(self.state.policy, "workspace")
             campaigns.findings.extend(apply_rules(rules, facts, workspace))
         await self.put(campaigns.findings)
         unreadable, findings = result.unreadable or failed, [*result.findings, *errors]

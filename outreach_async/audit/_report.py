@@ -92,14 +92,7 @@ class Report:
 
     @property
     def counts(self) -> dict[Severity, int]:
-        """Number of findings by severity, the worst severity first.
-
-        Example:
-            ```python
-            report = await audit(client, ["space_1"])
-            print(report.counts["error"], report.counts["warning"])  # -> 1 0
-            ```
-        """
+        """Number of findings by severity, the worst severity first."""
         if isinstance(self.findings, FindingList):
             return self.findings.counts
         counts = Counter(finding.severity for finding in self.findings)
@@ -146,11 +139,8 @@ class Report:
     def since(self, earlier: Report, *others: Report) -> Report:
         """Return a copy of this report with the changes since an earlier report. Findings of the copy are `new` or `unchanged`.
 
-        If both reports have campaigns, the copy also has a finding for each live campaign whose estimated end slipped (`OA204`).
-
-        Args:
-            earlier: An earlier report.
-            others: More earlier reports, in any order. `diff` compares with the latest earlier report; `history` covers them all.
+        If both have campaigns, the copy also has a finding for each live campaign whose estimated end slipped (`OA204`). Of
+        several earlier reports, `diff` compares with the latest; `history` covers them all.
 
         Example:
             ```python
@@ -230,8 +220,9 @@ class HistoryPoint:
 
     Example:
         ```python
-        before = HistoryPoint.of(await audit(client, ["space_1"]))
-        print(before.score, before.counts["error"])  # -> 74.5 1
+        before = await audit(client, ["space_1"])
+        (point,) = (await audit(client, ["space_1"])).since(before).history
+        print(point.score, point.counts["error"])  # -> 74.5 1
         ```
     """
 
@@ -241,22 +232,17 @@ class HistoryPoint:
     counts: dict[Severity, int]
     scope: str
 
-    @classmethod
-    def of(cls, report: Report) -> Self:
-        """Return the score and the counts of a report as a history entry.
 
-        Example:
-            ```python
-            print(HistoryPoint.of(await audit(client, ["space_1"])).mailboxes)  # -> 2
-            ```
-        """
-        scope = blake2b("\n".join(sorted(report.workspaces)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-        return cls(at=report.at, score=report.scores.overall, mailboxes=report.mailboxes, counts=report.counts, scope=scope)
+def history_point(report: Report) -> HistoryPoint:
+    """Return the score and the counts of a report as a history entry."""
+    scope = blake2b("\n".join(sorted(report.workspaces)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    score, counts = report.scores.overall, report.counts
+    return HistoryPoint(at=report.at, score=score, mailboxes=report.mailboxes, counts=counts, scope=scope)
 
 
 def merge_history(reports: Iterable[Report], before: float) -> list[HistoryPoint]:
     """Combine reports and their histories into one history, sorted by time. Only the latest `MAX_HISTORY` audits are kept."""
-    points = {(point.at, point.scope): point for report in reports for point in (*report.history, HistoryPoint.of(report))}
+    points = {(point.at, point.scope): point for report in reports for point in (*report.history, history_point(report))}
     return sorted((point for point in points.values() if 0 < point.at < before), key=lambda point: point.at)[-MAX_HISTORY:]
 
 

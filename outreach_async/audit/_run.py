@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 
 from outreach_async._service.validation import require_display, require_seconds, type_name
 from outreach_async._vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
-from outreach_async.audit._evaluation import AuditState, FinalFindings
+from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding
 from outreach_async.audit._meter import AuditProgress, ProgressMeter
 from outreach_async.audit._reading import WorkspaceReader, WorkspaceReading
@@ -236,11 +236,11 @@ class AuditRun:
         try:
             self.workspaces = await reader.read_all()
             reader.settle_time()
-            final = finish_reading(self.state, self.workspaces)
+            about_groups = self.state.finish()
             if not findings.discards:
-                late = self.state.late_findings()
-                await findings.put([*chain.from_iterable(final.errors), *late, *final.group_findings])
-            findings.end(build_report(self.state, self.workspaces, self._names, final))
+                errors = chain.from_iterable(each.findings for each in self.workspaces)
+                await findings.put([*errors, *self.state.late_findings(), *about_groups])
+            findings.end(build_report(self.state, self.workspaces, self._names, about_groups))
         # If this task raised the error, the block would be cancelled and the caller would get an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
@@ -328,17 +328,15 @@ class Findings(AsyncIterator[Finding]):
         return self._channel.next()
 
 
-def finish_reading(state: AuditState, readings: Iterable[WorkspaceReading]) -> FinalFindings:
-    """Return all findings of an audit from the results of reading its workspaces. This function performs no I/O."""
-    known = list(readings)
-    campaigns = {each.workspace: each.campaigns.findings for each in known if each.campaigns is not None}
-    return state.finish({each.workspace: each.findings for each in known}, campaigns)
-
-
 def build_report(
-    state: AuditState, readings: Sequence[WorkspaceReading], names: Mapping[str, str], final: FinalFindings | None = None
+    state: AuditState,
+    readings: Sequence[WorkspaceReading],
+    names: Mapping[str, str],
+    about_groups: Sequence[Finding] | None = None,
 ) -> Report:
-    scores = GroupScores(state, final or finish_reading(state, readings))
+    """Build the report of an audit. `about_groups` is the result of `state.finish`, unless that was not called yet."""
+    others = {each.workspace: [*(each.campaigns.findings if each.campaigns else ()), *each.findings] for each in readings}
+    scores = GroupScores(state, others, state.finish() if about_groups is None else about_groups)
     checked = sum(each.mailboxes for each in readings)
     campaigns = build_results(state.workspaces, [each.campaigns for each in readings])
     nothing_read = not checked and not (campaigns and campaigns.checked)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import nsmallest
 from typing import Any, Final
 
 import attrs
 
-from outreach_async.audit._evaluation import AuditState, FinalFindings
+from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import GROUP_KINDS, HEALTHY_PERCENT, Finding, Group, GroupKind, Row, Severity
 from outreach_async.audit._flagged import FIGURES, FindingList, Flagged, refer
 from outreach_async.audit._totals import OWN_SERVER, MailboxTotals, to_thousandths
@@ -20,10 +20,7 @@ from outreach_async.models import Number
 
 MAX_SCORE: Final = 100
 BASE_EMAILS: Final = 30
-"""E-mails that every mailbox counts for, in addition to those it sent in 30 days.
-
-A finding about a mailbox that has sent nothing yet therefore lowers the score, and mailboxes have equal weight if none has sent.
-"""
+"""E-mails that every mailbox counts for, besides those it sent in 30 days, so that one that has sent nothing counts too."""
 
 _SEVERITIES: Final = len(Severity)
 _KEPT_PERCENT: Final = tuple(HEALTHY_PERCENT[severity] for severity in Severity)
@@ -35,10 +32,7 @@ MAX_SCORED_DOMAINS: Final = 10_000
 """Maximum number of domains with a score in a report. The worst domains are kept."""
 
 MAX_GROUPS: Final = 1_000
-"""Maximum number of groups of one kind in a report. The worst groups are kept.
-
-Without a limit, a report about a million mailboxes may contain 250,000 domains.
-"""
+"""Maximum number of groups of one kind in a report. A million mailboxes may have 250,000 domains. The worst are kept."""
 
 MAX_ROWS: Final = 1_000
 """Maximum number of mailboxes that a report lists individually. The worst mailboxes are kept."""
@@ -151,17 +145,19 @@ class GroupScores:
 
     # A finding about a domain or server costs each of its mailboxes a share, with or without findings of their own.
 
-    def __init__(self, state: AuditState, final: FinalFindings) -> None:
+    def __init__(self, state: AuditState, others: Mapping[str, Sequence[Finding]], about_groups: Sequence[Finding]) -> None:
+        """`others` are the findings about workspaces and campaigns, by workspace."""
         self._state = state
         self._totals = state.totals
         self._names = {kind: list(totals) for kind, totals in self._totals.items()}
         self._stats = {kind: GroupStats(len(totals)) for kind, totals in self._totals.items()}
         self._lost = 0
-        self._shared = self._add_group_findings(final.group_findings)
+        self._shared = self._add_group_findings(about_groups)
         if any(self._shared.values()):
             self._add_shared_losses()
         self.findings = FindingList(state.builder)
-        self._worst_mailboxes = nsmallest(MAX_ROWS, self._add_findings(final))
+        self._worst_mailboxes = nsmallest(MAX_ROWS, self._add_findings(others))
+        self.findings.extend(about_groups)
         self._worst = {kind: self._worst_indexes(kind) for kind in GROUP_KINDS}
 
     def _add_group_findings(self, findings: Iterable[Finding]) -> dict[GroupKind, dict[int, int]]:
@@ -202,16 +198,14 @@ class GroupScores:
                 self._stats["workspace"].add(self._totals["workspace"].index(workspace), (), whole)
                 self._lost += whole
 
-    def _add_findings(self, final: FinalFindings) -> Iterator[tuple[int, int, Number, int, int]]:
+    def _add_findings(self, others: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[int, int, Number, int, int]]:
         """Add all findings in their order. Yield the mailboxes with findings, each with its place and a key for sorting."""
         for place, workspace in enumerate(self._state.workspaces):
             index = self._totals["workspace"].index(workspace)
             for number, mailbox in enumerate(self._state.flagged[place]):
                 yield *self._add_mailbox(place, number, mailbox, index), place, number
-            for findings in (final.campaigns[place], final.errors[place]):
-                self.findings.extend(findings)
-                self._stats["workspace"].add(index, [finding.severity.rank for finding in findings])
-        self.findings.extend(final.group_findings)
+            self.findings.extend(others.get(workspace, ()))
+            self._stats["workspace"].add(index, [finding.severity.rank for finding in others.get(workspace, ())])
 
     def _add_mailbox(self, place: int, number: int, mailbox: Flagged, workspace: int) -> tuple[int, int, Number]:
         columns, builder = self._state.columns[place], self._state.builder

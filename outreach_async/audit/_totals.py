@@ -1,8 +1,4 @@
-"""Compact storage for the data of an audit.
-
-`GroupTotals` stores totals of mailboxes by workspace, domain, type or server. `MailboxColumns` stores the mailboxes of a
-workspace. `CompactSet` stores hashes of names.
-"""
+"""Compact storage for the data of an audit: totals of groups, mailboxes as columns, and sets of hashes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Validate and format numbers, compute confidence bounds, and parse relative times.
-
-A relative time such as `2 months ago` is rounded, so it is parsed as the interval of all times that it may describe. Libraries
-round differently. The JavaScript library dayjs rounds to the nearest number, and writes `a day`. Other libraries round down, and
-write `1 day`. The interval is wide enough for both. Sources: dayjs's plugin relativeTime and its English locale.
-"""
+"""Validate and format numbers, compute confidence bounds, and parse relative times."""
 
 from __future__ import annotations
 
@@ -119,6 +114,8 @@ class Interval:
     most: float
 
 
+# A relative time such as `2 months ago` is rounded, so it is parsed as the interval of all times that it may mean. The library
+# dayjs rounds to the nearest number, and writes `a day`. Others round down, and write `1 day`. The intervals allow for both.
 _UNITS: Final = {
     "second": (Interval(0, 44.5), 1.0, 1.0),
     "minute": (Interval(44.5, 89.5), MINUTE, MINUTE),
@@ -129,11 +126,7 @@ _UNITS: Final = {
     "month": (Interval(25.5 * DAY, 46.5 * DAY), 28 * DAY, 31 * DAY),
     "year": (Interval(10.5 * 28 * DAY, 549 * DAY), 365 * DAY, 366 * DAY),
 }
-"""The durations, in seconds, that are needed to parse each unit.
-
-The first item of a value is the range of durations that the unit can mean after `a` or `an`. For example, `a day` can mean 21.5
-to 35.5 hours. The other two items are the minimum and maximum length of one unit. For example, a month has 28 to 31 days.
-"""
+"""For each unit: the durations in seconds that it can mean after `a` or `an`, and its minimum and maximum length."""
 
 _NOW_WORDS: Final = frozenset({"just now", "now", "a few seconds", "few seconds", "seconds"})
 _RELATIVE_TIME: Final = re.compile(r"(?:(an?)|(\d{1,6})) (second|minute|hour|day|week|month|year)s?")

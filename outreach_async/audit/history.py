@@ -74,14 +74,6 @@ FROM workspace_days WHERE date > date((SELECT max(date) FROM days), '-7 days')
 GROUP BY workspace, name HAVING sum(sent) > 0 ORDER BY percent DESC
 ```
 
-Campaigns that sent nothing for three days, although e-mails are left:
-
-```sql
-SELECT workspace, name, max(left_to_send) AS left_to_send FROM campaign_days
-WHERE date > date((SELECT max(date) FROM days), '-3 days') AND status = 'live'
-GROUP BY workspace, id, name HAVING sum(sent) = 0 AND count(sent) = 3 AND max(left_to_send) > 0
-```
-
 Size and safety
 ---------------
 100 days of 400 mailboxes and 200 campaigns with three steps each, which all change on five days a week, take 5 MB.

@@ -221,14 +221,13 @@ def merge(
     as unreadable.
 
     Args:
-        parts: The parts.
+        parts: The parts, at least one, with the same time, salt and policy.
         workspaces: Ids of all workspaces, in the order of the report.
-        policy: The policy of the parts; by default, all rules with their default thresholds.
+        policy: The policy of the parts.
         names: Names of workspaces by id, which reports show beside the ids.
 
     Raises:
-        InvalidRequest: There are no parts; the parts differ in time, salt or policy; or a part is damaged or contains a workspace
-            that is not in `workspaces`.
+        InvalidRequest: The parts differ, or one is damaged or contains another workspace.
 
     Example:
         ```python

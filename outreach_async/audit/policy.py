@@ -82,16 +82,6 @@ class Policy:
     used: PolicyUsed
     rules: tuple[Rule, ...] = attrs.field(repr=False)
 
-    def rules_about(self, scope: RuleScope) -> tuple[Rule, ...]:
-        """Return the rules about one kind of subject, in the order in which their findings are listed.
-
-        Example:
-            ```python
-            print([rule.id for rule in Policy.default().rules_about("domain")])  # -> ['OA170', 'OA171']
-            ```
-        """
-        return tuple(rule for rule in self.rules if rule.scope == scope)
-
     @classmethod
     def default(cls) -> Policy:
         """Return the default policy: every rule with its default thresholds.
@@ -163,6 +153,11 @@ class Policy:
             hint = suggest_name(name, known) or "; pass a key of `CATALOGUE`"
             raise InvalidRequest(f"rule: expected the id of a rule, such as OA120, got {quote(name)}{hint}")
         return _apply_thresholds(known[name], self.used)
+
+
+def rules_about(policy: Policy, scope: RuleScope) -> tuple[Rule, ...]:
+    """Return the rules about one kind of subject, in the order in which their findings are listed."""
+    return tuple(rule for rule in policy.rules if rule.scope == scope)
 
 
 def explain(name: str, policy: Policy | None = None) -> str:

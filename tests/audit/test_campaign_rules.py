@@ -11,11 +11,12 @@ import pytest
 from support.audit import NOW
 from support.campaigns import DAY, campaign, case, fields, row, step, template
 
-from outreach_async.audit import CampaignCase, CampaignRow, Policy, WorkspaceFacts, check_campaign, explain
-from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
+from outreach_async.audit import CampaignCase, CampaignRow, Policy, check_campaign, explain
+from outreach_async.audit._campaign_conditions import FieldNames, WorkspaceFacts, build_campaign_case
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, RULES
 from outreach_async.audit._values import lower_bound
+from outreach_async.audit.policy import rules_about
 from outreach_async.models import Campaign, Step
 
 DOUBTFUL: list[Any] = [-1, math.nan, math.inf, 10**400, "many", None, True]
@@ -149,11 +150,11 @@ def fired(rule: str, subject: Subject) -> bool:
     match subject:
         case WorkspaceFacts():
             return any(
-                one.id == rule and one.applies(subject, one.thresholds) for one in Policy.default().rules_about("workspace")
+                one.id == rule and one.applies(subject, one.thresholds) for one in rules_about(Policy.default(), "workspace")
             )
         case CampaignRow():
             return any(
-                one.id == rule and one.applies(subject, one.thresholds) for one in Policy.default().rules_about("comparison")
+                one.id == rule and one.applies(subject, one.thresholds) for one in rules_about(Policy.default(), "comparison")
             )
         case CampaignCase():
             found = subject
@@ -289,7 +290,7 @@ def test_without_the_time_rules_about_ages_are_silent() -> None:
 
 def test_the_unused_limits_of_a_workspace_are_described_with_their_figures() -> None:
     def describe(**changes: Any) -> str:
-        (rule,) = Policy.default().rules_about("workspace")
+        (rule,) = rules_about(Policy.default(), "workspace")
         violation = rule.applies(attrs.evolve(FACTS, **changes), rule.thresholds)
         assert violation is not None
         return violation.message
@@ -301,7 +302,7 @@ def test_the_unused_limits_of_a_workspace_are_described_with_their_figures() -> 
 
 
 def test_the_slip_of_an_end_is_described_in_days() -> None:
-    (rule,) = Policy.default().rules_about("comparison")
+    (rule,) = rules_about(Policy.default(), "comparison")
     violation = rule.applies(row(planned_end=NOW + 5.5 * DAY), rule.thresholds)
 
     assert violation is not None
@@ -314,7 +315,7 @@ def test_a_policy_changes_and_turns_off_rules_about_campaigns_and_steps() -> Non
     found = check_campaign(campaign(bounces_num=60), text("{{frist_name}}"), fields(), policy, now=NOW)
 
     assert found == []
-    assert Policy.of({"off": ["OA204", "OA240"]}).rules_about("comparison") == ()
+    assert rules_about(Policy.of({"off": ["OA204", "OA240"]}), "comparison") == ()
     assert "6 %" in explain("OA210", policy)
 
 

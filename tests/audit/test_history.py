@@ -494,7 +494,6 @@ def test_the_queries_of_the_guide_run(path: Path) -> None:
 
     assert answers == [
         [{"name": "space_1", "sent": 50, "percent": 2.0}],
-        [{"workspace": "space_1", "name": "Spring", "left_to_send": 500}],
     ]
 
 

@@ -19,7 +19,7 @@ from support.pages import Page
 from outreach_async import OutreachClient
 from outreach_async.audit import Policy, Report, stream
 from outreach_async.audit._evaluation import AuditState
-from outreach_async.audit._run import build_report, finish_reading
+from outreach_async.audit._run import build_report
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest
@@ -34,7 +34,7 @@ def separated(*shown: Shown) -> list[Report]:
     for each in shown:
         state.add_page(each.reading.workspace, each.mailboxes)
     summaries = [each.reading for each in shown]
-    finish_reading(state, summaries)
+    state.finish()
     return [build_report(alone, [summary], {}) for place, summary in enumerate(summaries) for alone in (state.alone(place),)]
 
 

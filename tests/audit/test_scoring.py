@@ -18,6 +18,7 @@ from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._scoring import mailbox_score
 from outreach_async.audit._totals import to_thousandths
 from outreach_async.audit._values import valid_or_zero
+from outreach_async.audit.policy import rules_about
 from outreach_async.audit.reports._summary import summarize
 from outreach_async.models import Mailbox, Undecodable
 
@@ -143,13 +144,13 @@ def test_a_finding_on_a_domain_counts_through_its_mailboxes() -> None:
 
 
 def test_a_finding_on_a_server_counts_for_mailboxes_of_its_own_type() -> None:
-    (rule,) = Policy.default().rules_about("server_ip")
+    (rule,) = rules_about(Policy.default(), "server_ip")
     critical = attrs.evolve(rule, applies=lambda *_: Violation("full", {}, Severity.CRITICAL))
     boxes = [mailbox(id="mailbox_1", type="SMTP & IMAP", blacklists=1), mailbox(id="mailbox_2", type="SMTP & IMAP")]
 
     found = report(
         reading([*boxes, mailbox(id="mailbox_3")]),
-        policy=attrs.evolve(Policy.default(), rules=(*Policy.default().rules_about("mailbox"), critical)),
+        policy=attrs.evolve(Policy.default(), rules=(*rules_about(Policy.default(), "mailbox"), critical)),
     )
 
     assert found.scores.overall == 38.3  # 5, 10 and 100

@@ -12,7 +12,7 @@ from support.audit import HEALTHY, NOW, mailbox, mailboxes, reading, report
 
 from outreach_async._vocabulary import MailboxType
 from outreach_async.audit._findings import GROUP_KINDS, Finding, Group, GroupKind, Row, Severity
-from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report, SubjectKind
+from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report, SubjectKind, history_point
 from outreach_async.audit._rules import CATALOGUE
 from outreach_async.audit._scoring import Score, Scores
 from outreach_async.audit.policy import PolicyUsed
@@ -254,7 +254,7 @@ def with_history(*scores: float | None, scope: str | None = None) -> Report:
     """Return a report whose history has one earlier audit per day, with these scores."""
     now = make_report([finding("OA110")])
     now = attrs.evolve(now, scores=attrs.evolve(now.scores, overall=100.0))
-    point = HistoryPoint.of(now)
+    point = history_point(now)
     days = range(-len(scores), 0)
     history = [
         attrs.evolve(point, at=AT + day * 86_400, score=score, scope=scope or point.scope)

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from outreach_async.audit._findings import Severity
-from outreach_async.audit._report import Delta, HistoryPoint, Report, findings_of
+from outreach_async.audit._report import Delta, HistoryPoint, Report, findings_of, history_point
 from outreach_async.audit.reports._summary import is_about_reading, workspace_label
 from outreach_async.audit.reports._wording import (
     describe_figure,
@@ -139,7 +139,7 @@ def build_authentication(report: Report) -> Callable[[str, int], list[Authentica
 
 def list_points(report: Report) -> list[HistoryPoint]:
     """Return the latest audits of a report's history and the report itself; an empty list if there is no history."""
-    return [*report.history, HistoryPoint.of(report)][-MAX_POINTS:] if report.history else []
+    return [*report.history, history_point(report)][-MAX_POINTS:] if report.history else []
 
 
 def describe_points(points: Sequence[HistoryPoint]) -> str:
