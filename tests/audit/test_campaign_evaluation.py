@@ -43,12 +43,6 @@ def test_a_row_has_the_figures_of_the_campaign_and_of_its_steps() -> None:
     assert (found.severity, found.rules) == (Severity.ERROR, ["OA213"])
 
 
-def test_a_row_without_steps_has_no_sums() -> None:
-    found = row(campaign(), None)
-
-    assert (found.sent, found.left_to_send, found.unsubscribed_num) == (None, None, None)
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -187,15 +181,6 @@ def test_findings_about_campaigns_and_steps_are_matched_by_their_ids() -> None:
         "unchanged": ["camp_1", "camp_2", "camp_1"],
         "resolved": ["camp_1"],
     }
-
-
-def test_findings_about_two_steps_of_a_campaign_are_not_confused() -> None:
-    findings = [finding("OA220", step=f"step_{n}", figures={"n": n}) for n in (1, 2)]
-
-    diff = compared(findings=findings[::-1]).since(compared(findings=findings)).diff
-
-    assert diff is not None
-    assert (len(diff.unchanged), diff.deltas) == (2, [])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from support.time import virtual_time
 
 from outreach_async import InvalidRequest, OutreachClient
 from outreach_async._service.retry import RetryPolicy
-from outreach_async.audit import AuditPart, Policy, Report, Rule, Severity, Violation, audit, audit_part, merge, stream
+from outreach_async.audit import AuditPart, Policy, Report, Rule, Severity, Violation, audit, audit_part, merge
 from outreach_async.audit._reading import WorkspaceReading
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.models import Mailbox
@@ -94,17 +94,6 @@ async def test_findings_name_the_workspace_the_campaign_and_the_step() -> None:
         "OA222", "space_1", "camp_0", "Summer", "step_7", None,
     )  # fmt: skip
     assert any("Apple Mail" in line for line in report.not_judged)
-
-
-@pytest.mark.thorough
-async def test_campaigns_of_several_pages_are_read_in_their_order() -> None:
-    service = service_of(*({} for _ in range(250)))
-
-    report = await read(service)
-
-    assert report.campaigns is not None
-    assert [row.id for row in report.campaigns.rows] == [f"camp_{place}" for place in range(250)]
-    assert (asked(service, "campaigns?"), asked(service, "/steps"), asked(service, "all-fields")) == (3, 250, 1)
 
 
 async def test_campaigns_that_cannot_be_read_are_a_finding_and_mailboxes_are_judged() -> None:
@@ -221,17 +210,6 @@ async def test_campaigns_not_read_before_the_deadline_are_findings() -> None:
     assert [finding.rule for finding in (await read(service, deadline=1.5)).findings] == ["OA911"]
 
 
-@virtual_time
-async def test_a_service_that_stops_answering_is_reported_with_its_error() -> None:
-    service = service_of({}, {}, steps={"camp_0": 503, "camp_1": 503})
-    service.worlds["space_1"].fields = 503
-
-    report = await read(service)
-
-    assert shown(report) == [("OA914", "camp_0"), ("OA914", "camp_1")]
-    assert all("503" in finding.message and "suspended" not in finding.message for finding in report.findings)
-
-
 async def test_unused_limits_are_a_finding_about_the_workspace() -> None:
     idle = [wire(box) for box in mailboxes(4, sent_30days=50, daily_limit=20)]
     service = CampaignService({"space_1": World(listed({}), idle)})
@@ -254,15 +232,6 @@ async def test_limits_are_not_judged_if_not_every_mailbox_was_read() -> None:
     assert [finding.rule for finding in report.findings] == ["OA901"]
     assert report.campaigns is not None
     assert report.campaigns.checked == 1
-
-
-async def test_a_stream_yields_each_finding_once() -> None:
-    service = service_of({"contacts": 0}, {"status": "odd"}, steps={"camp_1": 404})
-    async with OutreachClient(transport=service) as client, stream(client, ["space_1"], campaigns=True) as findings:
-        yielded = [finding async for finding in findings]
-
-    assert sorted(yielded, key=lambda each: each.rule) == sorted(findings.report.findings, key=lambda each: each.rule)
-    assert (findings.progress.campaigns, findings.progress.workspaces, findings.progress.eta) == (2, 1, 0.0)
 
 
 async def test_parts_with_campaigns_give_the_report_of_one_audit() -> None:

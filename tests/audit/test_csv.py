@@ -8,7 +8,7 @@ import io
 import attrs
 import pytest
 from hypothesis import given, settings
-from support.audit_reports import HOSTILE, HOSTILE_REPORTS, finding, fleet, make_report
+from support.audit_reports import HOSTILE_REPORTS, finding, fleet, make_report
 from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async._files.spreadsheets import unescape_formula
@@ -50,13 +50,6 @@ def test_unescaping_a_cell_restores_the_string_of_the_service(report: Report) ->
         for name in ("workspace", "mailbox", "email", "domain", "message"):
             text = getattr(each, name) or ""
             assert unescape_formula(row[name]) == text
-
-
-def test_every_known_formula_injection_is_escaped() -> None:
-    shown = [row["message"] for row in rows(make_report([finding(message=text) for text in HOSTILE]))]
-
-    assert '\'=HYPERLINK("http://evil.example")' in shown
-    assert {"'+1", "'-1", "'@SUM(A1)", "'\tx", "\\x0dx", "\\x1b[2J"} <= set(shown)
 
 
 def test_numbers_are_not_formulas_for_readers_with_another_delimiter() -> None:

@@ -28,7 +28,7 @@ from support.histories import START, DrawnWorld, Sent, agency, append_days, pass
 
 from outreach_async import InvalidRequest
 from outreach_async.audit import history as guide
-from outreach_async.audit._history_tables import CAMPAIGN, FORMAT_VERSION, TABLES, VIEWS, create_statements
+from outreach_async.audit._history_tables import CAMPAIGN, FORMAT_VERSION, create_statements
 from outreach_async.audit._readings import record_mailboxes
 from outreach_async.audit.history import DayFigures, History, HistoryError
 
@@ -65,59 +65,6 @@ def test_a_day_has_the_difference_to_the_reading_before(path: Path) -> None:
     assert sent_of(History(path)) == [("03-02", None, 1), ("03-03", 10, 1), ("03-04", 10, 1)]
 
 
-def test_days_without_a_snapshot_share_the_difference_and_are_marked(path: Path) -> None:
-    world, sent = one_campaign()
-    history = History(path)
-    history.append(*world.read(START))
-    sent.sent = 30
-    history.append(*world.read(START + 3 * DAY))
-
-    assert sent_of(history)[1:] == [("03-03", 10, 3), ("03-04", 10, 3), ("03-05", 10, 3)]
-
-
-def test_a_total_that_falls_is_a_gap_and_no_negative_day(path: Path) -> None:
-    world, sent = one_campaign(sent=50)
-    history = History(path)
-    for day, total in enumerate((50, 60, 5, 15)):
-        sent.sent = total
-        history.append(*world.read(START + day * DAY))
-
-    assert [each[1] for each in sent_of(history)] == [None, 10, None, 10]
-
-
-def test_all_e_mails_of_a_campaign_that_is_new_since_the_last_reading_count(path: Path) -> None:
-    world, _ = one_campaign()
-    history = History(path)
-    history.append(*world.read(START))
-    world.campaigns["camp_new"] = Sent("space_1", START + 100, sent=7)
-    world.campaigns["camp_moved"] = Sent("space_1", START - 100, sent=7)
-    history.append(*world.read(START + DAY))
-
-    assert sent_of(history, "camp_new") == [("03-03", 7, 1)]
-    assert sent_of(history, "camp_moved") == [("03-03", None, 1)]
-
-
-def test_the_day_on_which_a_campaign_disappears_is_a_gap(path: Path) -> None:
-    append_days(path, 2)
-    world = DrawnWorld(boxes={"space_1": [mailbox()], "space_2": [mailbox()]})
-    history = History(path)
-    history.append(*world.read(START + 2 * DAY))
-    history.append(*world.read(START + 3 * DAY))
-
-    assert sent_of(history)[1:] == [("03-03", 10, 1), ("03-04", None, 1)]
-    assert [day.sent for day in history.daily("workspace", "space_1")] == [None, 10, None, None]
-
-
-def test_runs_on_one_day_add_up(path: Path) -> None:
-    world, sent = one_campaign()
-    history = History(path)
-    for hours in (0, 5, 24, 30, 30):
-        history.append(*world.read(START + hours * 3600))
-        sent.sent += 4
-
-    assert [each[1] for each in sent_of(history)] == [None, 12]
-
-
 def test_a_workspace_that_cannot_be_read_is_unknown_until_it_is_read_again(path: Path) -> None:
     world, sent = one_campaign()
     history = History(path)
@@ -134,17 +81,6 @@ def test_a_workspace_that_cannot_be_read_is_unknown_until_it_is_read_again(path:
     ] * 4
     assert [(day.sent, day.score) for day in during] == [(None, 90.0), (None, None)]
     assert [(day.sent, day.spread_over) for day in history.daily("workspace")] == [(None, 1), (10, 2), (10, 2)]
-
-
-def test_a_sum_with_an_unknown_part_is_unknown(path: Path) -> None:
-    world, sent = one_campaign()
-    world.campaigns["camp_1"] = Sent("space_1", START - DAY, sent=9)
-    history = History(path)
-    history.append(*world.read(START))
-    sent.sent, world.campaigns["camp_1"].sent = 5, 1
-    history.append(*world.read(START + DAY))
-
-    assert [day.sent for day in history.daily("workspace")] == [None, None]
 
 
 def test_rolling_totals_of_a_mailbox_give_daily_figures_only_while_it_is_new(path: Path) -> None:
@@ -495,16 +431,6 @@ def test_the_queries_of_the_guide_run(path: Path) -> None:
     assert answers == [
         [{"name": "space_1", "sent": 50, "percent": 2.0}],
     ]
-
-
-def test_pandas_reads_every_table_and_view(path: Path) -> None:
-    append_days(path, 3)
-    with closing(sqlite3.connect(path)) as db:
-        frames = {name: pd.read_sql_query(f"SELECT * FROM {name}", db) for name in (*TABLES, *VIEWS)}  # noqa: S608 - no text
-
-    assert frames["campaign_days"]["sent"].tolist()[1:] == [10, 10]
-    assert frames["workspace_days"]["date"].nunique() == 3
-    assert all(len(frame) for name, frame in frames.items() if name not in {"domains", "domain_figures", "findings"})
 
 
 def test_figures_of_other_workspaces_are_left_out(path: Path) -> None:

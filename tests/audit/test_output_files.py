@@ -16,7 +16,7 @@ from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async._files.atomic import atomic_write
 from outreach_async.audit import Report
-from outreach_async.audit.reports import SUFFIXES, WRITERS, format_of, write
+from outreach_async.audit.reports import WRITERS, format_of, write
 from outreach_async.errors import InvalidRequest
 
 
@@ -49,10 +49,6 @@ def test_a_name_without_a_known_suffix_is_refused_and_suffixes_are_listed(name: 
 def test_an_unknown_format_is_refused_and_formats_are_listed() -> None:
     with pytest.raises(InvalidRequest, match="expected one of terminal, json, csv, markdown, html, prometheus, got 'pdf'"):
         write(fleet(10), "pdf")
-
-
-def test_every_suffix_has_a_writer() -> None:
-    assert set(SUFFIXES.values()) == set(WRITERS)
 
 
 @pytest.mark.thorough

@@ -69,14 +69,8 @@ async def test_progress_begins_with_nothing_and_ends_with_everything() -> None:
     assert (first.workspaces, first.total, first.mailboxes, first.eta) == (0, 6, 0, None)
     assert (last.workspaces, last.total, last.mailboxes, last.eta) == (6, 6, 30, 0)
     assert {progress.state for _, progress in watched.seen} == {"running"}
-
-
-async def test_progress_never_falls() -> None:
-    spaces = fleet(5, 6)
-    watched = await watch(OutreachClient(transport=SlowService(spaces), max_in_flight=2), list(spaces), display=2)
     counts = [(progress.workspaces, progress.mailboxes) for _, progress in watched.seen]
-    assert counts == sorted(counts)
-    assert [workspaces for workspaces, _ in counts] == sorted(workspaces for workspaces, _ in counts)
+    assert [sorted(each) for each in zip(*counts, strict=True)] == [list(each) for each in zip(*counts, strict=True)]
 
 
 @pytest.mark.parametrize(("workspaces", "mailboxes"), [(1, 100), (100, 1), (20, 10)])

@@ -140,32 +140,6 @@ def test_the_option_writes_the_file_and_the_report_is_still_printed(
     assert KEY not in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.thorough
-def test_the_option_and_the_suffix_write_the_same_file(shell: Shell, tmp_path: Path) -> None:
-    one, other = tmp_path / "one.prom", tmp_path / "other.prom"
-    shell("audit", *FAKE, "--prometheus", str(one), "--output", str(other))
-
-    assert one.read_bytes() == other.read_bytes() == shell("audit", *FAKE, "--format", "prometheus").out.encode()
-    assert shell("audit", *FAKE, "--prometheus", str(one)).code == 1
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "code",
-    [
-        "from outreach_async.audit.reports import write; write(report, 'prometheus')",
-        "from outreach_async.audit import write_prometheus; write_prometheus(report, 'a.prom')",
-    ],
-)
-def test_without_the_extra_the_error_names_it(code: str) -> None:
-    setup = f"{WITHOUT_EXTRA}from outreach_async.audit import Report, Scores\n"
-    report = "report = Report(mailboxes=0, unreadable=[], findings=[], scores=Scores(overall=None, workspaces={}, domains={}))\n"
-    done = subprocess.run([sys.executable, "-c", setup + report + code], capture_output=True, text=True, check=False)
-
-    expected = "InvalidRequest: prometheus_client is not installed; run: pip install 'outreach_async[prometheus]'"
-    assert done.stderr.splitlines()[-1].endswith(expected)
-
-
 @pytest.mark.covers
 @pytest.mark.thorough
 @pytest.mark.parametrize("arguments", [["--prometheus", "a.prom"], ["--output", "a.prom"], ["--format", "prometheus"]])

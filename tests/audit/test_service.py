@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from outreach_async import OutreachClient
@@ -30,13 +28,6 @@ def fake() -> FakeService:
     return fake
 
 
-@pytest.mark.thorough
-async def test_the_generated_mailboxes_of_the_fake_are_clean(fake: FakeService) -> None:
-    found = await audit(client_of(fake), ["space_1", "space_2"])
-
-    assert (found.mailboxes, found.findings, found.exit_code()) == (2000, [], 0)
-
-
 async def test_problems_are_found_despite_unreadable_items_and_workspaces(fake: FakeService) -> None:
     (damaged,) = fake.add_mailboxes("space_1", 1, spf="yes")
     (open_,) = fake.add_mailboxes("space_1", 1, dmarc=False)
@@ -51,28 +42,6 @@ async def test_problems_are_found_despite_unreadable_items_and_workspaces(fake: 
         ("OA901", "space_unknown", None),
     ]
     assert (found.mailboxes, found.unreadable, found.exit_code()) == (2002, ["space_unknown"], 3)
-
-
-@pytest.mark.parametrize(
-    "reading",
-    [
-        {"first_page": 0},
-        {"past_end": "error"},
-        {"past_end": "clamp"},
-        {"order": "newest"},
-        {"order": "last_activity"},
-        {"first_page": 0, "past_end": "error", "error_renderer": "200_with_error"},
-    ],
-)
-async def test_every_mailbox_is_judged_under_every_interpretation_of_paging(reading: dict[str, Any]) -> None:
-    fake = FakeService(behaviour=Behaviour(**reading))
-    fake.add_workspace("space_1")
-    fake.add_mailboxes("space_1", 23, spf=False)
-
-    found = await audit(client_of(fake), ["space_1"], display=10)
-
-    assert len({one.mailbox for one in found.findings if one.rule == "OA101"}) == found.mailboxes == 23
-    assert not found.incomplete
 
 
 class GrowingTransport(FakeTransport):

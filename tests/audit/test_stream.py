@@ -115,17 +115,6 @@ async def test_two_tasks_cannot_iterate_at_the_same_time() -> None:
         group.cancel_scope.cancel()
 
 
-async def test_the_report_is_refused_before_the_end() -> None:
-    service = MailboxService({"space_1": boxes(2, blacklists=1)})
-
-    async with stream(OutreachClient(transport=service), ["space_1"]) as findings:
-        with pytest.raises(InvalidRequest, match="has not finished"):
-            _ = findings.report
-        await anext(findings)
-        with pytest.raises(InvalidRequest, match="has not finished"):
-            _ = findings.report
-
-
 async def test_a_stream_can_be_awaited_and_used_only_once() -> None:
     run = stream(OutreachClient(transport=MailboxService(FLEET)), "space_2", policy=Policy.of({"off": ["OA130"]}))
 

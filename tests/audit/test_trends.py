@@ -62,10 +62,6 @@ def test_a_comparison_of_other_workspaces_says_so(form: str) -> None:
     )
 
 
-def test_only_the_latest_audits_are_shown() -> None:
-    assert "30 audits since 2026-02-01 08:00 UTC." in write(with_history(*range(100)), "terminal")
-
-
 def test_the_counts_of_the_history_are_by_severity() -> None:
     found = attrs.evolve(with_history(1.0), findings=[finding("OA104"), finding("OA104"), finding("OA150")])
     rows = [line.split() for line in write(found, "terminal").splitlines()]
