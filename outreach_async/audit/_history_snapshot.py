@@ -24,9 +24,12 @@ from outreach_async.audit._history_tables import (
     MAILBOX,
     STEP,
     Entity,
+    Readings,
+    Record,
     create_statements,
+    records_of,
+    storable,
 )
-from outreach_async.audit._readings import Readings, Record, records_of, storable
 from outreach_async.audit._report import MAX_HISTORY, HistoryPoint, Report, find_unchecked, history_point, match_findings
 from outreach_async.audit._rules import INCOMPLETE
 from outreach_async.audit._scoring import Score, Scores
@@ -189,47 +192,37 @@ def _write_workspace(db: sqlite3.Connection, snapshot: int, workspace: str, repo
     )
 
 
-@attrs.frozen
-class _OpenFinding:
-    number: int
-    first: int
-    last: int
-    finding: Finding
-
-
 def _write_findings(db: sqlite3.Connection, snapshot: int, report: Report) -> None:
     known = _open_findings(db, {*map(storable, report.workspaces)})
-    by_identity = {id(each.finding): each for each in known}
-    matches, gone = match_findings([each.finding for each in known], report.findings)
+    places = {id(finding): place for place, finding in known}
+    matches, gone = match_findings([finding for _, finding in known], report.findings)
     ((number,),) = db.execute("SELECT coalesce(max(finding), 0) FROM findings")
     for before, finding in zip(matches, report.findings, strict=True):
-        if before is None:
-            number += 1
-            _write_finding(db, _OpenFinding(number, snapshot, snapshot, finding), None)
-        else:
-            _write_finding(db, attrs.evolve(by_identity[id(before)], last=snapshot, finding=finding), None)
+        number += before is None
+        found, first, _ = (number, snapshot, snapshot) if before is None else places[id(before)]
+        _write_finding(db, (found, first, snapshot, None), finding)
     is_unchecked, off = find_unchecked(report), set(report.policy.off)
     for finding in gone:
         if not is_unchecked(finding) or finding.rule in off:
-            _write_finding(db, by_identity[id(finding)], snapshot)
+            _write_finding(db, (*places[id(finding)], snapshot), finding)
 
 
-def _write_finding(db: sqlite3.Connection, about: _OpenFinding, resolved: int | None) -> None:
-    finding = about.finding
+def _write_finding(db: sqlite3.Connection, place: tuple[int, int, int, int | None], finding: Finding) -> None:
+    """Write a finding with its number, its first and last snapshots, and the one in which it is resolved."""
     given = [getattr(finding, name) for name in FINDING_TEXTS]
     texts = [None if text is None else storable(text) for text in given]
-    about_time = about.number, about.first, about.last, resolved
-    insert(db, "findings", *about_time, *texts, finding.sent_30days, json.dumps(finding.figures))
+    insert(db, "findings", *place, *texts, finding.sent_30days, json.dumps(finding.figures))
 
 
-def _open_findings(db: sqlite3.Connection, workspaces: Collection[str]) -> list[_OpenFinding]:
+def _open_findings(db: sqlite3.Connection, workspaces: Collection[str]) -> list[tuple[tuple[int, int, int], Finding]]:
+    """Return the findings that are open, each with its number and its first and last snapshots."""
     query = f"SELECT finding, first, last, sent_30days, figures, {', '.join(FINDING_TEXTS)} FROM findings WHERE resolved IS NULL"  # noqa: S608 - no text
     found = []
     for number, first, last, sent, figures, *texts in db.execute(query):
         values = dict(zip(FINDING_TEXTS, texts, strict=True))
         if values["workspace"] in workspaces:
             values |= {"severity": Severity(values["severity"]), "sent_30days": sent, "figures": json.loads(figures)}
-            found.append(_OpenFinding(number, first, last, Finding(**values)))
+            found.append(((number, first, last), Finding(**values)))
     return found
 
 
@@ -246,7 +239,7 @@ def read_baseline(db: sqlite3.Connection, workspaces: Iterable[str]) -> Report |
     spaces = [space for space in dict.fromkeys([*map(storable, workspaces), *latest]) if space in seen]
     if read.keys().isdisjoint(spaces):
         return None
-    findings = [each.finding for each in _open_findings(db, set(spaces))]
+    findings = [finding for _, finding in _open_findings(db, set(spaces))]
     at = max(read[space] for space in spaces if space in read)
     history = _read_points(db)
     before = [point for point in history if point.at <= at]

@@ -108,8 +108,9 @@ def _audit_gauges(report: Report) -> Iterator[Gauge]:
         description = f"Number of {kind}s with checked mailboxes; only the 1,000 worst have their own gauges"
         yield Gauge(f"{kind}s", description, (), {(): report.totals.get(kind, 0)})
     yield Gauge("unreadable_workspaces", "Number of workspaces that could not be read completely", (), {(): len(unreadable)})
-    severities: Samples = {(severity.value,): count for severity, count in report.counts.items()}
-    yield Gauge("findings", "Findings by severity", ("severity",), severities)
+    yield Gauge(
+        "findings", "Findings by severity", ("severity",), {(each.value,): count for each, count in report.counts.items()}
+    )
     states: Samples = {(workspace,): int(workspace in unreadable) for workspace in report.workspaces}
     yield Gauge("workspace_unreadable", "1 if the workspace could not be read completely, otherwise 0", ("workspace",), states)
 

@@ -22,8 +22,8 @@ from outreach_async.audit._campaign_evaluation import (
 from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding, Violation, apply_rules, build_finding
+from outreach_async.audit._history_tables import Readings, record_campaign, record_mailboxes
 from outreach_async.audit._meter import ProgressMeter
-from outreach_async.audit._readings import Readings, record_campaign, record_mailboxes
 from outreach_async.audit._rules import (
     CAMPAIGN_UNDECODABLE,
     CAMPAIGNS_MISSING,

@@ -19,9 +19,9 @@ from outreach_async._service.validation import require_display, require_seconds,
 from outreach_async._vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding
+from outreach_async.audit._history_tables import Readings
 from outreach_async.audit._meter import AuditProgress, ProgressMeter
 from outreach_async.audit._reading import WorkspaceReader, WorkspaceReading
-from outreach_async.audit._readings import Readings
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
 from outreach_async.audit._scoring import GroupScores

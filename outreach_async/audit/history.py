@@ -103,10 +103,11 @@ from outreach_async.audit._history_tables import (
     FORMAT_VERSION,
     TABLES,
     VIEWS,
+    Readings,
     create_statements,
     domain_sums,
+    storable,
 )
-from outreach_async.audit._readings import Readings, storable
 from outreach_async.audit._report import Report
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Number

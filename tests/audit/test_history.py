@@ -28,8 +28,7 @@ from support.histories import START, DrawnWorld, Sent, agency, append_days, pass
 
 from outreach_async import InvalidRequest
 from outreach_async.audit import history as guide
-from outreach_async.audit._history_tables import CAMPAIGN, FORMAT_VERSION, create_statements
-from outreach_async.audit._readings import record_mailboxes
+from outreach_async.audit._history_tables import CAMPAIGN, FORMAT_VERSION, create_statements, record_mailboxes
 from outreach_async.audit.history import DayFigures, History, HistoryError
 
 HELPER = (sys.executable, "-m", "support.histories")
