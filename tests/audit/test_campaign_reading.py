@@ -7,7 +7,6 @@ import random
 from typing import Any
 
 import anyio
-import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ from support.time import virtual_time
 
 from outreach_async import InvalidRequest, OutreachClient
 from outreach_async._service.retry import RetryPolicy
-from outreach_async.audit import AuditPart, Policy, Report, Rule, Severity, Violation, audit, audit_part, merge
+from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge
 from outreach_async.audit._reading import WorkspaceReading
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.models import Mailbox
@@ -285,20 +284,6 @@ async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report(
 
     assert merged.campaigns is not None
     assert {space: totals.campaigns for space, totals in merged.campaigns.totals.items()} == {"space_1": 1, "space_2": 0}
-
-
-async def test_parts_with_other_rules_about_campaigns_are_refused() -> None:
-    about: dict[str, Any] = {"title": "Any", "wording": "always", "source": "our own rule", "remedy": "Nothing."}
-    about |= {"scope": "campaign", "applies": lambda _case, _thresholds: Violation("it exists")}
-    rule = Rule(id="MY001", severity=Severity.INFO, **about)
-    policy = attrs.evolve(Policy.default(), rules=(*Policy.default().rules, rule))
-    options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True}
-    async with OutreachClient(transport=service_of({})) as client:
-        part = await audit_part(client, ["space_1"], policy=policy, **options)
-
-    assert [each.rule for each in merge([part], workspaces=["space_1"], policy=policy).findings] == ["MY001"]
-    with pytest.raises(InvalidRequest, match="parts: expected parts with policy"):
-        merge([part], workspaces=["space_1"])
 
 
 async def test_parts_with_and_without_campaigns_are_refused() -> None:

@@ -69,14 +69,6 @@ def test_at_most_5_percent_are_false_alarms_in_every_small_sample() -> None:
         assert_at_most_5_percent_false_alarms(trials)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("percent", [1, 2, 5, 10])
-def test_at_most_5_percent_are_false_alarms_at_the_default_thresholds(percent: int) -> None:
-    for trials in (*range(50, 500), 997, 2000, 5000):
-        first = _first_alarm(trials, percent / 100)
-        assert _tail(trials, Fraction(percent, 100), first) <= Fraction(1, 20)
-
-
 def test_the_alarms_of_an_exact_test_are_all_raised() -> None:
     for trials, threshold in (66, Fraction(1, 100)), (200, Fraction(1, 50)), (1000, Fraction(1, 20)):
         first = _first_alarm(trials, float(threshold))
