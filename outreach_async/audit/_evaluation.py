@@ -151,18 +151,16 @@ class AuditState:
             self.columns[place].extend(rows)
             self.totals["workspace"].add(workspace, all_sent, all_limits, place, len(rows))
 
+    def facts(self, place: int) -> Iterator[MailboxFacts]:
+        """Yield what was passed to `add_facts` for the workspace with this place."""
+        domains, servers, types = [*self._domains, None], list(self._servers), list(self.totals["type"])
+        for digest, domain, server, kind, sent, limit, flags in self.columns[place].rows():
+            yield digest, domains[domain], servers[server], types[kind], sent, limit, flags
+
     def alone(self, place: int) -> AuditState:
         """Return the state of an audit of one of the workspaces only, after everything was read."""
-        workspace, columns = self.workspaces[place], self.columns[place]
-        domains, servers, types = [*self._domains, None], list(self._servers), list(self.totals["type"])
-        state = AuditState([workspace], self.policy, self.now)
-        state.add_facts(
-            workspace,
-            (
-                (digest, domains[domain], servers[server], types[kind], sent, limit, flags)
-                for digest, domain, server, kind, sent, limit, flags in columns.rows()
-            ),
-        )
+        state = AuditState([self.workspaces[place]], self.policy, self.now)
+        state.add_facts(self.workspaces[place], self.facts(place))
         state.flagged[0] = self.flagged[place]
         return state
 

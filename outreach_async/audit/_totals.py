@@ -116,11 +116,6 @@ class GroupTotals:
                 yield key, own, listed
 
 
-COLUMN_TYPES: Final = {
-    "digests": "Q", "domains": "i", "servers": "i", "types": "i", "sent": "q", "limits": "q", "flags": "B",
-}  # fmt: skip
-"""The columns of `MailboxColumns`, each with the type code of its array."""
-
 OWN_SERVER: Final = 1
 """Flag for a mailbox of type `SMTP & IMAP`."""
 BLACKLISTED: Final = 2
@@ -135,18 +130,16 @@ class MailboxColumns:
     # The index -1 stands for a missing domain.
 
     def __init__(self) -> None:
-        self.digests, self.sent, self.limits, self.flags = array("Q"), array("q"), array("q"), array("B")
-        self.domains, self.servers, self.types = array("i"), array("i"), array("i")
-
-    @property
-    def arrays(self) -> dict[str, array[int]]:
-        return {name: getattr(self, name) for name in COLUMN_TYPES}
+        self.digests, self.domains, self.servers, self.types = array("Q"), array("i"), array("i"), array("i")
+        self.sent, self.limits, self.flags = array("q"), array("q"), array("B")
+        self._all = (self.digests, self.domains, self.servers, self.types, self.sent, self.limits, self.flags)
 
     def rows(self) -> Iterator[tuple[int, ...]]:
-        return zip(*self.arrays.values(), strict=True)
+        return zip(*self._all, strict=True)
 
     def extend(self, rows: Iterable[tuple[int, ...]]) -> None:
-        for column, values in zip(self.arrays.values(), zip(*rows, strict=True), strict=False):
+        """Add mailboxes, each with its values in the order of `rows`."""
+        for column, values in zip(self._all, zip(*rows, strict=True), strict=False):
             column.extend(values)
 
 

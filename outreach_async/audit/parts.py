@@ -45,9 +45,8 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Self, Unpack
 
@@ -56,13 +55,13 @@ import msgspec
 
 from outreach_async._service.validation import type_name
 from outreach_async.audit._evaluation import AuditState, MailboxFacts
-from outreach_async.audit._findings import Finding, GroupKind, Severity, Violation, build_finding
-from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes
+from outreach_async.audit._findings import Finding, Severity, Violation, build_finding
+from outreach_async.audit._flagged import FIGURES, Flagged
 from outreach_async.audit._reading import WorkspaceReading
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNREADABLE
 from outreach_async.audit._run import AuditRun, PartOptions, build_report, require_names, require_workspace_ids
-from outreach_async.audit._totals import COLUMN_TYPES, MailboxColumns, digest64
+from outreach_async.audit._totals import digest64
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
 from outreach_async.client import OutreachClient
@@ -84,12 +83,11 @@ class WorkspacePart:
 
 
 class _Content(msgspec.Struct, kw_only=True):
-    """What `WorkspacePart.data` contains, as compressed JSON. `names` has those to which the values in `columns` refer."""
+    """What `WorkspacePart.data` contains, as compressed JSON."""
 
     denied: bool
     errors: list[Finding]
-    names: dict[str, list[str]]
-    columns: dict[str, bytes]
+    facts: list[MailboxFacts]
     flagged: list[Flagged]
     campaigns: WorkspaceCampaigns | None
 
@@ -198,13 +196,11 @@ def _require_key(salt: object) -> bytes:
 
 def build_part(state: AuditState, readings: Iterable[WorkspaceReading]) -> AuditPart:
     """Build a part from the state of an audit that has read its workspaces."""
-    names: dict[GroupKind, list[str]] = {kind: list(totals) for kind, totals in state.totals.items()}
-    everything = zip(readings, state.columns, state.flagged, strict=True)
     return AuditPart(
         at=state.now,
         policy=_hash_rules(state.policy),
         salt=f"{digest64('outreach_async.audit part', state.key or b''):016x}",
-        workspaces=tuple(_encode(reading, columns, flagged, names) for reading, columns, flagged in everything),
+        workspaces=tuple(_encode(state, place, reading) for place, reading in enumerate(readings)),
     )
 
 
@@ -291,28 +287,12 @@ def _hash_rules(policy: Policy) -> str:
     return blake2b(json.dumps([attrs.asdict(policy.used), about]).encode(), digest_size=16).hexdigest()
 
 
-_NAMED_COLUMNS: Final[dict[str, GroupKind]] = {"domains": "domain", "servers": "server_ip", "types": "type"}
-
-
-def _encode(
-    reading: WorkspaceReading, columns: MailboxColumns, flagged: FlaggedMailboxes, names: Mapping[GroupKind, Sequence[str]]
-) -> WorkspacePart:
-    """Encode a workspace with the names of its domains, servers and types, so that it can be decoded without other workspaces."""
-    used: dict[str, list[str]] = {}
-    packed: dict[str, bytes] = {}
-    for name, column in columns.arrays.items():
-        values: Sequence[int] = column
-        if name in _NAMED_COLUMNS:
-            places = {index: place for place, index in enumerate(dict.fromkeys(index for index in column if index >= 0))}
-            used[name] = [names[_NAMED_COLUMNS[name]][index] for index in places]
-            values = [places.get(index, -1) for index in column]
-        packed[name] = struct.pack(f"<{len(values)}{COLUMN_TYPES[name]}", *values)
+def _encode(state: AuditState, place: int, reading: WorkspaceReading) -> WorkspacePart:
     content = _Content(
         denied=reading.denied,
         errors=list(reading.findings),
-        names=used,
-        columns=packed,
-        flagged=list(flagged),
+        facts=list(state.facts(place)),
+        flagged=list(state.flagged[place]),
         campaigns=reading.campaigns,
     )
     # Unlike msgspec, `json` can encode the lone surrogates that a service may send.
@@ -330,26 +310,15 @@ def _add(state: AuditState, part: WorkspacePart) -> WorkspaceReading:
     """Decode a workspace, and add its mailboxes to the state of the merged audit."""
     try:
         content = msgspec.convert(json.loads(zlib.decompress(part.data)), _Content)
-        state.add_facts(part.workspace, _decode_facts(content))
+        state.add_facts(part.workspace, content.facts)
         place = state.workspaces.index(part.workspace)
         for mailbox in content.flagged:
             _require_known(mailbox, len(state.rules), len(state.columns[place].digests))
             state.flagged[place].append(mailbox)
-    except (zlib.error, struct.error, ValueError, LookupError, TypeError) as error:
+    except (zlib.error, ValueError, OverflowError) as error:
         raise InvalidRequest(f"parts: {part.workspace}: damaged ({type(error).__name__}); run `audit_part` again") from None
     campaigns = None if part.campaigns is None else content.campaigns
     return WorkspaceReading(part.workspace, part.mailboxes, not part.complete, content.denied, content.errors, campaigns)
-
-
-def _decode_facts(content: _Content) -> Iterator[MailboxFacts]:
-    columns = {
-        name: struct.unpack(f"<{len(packed) // struct.calcsize('<' + COLUMN_TYPES[name])}{COLUMN_TYPES[name]}", packed)
-        for name, packed in content.columns.items()
-    }
-    # A missing domain has the index -1, which selects the last element: `None`.
-    domains, servers, types = [*content.names["domains"], None], content.names["servers"], content.names["types"]
-    for digest, domain, server, kind, sent, limit, flags in zip(*(columns[name] for name in COLUMN_TYPES), strict=True):
-        yield digest, domains[domain], servers[server], types[kind], sent, limit, flags
 
 
 def _require_known(mailbox: Flagged, rules: int, rows: int) -> None:
