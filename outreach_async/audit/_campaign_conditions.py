@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import cache
 from itertools import chain
 from typing import Any, Final
 
@@ -55,7 +56,7 @@ class FieldNames:
     def __init__(self, fields: Iterable[WorkspaceField]) -> None:
         self._codes: dict[str, str] = {}
         self._labels: dict[str, str] = {}
-        self._suggestions: dict[str, tuple[str | None, bool]] = {}
+        self.suggest = cache(self._suggest)  # templates repeat their misspellings, and a search compares every field
         for field in fields:
             self._codes.setdefault(field.code.strip().lower(), field.code)
             for label in (field.label, *field.searchable):
@@ -64,16 +65,8 @@ class FieldNames:
     def has(self, name: str) -> bool:
         return name.lower() in self._codes
 
-    def suggest(self, name: str) -> tuple[str | None, bool]:
-        """Suggest a field code for `name`, and return the code and whether `name` is probably a misspelling of it."""
-        # If `name` is the label of a field, the result is the code of this field and `False`. Without a suggestion, the result is
-        # `None` and `False`.
-        # Cached, because templates repeat their misspellings, and each search compares a name with every field.
-        if name not in self._suggestions:
-            self._suggestions[name] = self._search(name)
-        return self._suggestions[name]
-
-    def _search(self, name: str) -> tuple[str | None, bool]:
+    def _suggest(self, name: str) -> tuple[str | None, bool]:
+        """Return the field code that `name` may mean, and whether `name` is probably a misspelling of it."""
         lower = name.lower()
         if code := self._labels.get(lower) or self._labels.get(lower.replace("_", " ")):
             return code, False

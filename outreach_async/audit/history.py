@@ -372,14 +372,13 @@ class History:
 
     @contextmanager
     def _open(self, mode: str) -> Iterator[sqlite3.Connection]:
-        """Provide a connection, and explain the errors of SQLite."""
-        try:
-            uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-            with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT, check_same_thread=False)) as db:
-                db.create_function("crc", -1, checksum, deterministic=True)
-                yield db
-        except (sqlite3.Error, OSError, UnicodeError) as error:
-            raise self._explain(error) from error
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        with (
+            self._explained(),
+            closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT, check_same_thread=False)) as db,
+        ):
+            db.create_function("crc", -1, checksum, deterministic=True)
+            yield db
 
     def _explain(self, error: Exception) -> OutreachError:
         text = str(error).partition("\n")[0]
@@ -432,7 +431,7 @@ class History:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
+        except (sqlite3.Error, OSError, UnicodeError) as error:
             raise self._explain(error) from error
 
     def _require_history(self) -> None:
