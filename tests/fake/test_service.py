@@ -102,6 +102,7 @@ def test_reset_restores_the_initial_state() -> None:
     fake.reset()
 
     assert fake.dump() == FakeService().dump()
+    assert repr(fake) == "<FakeService seed=0: 0 workspaces, 0 mailboxes, 0 campaigns, 0 contacts>"
     assert (len(fake.requests), fake.requests.counts, fake.requests.statuses, fake.faults.unfired) == (0, {}, {}, [])
     assert fake.now == START
     space = fake.add_workspace()

@@ -172,6 +172,7 @@ BAD: list[tuple[Any, str]] = [
     ({"owner_keys": []}, r"\$\.owner_keys: expected `object`, got `array`"),
     ({"made_up": {"camp_": -1}}, r"\$\.made_up\[\.\.\.\]: expected `int` >= 0"),
     ({"now": "2030-01-01", "workspaces": [1]}, r"workspaces\[0\]: expected `object`, got `int`"),
+    ({"scripts": [{"contact": "a@b.co", "interested": 1}]}, r"\$\.scripts\[0\]: interested: expected true or false, got 1"),
     ({"now": "noon"}, r"\$\.now: expected an ISO 8601 time such as .*, got 'noon'"),
     ({"now": 5}, r"\$\.now: expected `str \| null`, got `int`"),
     ("[]", r"No such file|\[\]"),
