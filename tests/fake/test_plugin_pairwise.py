@@ -65,7 +65,7 @@ def test_each_setting_that_makes_every_run_fail_is_named(settings: list[tuple[st
     assert expected == set(causes) if len(settings) == 1 else expected <= set(causes)
 
 
-def test_a_failure_under_the_defaults_is_no_setting_and_an_unexplained_one_names_none() -> None:
+def test_a_failure_under_the_defaults_or_of_one_run_only_names_no_setting() -> None:
     assert find_causes(pairwise(), []) == ["all defaults"]
     assert find_causes([Behaviour(first_page=0)], [Behaviour(first_page=0, past_end="clamp")]) == []
 
