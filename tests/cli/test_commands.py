@@ -21,14 +21,6 @@ FAKE = ("--base-url", "fake:")
 # Lists.
 
 
-@pytest.mark.parametrize(("command", "prefix", "count"), [("campaigns", "camp_", 5), ("mailboxes", "mailbox_", 214)])
-def test_a_list_as_json_contains_the_wire_items_and_their_counts(shell: Shell, command: str, prefix: str, count: int) -> None:
-    code, value = shell.json(command, *FAKE)
-    assert code == 0
-    assert all(item["id"].startswith(prefix) for item in value.pop("data"))
-    assert value == {"count": count, "total_found": count, "repeats": 0, "missing": 0, "undecodable": 0}
-
-
 def test_steps_has_a_line_for_each_template_and_for_a_step_without_one(served: Served) -> None:
     def lines() -> list[str]:
         ended = served("steps", "camp_1", "--columns", "order,test_letter", *served.options[:2])
@@ -171,29 +163,6 @@ def test_audit_exits_by_the_worst_finding(served: Served) -> None:
     assert ended.code == 1
     assert "OA101" in ended.out
     assert served("audit", "--fail-on", "critical", *served.options).code == 0
-
-
-def test_audit_as_json_is_the_report(served: Served) -> None:
-    served.service.add_mailbox("space_1", email="a@b.example", spf=False)
-    code, value = served.json("audit", *served.options)
-    assert code == 1
-    assert list(value)[:5] == ["version", "mailboxes", "unreadable", "findings", "scores"]
-    assert (value["version"], value["mailboxes"], value["unreadable"]) == (1, 4, [])
-    finding = next(each for each in value["findings"] if each["rule"] == "OA101")
-    known = ("severity", "workspace", "email", "domain")
-    assert [finding[name] for name in known] == ["error", "space_1", "a@b.example", "b.example"]
-
-
-def test_an_unread_workspace_decides_the_exit_code_over_findings(served: Served) -> None:
-    code, value = served.json("audit", *served.options, "--workspace", "space_none")
-    assert code == 3
-    assert (value["mailboxes"], value["unreadable"]) == (3, ["space_none"])
-
-
-def test_audit_reads_workspaces_from_the_environment(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUTREACH_WORKSPACE", "space_1 space_2")
-    monkeypatch.setenv("OUTREACH_BASE_URL", served.options[1])
-    assert served.json("audit")[1]["unreadable"] == ["space_2"]
 
 
 def test_a_service_that_denies_everything_exits_77(served: Served) -> None:

@@ -62,16 +62,6 @@ def test_without_a_journal_a_long_wait_is_an_incomplete_import(served: Served) -
     assert served("import", served.save("email\na@a.example\n"), *served.options).code == 3
 
 
-def test_an_existing_journal_and_a_changed_file_are_refused(served: Served) -> None:
-    path, journal = served.save("email\na@a.example\n"), str(served.folder / "run.db")
-    assert served("import", path, *served.options, "--journal", journal).code == 0
-    second = served("import", path, *served.options, "--journal", journal)
-    assert (second.code, "resume its run with --resume" in second.err) == (2, True)
-    served.save("email\nb@a.example\n")
-    changed = served("import", path, *served.options, "--journal", journal, "--resume")
-    assert (changed.code, "fingerprint" in changed.err) == (2, True)
-
-
 def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(served: Served) -> None:
     path, journal = served.save("email,Plan\na@a.example,gold\nnone,\n"), str(served.folder / "run.db")
     first = served("import", path, *served.options, "--journal", journal)

@@ -33,7 +33,8 @@ def table(text: str) -> list[dict[str, str]]:
 def test_a_pipe_gets_every_value_that_the_service_sent(shell: Shell, command: str) -> None:
     _, value = shell.json(command, *FAKE)
     rows = table(shell(command, *FAKE).out)
-    assert len(rows) == value["count"]
+    assert len(rows) == value["count"] == value["total_found"]
+    assert (value["repeats"], value["missing"], value["undecodable"]) == (0, 0, 0)
     assert all(set(item) <= set(row) for item, row in zip(value["data"], rows, strict=True))
 
 

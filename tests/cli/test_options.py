@@ -166,10 +166,3 @@ def test_an_id_of_another_kind_is_an_error_that_says_so(shell: Shell, arguments:
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
     assert KEY not in ended.err
-
-
-def test_an_id_of_another_kind_in_the_environment_names_its_variable(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUTREACH_WORKSPACE", "space_1 camp_1")
-    ended = shell("audit", "--base-url", "http://127.0.0.1:1")
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("outreach-async: OUTREACH_WORKSPACE: expected a string starting with 'space_'")

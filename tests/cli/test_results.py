@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import Served, Shell, save_contacts
+from support.cli import Served
 from support.results import read_results
 from tools.journal_child import outcome
 
@@ -54,16 +54,6 @@ def test_an_import_that_stops_writes_the_outcomes_so_far(served: Served) -> None
     assert facts(read_results(path))[0] == (2, "ann@x.example", "added", True)
     assert served("import", people, *options, "--results", str(path)).code == 0
     assert [row["status"] for row in read_results(path)] == ["unchanged", "added", "added"]
-
-
-def test_a_second_night_writes_the_ids_of_unchanged_rows(served: Served) -> None:
-    people, path = served.save(PEOPLE), served.folder / "out.csv"
-    options = (*served.options, "--ledger", str(served.folder / "c.ledger"), "--duplicates", "overwrite", "--results", str(path))
-    served("import", people, *options)
-    ids = [row["id"] for row in read_results(path)]
-    served("import", people, *options)
-    assert [row["status"] for row in read_results(path)] == ["unchanged", "rejected", "unchanged"]
-    assert [row["id"] for row in read_results(path)] == ids
 
 
 def test_a_dry_run_writes_what_the_ledger_knows_about_each_row(served: Served) -> None:
@@ -154,9 +144,3 @@ def test_only_a_results_file_is_replaced(served: Served, name: str) -> None:
     for force in (("--force",), ()):
         assert served("import", people, *served.options, "--results", str(path), *force).code == 3
     assert len(read_results(path)) == 3
-
-
-def test_a_dry_run_has_results_only_with_a_ledger(shell: Shell, tmp_path: Path) -> None:
-    flags = ("--dry-run", "--results", str(tmp_path / "a.csv"))
-    done = shell("import", save_contacts(tmp_path, PEOPLE), "--base-url", "fake:", *flags)
-    assert (done.code, "--results: with --dry-run, the only results are those of a ledger" in done.err) == (2, True), done.err
