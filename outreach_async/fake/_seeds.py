@@ -68,6 +68,8 @@ _COUNT_FIELDS: Final = (
 )  # fmt: skip
 _CHANGEABLE: Final = tuple(name for name in MAILBOX_FIELDS if name not in {"id", "created_at", "last_activity", *_COUNT_FIELDS})
 
+MAILBOX_ARGUMENTS: Final = (*MAILBOX_FIELDS, "domain", "as_of")
+
 _WINDOW_DAYS: Final = {"sent_today": 1, "sent_30days": 30, "sent_90days": 90, "life": math.inf}
 
 # Each function takes the values of a generated mailbox and returns the values to change.
@@ -106,7 +108,7 @@ def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
 
 
 def _check_value(name: str, value: Any) -> Any:
-    check_known(name, (*MAILBOX_FIELDS, "domain", "as_of"), "a mailbox")
+    check_known(name, MAILBOX_ARGUMENTS, "a mailbox")
     encode(value)
     if name in {"created_at", "as_of"}:
         require_time(name, value)
@@ -274,10 +276,12 @@ class CampaignBuilder:
             **(self._generate_counts(sent) if sent else dict.fromkeys(COUNT_NAMES, 0)),
         }
         values = defaults | values
-        if (values["subject"] is not None and (personalized or follows)) or (personalized and values["new_thread"] is not None):
+        if personalized and (values["new_thread"] is not None or values["subject"] is not None):
+            raise ValueError(f"new_thread, subject: expected neither for a {PERSONALIZED} template; omit both")
+        if follows and values["subject"] is not None:
             raise ValueError(
-                f"subject: expected none for a follow-up in the same thread, and neither new_thread nor subject for a "
-                f"{PERSONALIZED} template, got {values['subject']!r}; omit it, or set new_thread to true"
+                f"subject: expected none for a follow-up in the same thread, got {values['subject']!r}; "
+                "omit it, or set new_thread to true"
             )
         id_ = self.reserve_id("personalized_step_" if personalized else "temp_", seed.get("id"))
         rates = None if seed.get("rates") is None else self.rates.with_changes(seed["rates"])
@@ -303,7 +307,11 @@ def _count_left_to_send(
             exits = _sum_counts(before, "replied_num") + _sum_counts(before, "unsubscribed_num") + (bounces if place == 1 else 0)
             coming = lefts[-1] + max(0, _sum_counts(before, "sent") - sent - exits)
         else:
-            coming = 0 if contacts is None else max(0, require_count("contacts", contacts) - sent)
+            coming = 0 if contacts is None else require_count("contacts", contacts) - sent
+            if coming < 0:
+                raise ValueError(
+                    f"contacts: expected at least {sent} (e-mails sent for step 1), got {contacts}; use a larger number"
+                )
         lefts.append(require_count("left_to_send", row.get("left_to_send", coming)))
     return lefts
 

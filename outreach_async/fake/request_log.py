@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, overload
 
 import attrs
@@ -24,9 +24,8 @@ class JournalOverflow(LookupError):
         try:
             fake.requests[0]
         except JournalOverflow as error:
-            print(
-                error
-            )  # -> request #0 is no longer in the log, which keeps the last 10000 of 10001; read it earlier, or use counts
+            print(error)
+            # -> request #0 is no longer in the log, which keeps the last 10000 of 10001; read it earlier, or use counts
         ```
     """
 
@@ -104,6 +103,9 @@ class RequestLog(Sequence[Recorded]):
 
     def __len__(self) -> int:
         return self._total
+
+    def __iter__(self) -> Iterator[Recorded]:
+        return iter(self[:])  # a copy: requests sent during an iteration do not extend it
 
     @overload
     def __getitem__(self, index: int) -> Recorded: ...

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -34,6 +34,7 @@ import msgspec
 from outreach_async.fake._arguments import check_known, convert, require_field, suggest_similar
 from outreach_async.fake._builder import WorldBuilder
 from outreach_async.fake._clock import parse_time
+from outreach_async.fake._seeds import MAILBOX_ARGUMENTS, CampaignFields
 from outreach_async.fake._stored_records import Contact, Enrolment, Share, Workspace
 from outreach_async.fake._world import (
     KIND_NAMES,
@@ -54,7 +55,7 @@ from outreach_async.fake.simulation import SPAN_NAMES
 # The state of the simulation.
 
 
-class SimulationDocument(msgspec.Struct):
+class SimulationDocument(msgspec.Struct, forbid_unknown_fields=True):
     """The state of the simulation in a world file. Times are in Unix microseconds."""
 
     campaigns: dict[str, CampaignFlow]
@@ -157,8 +158,8 @@ class WorkspaceDocument(msgspec.Struct, forbid_unknown_fields=True):
     id: str | None = None
     custom_fields: dict[str, str] | list[str] = []
     extra_fields: dict[str, str] = {}
-    campaign_headers: list[str] | None = None
-    mailbox_headers: list[str] | None = None
+    campaign_headers: list[Any] | None = None
+    mailbox_headers: list[Any] | None = None
     mailboxes: list[dict[str, Any]] = []
     campaigns: list[dict[str, Any]] = []
     contacts: list[ContactDocument] = []
@@ -176,7 +177,14 @@ class WorldDocument(msgspec.Struct, forbid_unknown_fields=True):
     simulation: SimulationDocument | None = None
 
 
-_MEMBERS: Final = [name for kind in (WorldDocument, WorkspaceDocument, ContactDocument) for name in kind.__struct_fields__]
+_KINDS: Final[Mapping[str, Any]] = {
+    "$": WorldDocument,
+    "workspaces": WorkspaceDocument,
+    "contacts": ContactDocument,
+    "campaigns": EnrolmentDocument,
+    "simulation": SimulationDocument,
+}
+"""The class of an object, by the last key of its path."""
 
 
 class WorldError(ValueError):
@@ -266,16 +274,18 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
             except UnicodeDecodeError as error:
                 raise ValueError(f"byte {error.start + 1} is not valid UTF-8; save the file as UTF-8") from error
         parsed = json.loads(source, parse_constant=_refuse_constant) if isinstance(source, str) else source
-        if (version := parsed.get("version", VERSION)) != VERSION:
+        if isinstance(parsed, Mapping) and (version := parsed.get("version", VERSION)) != VERSION:
             raise ValueError(f"version: expected {VERSION}, got {version!r}; use a release that reads the file's version")
     try:
         document = convert("$", parsed, WorldDocument, _read_collection)
         if document.now is not None:
             parse_time("$.now", document.now)
     except ValueError as error:
-        unknown = re.search("unknown field `(.*)`", str(error))
-        remedy = suggest_similar(unknown[1], _MEMBERS) if unknown else ""
-        raise WorldError(f"{error}; {remedy}" if remedy else str(error)) from error
+        if (unknown := re.search(r"(\$|\w+)(?:\[\d+\])?: object contains unknown field `(.*)`$", str(error))) is None:
+            raise WorldError(str(error)) from error
+        known = _KINDS[unknown[1]].__struct_fields__
+        remedy = suggest_similar(unknown[2], known) or f"expected one of {', '.join(known)}"
+        raise WorldError(f"{error}; {remedy}") from error
     return document
 
 
@@ -290,8 +300,7 @@ def load_world(document: WorldDocument, fake: WorldBuilder) -> None:
             fake.add_owner_key(*workspaces, key=key)
     for number, script in enumerate(document.scripts):
         with _name_place(f"$.scripts[{number}]"):
-            for name in script:
-                check_known(name, _SCRIPT_MEMBERS, "a script")
+            _require_known(script, _SCRIPT_MEMBERS, "a script")
             fake.sim.script(**{"contact": None, **script})
     if document.simulation is not None:
         with _name_place("$.simulation"):
@@ -305,13 +314,20 @@ def _load_workspace(path: str, item: WorkspaceDocument, fake: WorldBuilder) -> N
     # Load in this order: campaigns refer to mailboxes, and contacts refer to campaigns.
     for number, mailbox in enumerate(item.mailboxes):
         with _name_place(f"{path}.mailboxes[{number}]"):
+            _require_known(mailbox, MAILBOX_ARGUMENTS, "a mailbox")
             fake.add_mailbox(id_, **mailbox)
     for number, campaign in enumerate(item.campaigns):
         with _name_place(f"{path}.campaigns[{number}]"):
+            _require_known(campaign, CampaignFields.__annotations__, "a campaign")
             fake.add_campaign(id_, **campaign)
     for number, contact in enumerate(item.contacts):
         with _name_place(f"{path}.contacts[{number}]"):
             fake._store_contacts(id_, [_read_contact(contact, fake.now)])  # noqa: SLF001 - as above
+
+
+def _require_known(item: Iterable[str], known: Iterable[str], what: str) -> None:
+    for name in item:
+        check_known(name, known, what)
 
 
 def _read_contact(document: ContactDocument, now: float) -> Contact:
@@ -327,7 +343,7 @@ def _name_place(path: str) -> Iterator[None]:
     """Re-raise errors of the `with` block as `WorldError`, with the path of the value in the file."""
     try:
         yield
-    except (AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise WorldError(f"{path}: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Create the MCP server with its tools, resources and prompts, and serve it over stdin and stdout."""
+"""Create the MCP server with its tools, and serve it over stdin and stdout."""
 
 from __future__ import annotations
 

@@ -365,6 +365,14 @@ def test_a_request_log_is_a_sequence_of_all_requests() -> None:
     assert saved.of("list_fields") == []
 
 
+def test_a_loop_over_the_log_ends_although_it_sends_requests() -> None:
+    fake = small_world()
+    fake.handle(Request("GET", "/"))
+    for entry in fake.requests:
+        fake.handle(Request(entry.method, entry.target))
+        assert len(fake.requests) == 2
+
+
 def test_counts_stay_exact_when_old_requests_are_dropped() -> None:
     saved = journal(10)
 

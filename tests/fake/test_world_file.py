@@ -142,8 +142,16 @@ BAD: list[tuple[Any, str]] = [
     ),
     (
         {"workspaces": [{"campaigns": [{"workspace": "space_1"}]}]},
-        r"\$\.workspaces\[0\]\.campaigns\[0\]: .* got multiple values for argument 'workspace'",
+        r"\$\.workspaces\[0\]\.campaigns\[0\]: a campaign has no field 'workspace'; expected one of id, name,",
     ),
+    ({"workspaces": [{"mailboxes": [{"count": 2}]}]}, r"\.mailboxes\[0\]: a mailbox has no field 'count'; expected one of id,"),
+    ({"x": 1}, r"\$: object contains unknown field `x`; expected one of version, now, workspaces, owner_keys,"),
+    (
+        {"workspaces": [{"contacts": [{"email": "a@b.co", "campaigns": [{"when": 1}]}]}]},
+        r"contacts\[0\]\.campaigns\[0\]: object contains unknown field `when`; expected one of id, at$",
+    ),
+    ({"simulation": {"evnts": []}}, r"\$\.simulation: object contains unknown field `evnts`; did you mean events\?"),
+    ([], r"\$: expected `object`, got `array`"),
     (
         {"workspaces": [{"contacts": [{"fields": {}}]}]},
         r"\$\.workspaces\[0\]\.contacts\[0\]: object missing required field `email`",
@@ -167,6 +175,14 @@ BAD: list[tuple[Any, str]] = [
     (
         {"workspaces": [{"campaigns": [{"steps": ["A", {"templates": []}]}]}]},
         r"\$\.workspaces\[0\]\.campaigns\[0\]: steps\[1\]\.templates: expected one or more templates, got \[\];",
+    ),
+    (
+        {"workspaces": [{"campaigns": [{"contacts": 4, "steps": [{"sent": 5}]}]}]},
+        r"campaigns\[0\]: contacts: expected at least 5",
+    ),
+    (
+        {"workspaces": [{"campaigns": [{"steps": [{"templates": [{"test_letter": "PER", "new_thread": True}]}]}]}]},
+        r"campaigns\[0\]: new_thread, subject: expected neither for a PER template; omit both",
     ),
     ({"owner_keys": {"key_1": ["space_9"]}}, r"\$\.owner_keys: there is no workspace 'space_9'"),
     ({"owner_keys": []}, r"\$\.owner_keys: expected `object`, got `array`"),
