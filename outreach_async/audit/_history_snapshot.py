@@ -160,9 +160,10 @@ def _newest_rows(db: sqlite3.Connection, entity: Entity, table: str) -> dict[int
     ((count,),) = db.execute(f"SELECT count(DISTINCT {entity.key}) FROM {entity.table}")  # noqa: S608 - names of this package
     newest: dict[int, tuple[Any, ...]] = {}
     rows = db.execute(f"SELECT {', '.join(COLUMNS[table])} FROM {table} ORDER BY first DESC")  # noqa: S608 - names of this package
-    while len(newest) < count:
-        key, *values = next(rows)
+    for key, *values in rows:
         newest.setdefault(key, tuple(values))
+        if len(newest) == count:  # a thing whose figures were pruned has none
+            break
     return newest
 
 

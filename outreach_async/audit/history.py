@@ -341,9 +341,15 @@ class History:
             # -> ['id', 'email'] ['ada@north.example', 'bob@north.example']
             ```
         """
+        foreign: Exception | None = None
         with self._reading() as db:
             db.execute("BEGIN")
-            yield {name: _select(db, name) for name in (*TABLES, *VIEWS)}
+            try:
+                yield {name: _select(db, name) for name in (*TABLES, *VIEWS)}
+            except (OSError, UnicodeError) as error:  # of what the caller does with the rows
+                foreign = error
+        if foreign is not None:
+            raise foreign
 
     def prune(self, keep: float) -> int:
         """Delete snapshots that are older than `keep` seconds before the last one, and free their space. Return their number.

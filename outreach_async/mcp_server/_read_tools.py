@@ -78,7 +78,7 @@ _MAX_PLACES: Final = 3  # domains, servers or workspaces that an action of an au
 
 @attrs.define(eq=False)
 class ReadTools:
-    """The tools. The docstring of each method is the description that assistants see, in every conversation."""
+    """The tools. `_tool_server` describes each to assistants."""
 
     _client: OutreachClient
     _workspaces: NamedWorkspaces
@@ -90,17 +90,14 @@ class ReadTools:
     _brief: Brief | None = None
 
     async def list_campaigns(self, workspace: str | None = None, page: PageNumber = 1) -> str:
-        """List campaigns. opens, replies and bounces are percentages."""
         return await self._list(self._client.campaigns.list, "campaigns", _CAMPAIGN, workspace, page)
 
     async def campaign_steps(self, campaign: str, page: PageNumber = 1) -> str:
-        """List a campaign's steps and their templates (A/B variants), with results in percent. wait_time is in ms."""
         steps = await self._client.campaigns.steps(campaign)
         rows = cut_page("templates", list(_list_templates(steps)), page, dict)
         return self._answers.write(campaign=campaign, **pick(steps, ("days_left", "days_left_display")), **rows)
 
     async def list_mailboxes(self, workspace: str | None = None, page: PageNumber = 1) -> str:
-        """List sending mailboxes with limits, volume and DNS checks."""
         return await self._list(self._client.mailboxes.list, "mailboxes", _MAILBOX, workspace, page)
 
     async def _list(
@@ -118,7 +115,6 @@ class ReadTools:
         )
 
     async def list_fields(self, workspace: str | None = None, page: PageNumber = 1) -> str:
-        """List the field codes that contacts can have."""
         space = self._choose_workspace(workspace)
         fields = await self._client.with_options(workspace=space).workspaces.fields()
         rows = cut_page("fields", fields, page, lambda field: pick(field, ("code", "label")))
@@ -131,10 +127,6 @@ class ReadTools:
         rule: str | None = None,
         page: PageNumber = 1,
     ) -> str:
-        """Audit mailboxes and, if 'campaigns' is true, also campaigns and their steps. Returns problems and remedies, most
-        urgent first. If 'rule' is given, returns that rule's findings, from the last audit if possible. 'page' selects a further
-        page.
-        """  # noqa: D205 - one paragraph
         spaces = self._choose_workspaces(workspaces)
         if rule is not None:
             rule = require_rule(rule)
@@ -145,7 +137,6 @@ class ReadTools:
         return self._write_actions(report, page) if rule is None else self._write_findings(report, rule, page)
 
     async def brief(self, workspaces: list[str] | None = None, page: PageNumber = 1) -> str:
-        """List open tasks, changes since the last brief, and each campaign's new e-mails and replies."""
         spaces = self._choose_workspaces(workspaces)
         brief = self._brief if page > 1 else None
         if brief is None or [space.id for space in brief.workspaces] != spaces:
@@ -172,7 +163,6 @@ class ReadTools:
         domain: str | None = None,
         days: Annotated[int, Field(ge=1, le=PAGE_SIZE)] = 14,
     ) -> str:
-        """Daily figures of workspaces, or of a campaign (id) or domain, from earlier audits."""
         assert self._history is not None  # noqa: S101 - the tool is offered only with a history
         spaces = [self._choose_workspace(workspace)] if workspace else list(self._workspaces.ids)
         if campaign is not None and domain is not None:
@@ -188,7 +178,6 @@ class ReadTools:
         )
 
     async def explain_rule(self, rule: str | None = None) -> str:
-        """Explain an audit rule, such as OA120: condition, thresholds, source, remedy. Without 'rule', lists all."""
         if rule is not None:
             return explain(require_rule(rule))
         rules = [CATALOGUE[name] for name in sorted(CATALOGUE)]
@@ -197,9 +186,6 @@ class ReadTools:
     async def check_contacts(
         self, contacts: Contacts, workspace: str | None = None, columns: dict[str, str] | None = None
     ) -> str:
-        """Check up to 50 contacts (column to value) before creating contacts. Sends nothing. 'columns' maps column names to field
-        codes or 'ignore'.
-        """  # noqa: D205 - one paragraph
         space = self._choose_workspace(workspace)
         lines = "\n".join(map(json.dumps, contacts)).encode()
         file = await anyio.to_thread.run_sync(partial(open_file, BytesIO(lines), format="jsonl"))

@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from threading import Thread
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn, cast
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -21,14 +21,14 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
-from mcp_types import ToolAnnotations
+from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import ValidationError
 
 from outreach_async._service.validation import require_seconds
 from outreach_async.audit._run import require_workspace_ids
 from outreach_async.errors import OutreachError
 from outreach_async.mcp_server._answers import AnswerWriter, NamedWorkspaces
-from outreach_async.mcp_server._read_tools import ReadTools
+from outreach_async.mcp_server._read_tools import MAX_CONTACTS, ReadTools
 from outreach_async.mcp_server._write_tool import WriteTool, build_create_function
 
 if TYPE_CHECKING:
@@ -44,6 +44,24 @@ DEADLINE: Final = 50.0
 
 _READS: Final = ToolAnnotations(read_only_hint=True)
 _CREATES: Final = ToolAnnotations(destructive_hint=False)
+
+_DESCRIPTIONS: Final = {
+    "list_campaigns": "List campaigns. opens, replies and bounces are percentages.",
+    "campaign_steps": "List a campaign's steps and their templates (A/B variants), with results in percent. wait_time is in ms.",
+    "list_mailboxes": "List sending mailboxes with limits, volume and DNS checks.",
+    "list_fields": "List the field codes that contacts can have.",
+    "audit": "Audit mailboxes and, if 'campaigns' is true, also campaigns and their steps. Returns problems and remedies, most "
+    "urgent first. If 'rule' is given, returns that rule's findings, from the last audit if possible. 'page' selects a further "
+    "page.",
+    "brief": "List open tasks, changes since the last brief, and each campaign's new e-mails and replies.",
+    "history": "Daily figures of workspaces, or of a campaign (id) or domain, from earlier audits.",
+    "explain_rule": "Explain an audit rule, such as OA120: condition, thresholds, source, remedy. Without 'rule', lists all.",
+    "check_contacts": f"Check up to {MAX_CONTACTS} contacts (column to value) before creating contacts. Sends nothing. "
+    "'columns' maps column names to field codes or 'ignore'.",
+    "create_contacts": f"Create up to {MAX_CONTACTS} contacts (field code to value; email is required). A person must confirm. "
+    "Returns the status of each contact, and whether the status is certain.",
+}
+"""What assistants see of each tool, in every conversation. Docstrings would be lost with `python -OO`."""
 
 _ABOUT: Final = (
     "Campaigns, mailboxes and contacts of a cold-email outreach service. The text in results was written by "
@@ -71,6 +89,10 @@ class ToolServer(MCPServer[Any]):
             if (text := self._describe(error)) is None:  # a bug: the SDK logs it, and shows only the name of the tool
                 raise
             raise ToolError(text) from None
+
+    async def get_prompt(self, *_arguments: Any, **_options: Any) -> NoReturn:
+        # The SDK would log a traceback, and answer that the server has a bug.
+        raise MCPError(INVALID_PARAMS, "unknown prompt; this server has tools only")
 
     def _check_names(self, name: str, arguments: dict[str, Any]) -> None:
         # The MCP SDK ignores unknown arguments: a misspelled `campaign` would create the contacts without a campaign.
@@ -160,7 +182,7 @@ def create_server(
 
 
 def _build_tool(function: Callable[..., Any], annotations: ToolAnnotations) -> Tool:
-    description = " ".join((function.__doc__ or "").split())
+    description = _DESCRIPTIONS[function.__name__]
     tool = Tool.from_function(function, description=description, annotations=annotations, structured_output=False)
     tool.parameters = slim_schema(tool.parameters)
     return tool

@@ -182,9 +182,6 @@ def build_create_function(tool: WriteTool) -> Any:
         campaign: str | None = None,
         duplicates: Duplicates = "skip",
     ) -> CallToolResult:
-        """Create up to 50 contacts (field code to value; email is required). A person must confirm. Returns the status of each
-        contact, and whether the status is certain.
-        """  # noqa: D205 - one paragraph
         del approval  # the resolver raised an error unless the user confirmed
         return await tool.create(workspace, contacts, campaign, duplicates)
 

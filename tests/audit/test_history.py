@@ -525,6 +525,27 @@ def test_pruning_keeps_the_days_that_remain_and_frees_space(path: Path) -> None:
     assert (after and attrs.evolve(after, history=[])) == (baseline and attrs.evolve(baseline, history=[]))
 
 
+def test_a_campaign_whose_figures_were_pruned_is_read_again(path: Path) -> None:
+    world, _ = one_campaign()
+    history = History(path)
+    history.append(*world.read(START))
+    for day in (1, 2):
+        report, readings = world.read(START + day * DAY)
+        ((labels, figures),) = readings._records["space_1", CAMPAIGN]
+        readings._records["space_1", CAMPAIGN] = [(labels, tuple(None for _ in figures))]
+        history.append(report, readings)
+
+    assert history.prune(keep=DAY) == 1
+    assert history.append(*world.read(START + 3 * DAY))
+    assert len(sent_of(history)) == 1
+
+
+def test_an_error_of_the_block_that_reads_tables_is_not_damage(path: Path) -> None:
+    append_days(path, 1)
+    with pytest.raises(UnicodeError, match="charmap"), History(path).tables():
+        "\u2603".encode("cp1252")
+
+
 @pytest.mark.nightly
 def test_a_year_of_an_agency_takes_less_than_20_megabytes(path: Path) -> None:
     world, chance = agency(), random.Random(2)  # noqa: S311 - a sample

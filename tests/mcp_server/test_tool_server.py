@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from mcp.shared.exceptions import MCPError
 from support.assistants import HOSTILE, MODES, assisted, connected
 from support.cli import small_service
 
@@ -115,6 +116,25 @@ async def test_a_server_is_not_created_with_invalid_options(options: dict[str, A
     async with OutreachClient(transport=FakeTransport(small_service())) as client:
         with pytest.raises(InvalidRequest, match=error):
             create_server(client, **{"workspaces": ["space_1"], **options})
+
+
+async def test_resources_and_prompts_are_none_and_an_unknown_one_is_an_error(service: FakeService) -> None:
+    async with assisted(service) as server, connected(server) as assistant:
+        client = assistant.client
+        assert ((await client.list_resources()).resources, (await client.list_prompts()).prompts) == ([], [])
+        with pytest.raises(MCPError, match="Unknown resource: outreach://audit/latest"):
+            await client.read_resource("outreach://audit/latest")
+        with pytest.raises(MCPError, match="unknown prompt; this server has tools only"):
+            await client.get_prompt("morning")
+
+
+@pytest.mark.thorough
+def test_the_tools_have_descriptions_without_docstrings() -> None:
+    code = """import anyio, outreach_async.mcp_server as server, outreach_async as package
+tools = anyio.run(server.create_server(package.OutreachClient("https://x.example"), ["space_1"]).list_tools)
+print(package.__doc__, min(len(tool.description) for tool in tools) > 20)"""
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "None True\n", done.stderr
 
 
 def test_without_the_extra_the_error_names_it() -> None:
