@@ -93,7 +93,7 @@ def test_a_night_killed_at_any_point_loses_nothing(backend: str, folder: Path) -
         backend=backend,
     )
     passed = set()
-    for point in range(1, 400):
+    for point in range(1 + (backend == "trio"), 400, 2):  # each event loop tries every second point
         (place := folder / str(point)).mkdir()
         world = Nights(place)
         world.live(first)

@@ -537,10 +537,11 @@ async def check_walks(behaviour: Behaviour, size: int, walks: Sequence[Walker]) 
 
 
 @pytest.mark.thorough
-async def test_every_combination_of_paging_knobs_is_paged_through_completely() -> None:
+async def test_every_combination_of_paging_knobs_is_paged_through_completely(anyio_backend_name: str) -> None:
     combinations = product(*(KNOB_VALUES[knob] for knob in PAGING_KNOBS))
     behaviours = [*pairwise(), *(Behaviour(**dict(zip(PAGING_KNOBS, values, strict=True))) for values in combinations)]
-    await check_rows_async(((each, size, WALKERS) for each in behaviours for size in [0, 1, 5]), check_walks)
+    turn = anyio_backend_name == "trio"  # each event loop reads every second combination
+    await check_rows_async(((each, size, WALKERS) for each in behaviours[turn::2] for size in [0, 1, 5]), check_walks)
 
 
 async def test_a_service_that_counts_from_1_may_answer_page_0_with_page_1() -> None:
