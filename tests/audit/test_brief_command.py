@@ -160,7 +160,6 @@ def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
     Draft202012Validator(described).validate(value)
 
 
-@pytest.mark.covers
 @pytest.mark.thorough
 def test_the_format_option_applies_to_stdout(shell: Shell) -> None:
     assert shell("brief", *FAKE, "--format", "markdown").out.startswith("# Outreach brief\n")

@@ -140,7 +140,6 @@ def test_the_option_writes_the_file_and_the_report_is_still_printed(
     assert KEY not in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.covers
 @pytest.mark.thorough
 @pytest.mark.parametrize("arguments", [["--prometheus", "a.prom"], ["--output", "a.prom"], ["--format", "prometheus"]])
 def test_without_the_extra_the_command_says_so_before_anything_is_read(arguments: list[str], tmp_path: Path) -> None:

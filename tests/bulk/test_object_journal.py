@@ -37,8 +37,6 @@ from outreach_async.fake import FakeTransport
 from outreach_async.fake._fault_plan import Exchange
 from outreach_async.transport._wire import Progress, Request, Response
 
-pytestmark = pytest.mark.covers
-
 URL = "memory://run"
 
 
@@ -165,6 +163,7 @@ DAMAGE = (delete, empty, tear, flip, exchange, take_from_another_run)
 
 
 class TestDamage:
+    @pytest.mark.covers
     @pytest.mark.thorough
     @pytest.mark.parametrize("number", range(11))
     @pytest.mark.parametrize("damage", DAMAGE)
@@ -586,6 +585,7 @@ class TestS3:
         assert unchanged == [0, 1, 2, 3]
         assert Ledger(url).report().contacts == 4
 
+    @pytest.mark.covers
     @pytest.mark.thorough
     def test_a_missing_bucket_is_named(self, proxy: Proxy) -> None:
         assert proxy.port

@@ -16,8 +16,6 @@ from support.takeovers import Takeover
 from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 from outreach_async.errors import JournalError
 
-pytestmark = pytest.mark.covers
-
 LONG = 60.0
 
 
@@ -89,6 +87,7 @@ def test_a_takeover_at_any_point_makes_no_label_false(duplicates: DuplicatePolic
     assert happened > 25
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_a_run_that_was_taken_over_ends_with_an_error() -> None:
     ends = [played(point, LONG) for point in range(5, 30, 3)]

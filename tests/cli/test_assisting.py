@@ -103,7 +103,6 @@ def last_brief(shell: Shell, served: str, tmp_path: Path) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.covers
 @pytest.mark.thorough
 async def test_the_brief_compares_with_the_last_brief_of_the_command(served: str, tmp_path: Path, last_brief: bytes) -> None:
     path = tmp_path / "history.db"
@@ -149,7 +148,6 @@ def started(*lines: str, answers: int, **environment: str) -> tuple[subprocess.P
     return process, process.stdin, process.stdout, [process.stdout.readline() for _ in range(answers)]
 
 
-@pytest.mark.covers
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("number", "code", "err"), [(signal.SIGINT, 130, "outreach-async: interrupted\n"), (signal.SIGTERM, 0, "")]
@@ -161,7 +159,6 @@ def test_a_signal_ends_the_server_at_once(number: int, code: int, err: str) -> N
     assert process.communicate() == ("", err)
 
 
-@pytest.mark.covers
 @pytest.mark.thorough
 def test_a_client_that_is_gone_ends_the_server() -> None:
     process, stdin, stdout, _ = started(HELLO, answers=1)

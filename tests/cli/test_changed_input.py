@@ -21,8 +21,6 @@ from outreach_async.fake.faults import ok, status
 from outreach_async.importer import open_file
 from outreach_async.importer._rejects import number_record
 
-pytestmark = pytest.mark.covers
-
 ROWS = 40
 
 

@@ -17,8 +17,6 @@ from outreach_async._files.objects import open_store
 from outreach_async.errors import InvalidRequest
 from outreach_async.spread._stored_files import expand_pattern
 
-pytestmark = pytest.mark.covers
-
 WAY = ["--base-url", "https://api.example", "--workspace", "space_1", "--journal", "file:///data/journals", "--dask", "tcp://x:1"]
 
 

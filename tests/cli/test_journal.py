@@ -28,8 +28,6 @@ from outreach_async import Journal, OutreachClient
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import commit_then, hang, ok, reset, status
 
-pytestmark = pytest.mark.covers
-
 PEOPLE = "E-mail,First Name,Note\na@a.example,Ann,x\nnone,=1+1,\nb@b.example,Bo,'-y\n,Cy\nc@c.example,Cy,z\n"
 MAPPED = ("--map", "Note=personal_note")
 

@@ -12,8 +12,6 @@ from support.s3 import SECRET, environment, serve_s3
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import commit_then, ok, reset, status
 
-pytestmark = pytest.mark.covers
-
 
 @pytest.fixture(params=["folder", "s3"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
@@ -26,6 +24,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
         yield "s3://journals/contacts"
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_a_suspended_import_is_reported_and_resumed_from_its_url(served: Served, url: str) -> None:
     path = served.save("email\n" + "".join(f"p{at}@a.example\n" for at in range(20)))
@@ -100,6 +99,7 @@ def parts(url: str, shell: Shell, service: FakeService, server_options: tuple[st
     return f"{url}/parts"
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_a_report_of_a_folder_adds_up_its_parts(served: Served, parts: str) -> None:
     code, value = served.json("report", parts)

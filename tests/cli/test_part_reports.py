@@ -14,8 +14,6 @@ from support.spread import KEY, SPACE, PlainService, served
 from outreach_async.fake.faults import commit_then, reset
 from outreach_async.spread import import_part, plan
 
-pytestmark = pytest.mark.covers
-
 
 @pytest.fixture(params=["folder", "url"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -38,8 +38,6 @@ from outreach_async._cli.commands.serving import format_exports
 from outreach_async._engine.logs import LOGGER
 from outreach_async.fake.faults import hang, ok, status
 
-pytestmark = pytest.mark.covers
-
 
 @contextmanager
 def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:

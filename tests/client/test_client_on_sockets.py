@@ -163,7 +163,6 @@ async def test_a_content_length_too_small_is_an_error_on_every_backend(make: Mak
         assert len((await client.mailboxes.list()).data) == 3
 
 
-@pytest.mark.covers
 @pytest.mark.thorough
 @over("httpx", "aiohttp", "httptools")
 async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> None:

@@ -110,7 +110,6 @@ def test_only_the_first_faults_of_a_list_of_nonsense_are_reported() -> None:
     assert [item.index for item in decode_page(Page[Mailbox], page).undecodable] == [*range(100)]
 
 
-@pytest.mark.covers
 @pytest.mark.thorough
 def test_a_page_with_too_many_faults_is_itself_a_fault() -> None:
     assert len(decode_page(Page[Mailbox], LIST % b",".join([b"1"] * 10_000)).undecodable) == 10_000

@@ -19,8 +19,6 @@ from outreach_async.fake._fault_plan import Service
 from outreach_async.fake.behaviour import load_behaviour
 from outreach_async.fake.server import serve
 
-pytestmark = pytest.mark.covers
-
 pytest_plugins = ["pytester"]
 
 WRITING = sum(rule.writes for rule in RULES)
@@ -62,6 +60,7 @@ class Suite:
         return self._pytester.runpytest_inprocess("--pyargs", "outreach_async.conformance", *apart, *options, plugins=plugins)
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_a_read_only_run_says_so_first_and_writes_what_it_measured(suite: Suite) -> None:
     fake = service(Behaviour(past_end="clamp"))
@@ -89,6 +88,7 @@ def test_a_run_with_writes_measures_more_and_a_read_only_one_keeps_that(suite: S
     assert load_behaviour(suite.record) == behaviour
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_drift_fails_or_warns_and_keeps_the_file_or_is_accepted(suite: Suite) -> None:
     fake = service()
@@ -120,6 +120,7 @@ def test_a_broken_rule_fails_with_its_name_its_sentence_and_the_response(suite: 
     )
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_nothing_is_written_if_nothing_can_be_read(suite: Suite) -> None:
     done = suite.against(service(Behaviour(auth=HeaderAuth("x-token", ""))))
@@ -128,6 +129,7 @@ def test_nothing_is_written_if_nothing_can_be_read(suite: Suite) -> None:
     assert not suite.record.exists()
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_a_service_that_is_not_reachable_is_reported_once(suite: Suite) -> None:
     done = suite.run("--outreach-live", "http://127.0.0.1:1", "--outreach-workspace", SPACE)
@@ -138,6 +140,7 @@ def test_a_service_that_is_not_reachable_is_reported_once(suite: Suite) -> None:
     assert not suite.record.exists()
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_an_invalid_file_is_reported_before_any_request(suite: Suite) -> None:
     suite.record.write_text("past_ned = 1", encoding="utf-8")
@@ -147,6 +150,7 @@ def test_an_invalid_file_is_reported_before_any_request(suite: Suite) -> None:
     assert len(fake.requests) == 0
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_missing_options_are_reported_before_anything_is_done(suite: Suite) -> None:
     done = suite.run()

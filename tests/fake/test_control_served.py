@@ -204,7 +204,6 @@ def test_serve_accepts_a_seed_and_a_behaviour_from_a_preset_or_a_file(tmp_path: 
     assert [space["id"] for space in spaces] == [FakeService(3).add_workspace()]
 
 
-@pytest.mark.covers
 @pytest.mark.thorough
 def test_beyond_loopback_the_control_plane_is_requested_as_the_warning_says() -> None:
     beyond = ("--host", "0.0.0.0", "--behaviour", "strict")  # noqa: S104 - the address is what is tested

@@ -30,8 +30,6 @@ from outreach_async.fake import faults
 from outreach_async.spread import Connection, ImportPlan, plan
 from outreach_async.spread.dask import DaskImport, LeasedRate, RatePlugin, create_many
 
-pytestmark = pytest.mark.covers
-
 USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, completed=10, refused=0)
 
 
@@ -48,6 +46,7 @@ def planned(folder: Path, files: int = 3, rows: int = 20) -> ImportPlan:
     return plan(paths, overrides={"Note": ROW})
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_parts_report_as_they_finish_and_again_without_a_request(
     cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
@@ -64,6 +63,7 @@ def test_parts_report_as_they_finish_and_again_without_a_request(
     assert (service.requests, sorted(service.effects)) == (sent, list(range(60)))
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_leaving_the_block_cancels_and_the_plan_resumes(
     cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
@@ -114,6 +114,7 @@ class ScaleLater(logging.Handler):
         self.records.append(f"{record.levelname} {record.getMessage()}")
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_without_workers_an_import_warns_once_and_waits(connection: Connection, tmp_path: Path) -> None:
     logger = logging.getLogger("outreach_async")
@@ -150,6 +151,7 @@ def test_the_cause_of_an_error_does_not_reach_the_scheduler(cluster: Any, connec
     assert KEY.encode() not in pickle.dumps(caught.value)  # includes the causes, because Dask makes pickle include them
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 def test_a_part_is_submitted_at_most_50_times(cluster: Any, connection: Connection, tmp_path: Path) -> None:
     lost = LostConnection(**attrs.asdict(connection))
@@ -172,6 +174,7 @@ def test_an_error_of_the_service_reaches_the_caller(
         list(run)
 
 
+@pytest.mark.covers
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the client that could not connect
 def test_a_scheduler_out_of_reach_suspends_the_import(connection: Connection, tmp_path: Path) -> None:

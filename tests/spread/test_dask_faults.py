@@ -23,7 +23,7 @@ from outreach_async.errors import BulkSuspended
 from outreach_async.spread import Connection, ImportPlan
 from outreach_async.spread.dask import create_many
 
-pytestmark = [pytest.mark.thorough, pytest.mark.covers]
+pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,7 @@ def test_a_killed_part_sends_at_most_its_unrecorded_rows_again(
     assert sum(count_resent(service, part)[1] for part in made.parts) == 1
 
 
+@pytest.mark.covers
 def test_a_part_that_dask_gives_up_is_submitted_again(
     cluster: Any, service: ClusterService, connection: Connection, tmp_path: Path
 ) -> None:
@@ -126,7 +127,7 @@ def test_killed_workers_leave_journals_on_an_object_store(  # noqa: PLR0917 - fi
     assert (again.report, service.requests) == (run.report, sent), "a finished part sent something"
 
 
-@pytest.mark.thorough
+@pytest.mark.covers
 def test_a_plan_resumes_after_the_scheduler_was_killed(
     cluster: Any, service: ClusterService, connection: Connection, tmp_path: Path
 ) -> None:
