@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 from support.audit_reports import finding, make_report
 from support.cli import COMMAND, KEY, Shell, environment
+from support.histories import append_days
 
 from outreach_async._cli.commands.auditing import show
 from outreach_async._cli.output import Screen
@@ -39,6 +40,16 @@ def test_the_first_brief_creates_the_file_and_the_next_one_compares(
     assert "No SPF: 1 mailbox on new.example (new)" in second.out
     assert [task["title"] for task in third["resolved"]] == ["No SPF"]
     assert [each.name for each in tmp_path.iterdir()] == ["history.db"]
+
+
+def test_a_history_that_is_ahead_of_the_clock_stays_as_it_is(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    append_days(path := tmp_path / "history.db", 2, spaces=["space_1"], gap=40_000)
+    before = path.read_bytes()
+    ended = shell("brief", *server_options, "--history", str(path))
+    assert "has a later audit of these workspaces; nothing was appended: check the clock" in ended.err
+    assert path.read_bytes() == before
 
 
 @pytest.mark.thorough

@@ -141,6 +141,7 @@ def test_the_option_writes_the_file_and_the_report_is_still_printed(
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 @pytest.mark.parametrize("arguments", [["--prometheus", "a.prom"], ["--output", "a.prom"], ["--format", "prometheus"]])
 def test_without_the_extra_the_command_says_so_before_anything_is_read(arguments: list[str], tmp_path: Path) -> None:
     command = ["audit", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments]

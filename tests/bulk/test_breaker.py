@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.examples import scaled
@@ -18,6 +18,7 @@ rates = st.floats(0.5, 2000)
 
 
 @given(st.lists(st.booleans(), max_size=300))
+@example([False, *[True] * 100])
 def test_the_service_is_failing_when_half_of_the_last_100_results_are_faults(results: list[bool]) -> None:
     health = FailureWindow()
     for number, good in enumerate(results, 1):

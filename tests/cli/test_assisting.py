@@ -160,6 +160,7 @@ def test_a_signal_ends_the_server_at_once(number: int, code: int, err: str) -> N
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 def test_a_client_that_is_gone_ends_the_server() -> None:
     process, stdin, stdout, _ = started(HELLO, answers=1)
     stdout.close()

@@ -33,6 +33,7 @@ MAPPED = ("--map", "Note=personal_note")
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 def test_a_terminal_says_that_no_outcome_is_uncertain(shell: Shell, tmp_path: Path) -> None:
     journal = str(tmp_path / "run.db")
     shell("import", save_contacts(tmp_path, "email\na@a.example\n"), "--base-url", "fake:", "--journal", journal)

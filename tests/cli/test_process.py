@@ -124,6 +124,7 @@ def test_progress_on_the_terminal_does_not_affect_a_piped_stdout(tmp_path: Path)
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 def test_an_audit_on_a_terminal_shows_its_progress() -> None:
     done = on_terminal("audit", "--base-url", "fake:")
     assert "Auditing" in done.err
@@ -139,6 +140,7 @@ def test_json_on_a_terminal_contains_only_json() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 def test_the_output_of_serve_suffices_to_import_and_sigterm_ends_it(tmp_path: Path) -> None:
     path = save_contacts(tmp_path, "email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n")
     with serving("--verbose") as (server, entrance):
@@ -208,6 +210,7 @@ def test_ctrl_c_during_the_import_of_the_demo_ends_the_demo(capsys: pytest.Captu
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,6 +255,7 @@ def _stopped(tmp_path: Path, first: signal.Signals, *others: signal.Signals) -> 
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 def test_a_reader_that_closes_the_pipe_is_not_an_error() -> None:
     script = "import sys; from outreach_async.__main__ import main; sys.exit(main())"  # like the installed command
     process = start_command("mailboxes", "--base-url", "fake:", command=[sys.executable, "-W", "error", "-c", script])

@@ -164,6 +164,7 @@ async def test_a_content_length_too_small_is_an_error_on_every_backend(make: Mak
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 @over("httpx", "aiohttp", "httptools")
 async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> None:
     dead = OutreachClient(

@@ -116,6 +116,12 @@ async def test_a_mounted_fake_has_its_control_plane_under_its_prefix(prefix: str
         assert (await client.get(f"{prefix}/workspaces/{SPACE}/all-fields")).status_code == 200
 
 
+async def test_a_mounted_fake_has_it_only_if_asked() -> None:
+    transport = httpx.ASGITransport(app=small_world().asgi())
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        assert (await client.get("/_fake/time")).status_code == 404
+
+
 # The document.
 
 
@@ -205,6 +211,7 @@ def test_serve_accepts_a_seed_and_a_behaviour_from_a_preset_or_a_file(tmp_path: 
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 def test_beyond_loopback_the_control_plane_is_requested_as_the_warning_says() -> None:
     beyond = ("--host", "0.0.0.0", "--behaviour", "strict")  # noqa: S104 - the address is what is tested
     with serving(*beyond) as (client, process):

@@ -63,6 +63,7 @@ def test_a_server_that_others_could_misuse_needs_a_token(shell: Shell, options: 
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 def test_the_command_serves_over_http_until_it_is_interrupted() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
