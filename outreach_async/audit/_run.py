@@ -63,13 +63,13 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
         client: Client to read with. Its default workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
-        campaigns: Whether to check the campaigns of the workspaces as well; see `outreach_async.audit.campaigns`.
-        display: Mailboxes per page, at most 2,000 (section "List mailboxes" of the API documentation).
-        deadline: Limit in seconds for the whole audit; `None` for no limit.
+        campaigns: Whether to check campaigns as well, by default not; see `outreach_async.audit.campaigns`.
+        display: Mailboxes per page, by default 2,000, the maximum (section "List mailboxes" of the API documentation).
+        deadline: Limit in seconds for the whole audit; by default, there is none.
         clock: Function that returns the time of the audit, in Unix seconds, to which the ages of mailboxes are relative. By
             default, it is the local time, or the time in the service's header field `Date` if the two differ by more than a
             minute; `Report.service_clock` says which.
-        names: Names of workspaces by id, which reports show beside the ids.
+        names: Names of workspaces by id, which reports show beside the ids; by default, there are none.
         readings: Collects everything that is read, for `History.append`; see `outreach_async.audit.history`.
 
     Raises:

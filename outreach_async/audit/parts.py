@@ -174,7 +174,7 @@ async def audit_part(
         ```
     """
     start, key = _require_time(at), _require_key(salt)
-    run = AuditRun(client, workspaces, clock=lambda: start, key=key, **options)
+    run = AuditRun(client, workspaces, clock=lambda: start, names=None, key=key, **options)  # a part has no names
     await run
     return build_part(run.state, run.workspaces)
 

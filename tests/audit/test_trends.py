@@ -42,6 +42,15 @@ def test_the_page_shows_the_history_as_bars_with_dates_and_a_scale() -> None:
     assert "Score 100 0 50 100 27 Feb 28 Feb 1 Mar 2 Mar" in Page(text).text
 
 
+def test_the_page_counts_the_audits_of_the_90_days_that_it_draws() -> None:
+    found = with_history(40.0, 60.0)
+    old = [attrs.evolve(point, at=point.at - 88 * 86_400) for point in found.history]
+    text = write(attrs.evolve(found, history=old), "html")
+
+    assert "2 audits since 2025-12-03" in text
+    assert 'aria-label="Score, 3 Dec to 2 Mar: 60, -' in text
+
+
 @pytest.mark.parametrize("form", ["terminal", "markdown", "html"])
 def test_a_history_over_other_workspaces_says_so(form: str) -> None:
     assert "3 audits since 2026-02-28 08:00 UTC. 2 of them do not cover the same workspaces as this audit." in " ".join(

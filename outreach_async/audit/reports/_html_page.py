@@ -294,8 +294,9 @@ def _view_trends(report: Report, whole: Series) -> _Trends | None:
     points = list_points(report)
     if whole or not points:
         return _view_days(whole)
-    by_day = {day_of(point.at): point for point in points}
-    shown = {day: point for day, point in by_day.items() if (max(by_day) - day).days < _HISTORY_DAYS}
+    newest = max(day_of(point.at) for point in points)
+    points = [point for point in points if (newest - day_of(point.at)).days < _HISTORY_DAYS]
+    shown = {day_of(point.at): point for point in points}
 
     def draw(title: str, tone: str, values: Iterable[Number | None]) -> Chart:
         known = dict(zip(shown, values, strict=True))

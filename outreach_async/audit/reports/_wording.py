@@ -81,7 +81,6 @@ FIGURES: Final = {
     "listed": ("blacklisted mailboxes", -1),
     "placeholders": ("unknown placeholders", -1),
     "days": ("delay, days", -1),
-    "evidence": ("evidence", 0),
 }
 """The name of every figure that can change between two audits, and whether an increase is better (1), worse (-1) or neither."""
 
