@@ -157,8 +157,9 @@ async def test_invalid_options_of_a_part_are_refused(options: dict[str, Any], me
 
 @pytest.mark.parametrize("name", ["names", "clock", "dispaly"])
 async def test_an_option_that_a_part_does_not_have_is_an_error(name: str) -> None:
+    options: dict[str, Any] = {"at": NOW, "salt": "pepper", name: None}
     with pytest.raises(TypeError, match=f"argument '{name}'"):
-        await audit_part(OutreachClient(transport=MailboxService({})), ["space_1"], at=NOW, salt="pepper", **{name: None})
+        await audit_part(OutreachClient(transport=MailboxService({})), ["space_1"], **options)
 
 
 @pytest.mark.parametrize(
