@@ -31,11 +31,13 @@ _CLOSING: Final[set[Any]] = set()
 
 def get_running_loop() -> Any:
     """Return the running event loop: a loop of asyncio, or a token of trio."""
-    # asyncio is a slow import, and has been imported if its event loop runs. Its own function is ten times as fast as anyio's.
-    try:
-        return sys.modules["asyncio"].get_running_loop()
-    except (KeyError, RuntimeError):
+    # A run of trio can be inside a running loop of asyncio, as in a notebook or as its guest. Only anyio tells them apart, but
+    # asyncio's own function is ten times as fast.
+    if "trio" in sys.modules:
         return current_token().native_token
+    import asyncio  # a slow import, but imported if its event loop runs
+
+    return asyncio.get_running_loop()
 
 
 class LoopLocal(Generic[T]):

@@ -15,6 +15,7 @@ import anyio.lowlevel
 import httpx
 import httpx2
 import pytest
+import trio
 from support.listener import OK, Listener, Peer, refused_port, serve
 from support.transports import ALL, CLIENTS, GET, LOOPS, MAKERS, NOWHERE, OWN, POST, Make, over, own_client, pairs
 
@@ -339,6 +340,23 @@ def test_a_client_used_in_another_event_loop_is_refused_and_closed(name: str) ->
 
 
 # Event loops.
+
+
+@pytest.mark.parametrize("name", ["httpx", "httptools"])
+def test_a_run_of_trio_inside_a_loop_of_asyncio_has_its_own_connections(name: str) -> None:
+    with Listener(serve(CLOSING)) as listener:
+        transport = MAKERS[name](listener.url)
+
+        async def send() -> int:
+            status = (await transport.send(POST, Progress())).status
+            await anyio.lowlevel.checkpoint()  # lets the event loop close the connection
+            return status
+
+        async def run_notebook() -> list[int]:
+            return [await send(), trio.run(send), trio.run(send), await send()]
+
+        assert anyio.run(run_notebook) == [200] * 4
+        anyio.run(transport.aclose)
 
 
 def test_on_trio_aiohttp_says_what_to_use_instead() -> None:
