@@ -272,6 +272,8 @@ REFUSED: list[tuple[str, str, Any, str | None, str]] = [
     ("PUT", "/world", b'{"now":' + b"[" * 100_000, None, "send one JSON object"),
     ("POST", "/time/advance", {"day": 1}, "day", "did you mean days?"),
     ("POST", "/time/advance", {"days": True}, "days", "accepted: weeks, days"),
+    *(("POST", "/time/advance", {name: -1}, name, "accepted:") for name in ("weeks", "days", "hours", "minutes", "seconds")),
+    ("POST", "/sandboxes", {"expires_after": 0}, "expires_after", "accepted: seed, world"),
     ("PUT", "/world", {"workspaces": [{"id": SPACE, "mailboxes": [{"sfp": 1}]}]}, "workspaces[0].mailboxes[0]", "send it again"),
     ("PUT", "/world", {"version": 9}, None, "send it again"),
     ("GET", "/requests?last=1&last=2", None, "last", "send the parameter once"),

@@ -97,6 +97,11 @@ def test_c6_and_c7_a_missing_required_member_is_named(name: str) -> None:
     assert field == (f"upload_options.{name}" if name in {"duplicates", "strict_validation", "campaign"} else name)
 
 
+@pytest.mark.parametrize("name", ["duplicates", "strict_validation"])
+def test_c6_the_other_options_are_required_even_without_a_campaign(name: str) -> None:
+    refusal(post(small_world(missing_campaign="null"), creation(**{name: MISSING})), 400, "missing_field")
+
+
 @pytest.mark.parametrize("campaign", [MISSING, ""])
 def test_c7_a_missing_or_empty_campaign_is_400_or_null(campaign: Any) -> None:
     refusal(post(small_world(), creation(campaign=campaign)), 400, "missing_field")

@@ -197,6 +197,13 @@ def test_a_script_applies_only_to_its_operation_and_can_be_extended() -> None:
     assert [ask(faults, "list_fields"), ask(faults), ask(faults)] == [200, 500, 503]
 
 
+def test_ok_in_a_script_protects_its_request_from_the_rules() -> None:
+    faults = Faults(seed=0)
+    faults.add(f.status(500))
+    faults.script("create_contact", f.ok)
+    assert [ask(faults), ask(faults)] == [200, 500]
+
+
 def test_a_rule_applies_to_every_request_that_meets_its_conditions() -> None:
     faults = Faults(seed=0)
     faults.add(f.status(500), operation="create_contact", match=lambda request: b"key" in request.body)
@@ -222,6 +229,13 @@ def test_random_faults_follow_the_probability_and_the_seed() -> None:
     assert draws(0, 0.5) != draws(1, 0.5)
     assert draws(0, 1.0).count(500) == 200
     assert draws(0, 0.0).count(500) == 0
+
+
+def test_two_rules_draw_independently() -> None:
+    faults = Faults(seed=0)
+    faults.add(f.status(500), p=0.5)
+    faults.add(f.status(503), p=0.5)
+    assert {ask(faults) for _ in range(50)} == {200, 500, 503}
 
 
 def test_faults_that_did_not_fire_are_named_and_fail() -> None:

@@ -51,13 +51,15 @@ async def test_a_fault_is_injected_byte_by_byte_and_ends_the_connection(fault: f
 
 
 @pytest.mark.parametrize(
-    "fault", [f.latency(0.01), f.slow_drip(bytes=40, every=0.005), f.status(503), f.ok], ids=lambda fault: fault.label
+    ("fault", "least"), [(f.latency(0.01), 0.01), (f.slow_drip(bytes=40, every=0.005), 0.005), (f.status(503), 0), (f.ok, 0)]
 )
-async def test_a_delayed_or_replaced_response_leaves_the_connection_usable(fault: f.Fault) -> None:
+async def test_a_delayed_or_replaced_response_leaves_the_connection_usable(fault: f.Fault, least: float) -> None:
     service = TinyService()
     service.faults.script("create_contact", fault)
     async with serve(service) as url:
+        began = anyio.current_time()
         got, _ = await exchange_bytes(url, POST + encode_request("POST", "/contacts", CREATE.body, LAST))
+        assert anyio.current_time() - began >= least
     assert got.count(b"HTTP/1.1 ") == 2
     assert got.endswith(answer_on_the_wire(CREATE, "Connection: close"))
 
