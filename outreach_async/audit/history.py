@@ -65,8 +65,8 @@ snapshot `first` to the snapshot `last`, and rows that do not change are not rep
 | `campaign_days` | each day: `sent`, `opened`, `replied`, `bounced`, `contacts`, `left_to_send`, `spread_over`, `gap` |
 | `domain_days`, `mailbox_days` | each day: `sent`, `bounced`, `sent_today`, `sent_30days`, `bounced_30days`, ... |
 
-pandas, DuckDB (`ATTACH 'history.db' (TYPE sqlite)`), Datasette and Metabase read the file; open it read-only. The bounces of each
-workspace in a week, worst first:
+pandas, Datasette and Metabase read the file; open it read-only. DuckDB reads what `outreach-async history export` writes. The
+bounces of each workspace in a week, worst first:
 
 ```sql
 SELECT name, sum(sent) AS sent, round(100.0 * sum(bounced) / sum(sent), 1) AS percent

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -47,6 +48,22 @@ async def test_an_unreadable_workspace_is_a_finding_and_the_rest_is_judged() -> 
     assert (finding.rule, finding.severity, finding.workspace, finding.mailbox) == ("OA901", "error", "space_3", None)
     assert "403" in finding.message
     assert (found.mailboxes, found.unreadable, found.exit_code()) == (5, ["space_3"], 3)
+
+
+class ShortPages(MailboxService):
+    """A service with one mailbox on each page."""
+
+    def _page(self, items: Sequence[dict[str, Any]], page: int, display: int) -> bytes:
+        return super()._page(items, page, min(display, 1))
+
+
+async def test_all_large_workspaces_are_read_although_two_are_at_a_time() -> None:
+    boxes = {f"space_{number}": SMALL["space_1"] for number in range(5)}
+
+    with anyio.fail_after(20):
+        found = await audit(client_of(ShortPages(boxes)), boxes)
+
+    assert (found.mailboxes, found.unreadable) == (15, [])
 
 
 async def test_an_undecodable_mailbox_repeated_on_a_later_page_is_one_finding() -> None:
