@@ -129,8 +129,9 @@ def test_a_part_is_refused_before_anything_is_sent_if_its_last_file_has_changed(
     (part,) = plan(paths).parts
     paths[1].write_text(f"E-mail,{ROW}\nann@x.example,1\nbo@x.example,2\n", encoding="utf-8")
     with pytest.raises(InvalidRequest, match=r"b.csv: the file has changed"):
-        import_part(part, tmp_path, connection)
+        import_part(part, tmp_path / "journals", connection)
     assert service.requests == 0
+    assert not (tmp_path / "journals").exists()  # the next plan can use the folder
 
 
 @pytest.mark.parametrize("place", ["journals", "file://{}/journals", "memory://plans/{}"])
@@ -199,6 +200,14 @@ def test_results_are_those_of_the_journal_and_have_each_row_once(
         (4, "bo@x.example", "added", True),
         (6, "", "rejected", True),
     ]
+
+
+def test_the_journal_of_another_plan_has_no_results(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
+    first = numbered(made)
+    import_part(first.parts[0], tmp_path / "journals", connection)
+    path = Path(first.files[0].location)
+    path.write_text(path.read_text(encoding="utf-8").replace("bo@", "cy@"), encoding="utf-8")
+    assert list(results_of(plan([path]).parts[0], tmp_path / "journals")) == []
 
 
 def test_journals_at_a_url_serve_as_those_in_a_folder(
