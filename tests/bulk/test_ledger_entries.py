@@ -91,3 +91,10 @@ def test_an_entry_of_another_campaign_with_the_same_key_is_not_used(tmp_path: Pa
     with closing(Generation(fold(path, [(7, 5, 1, Effect.APPLIED, None)]))) as opened:
         found = [opened.judge(0, 5, target, 0) for target in (1, 2, None)]
     assert found == [Standing.UNCHANGED, Standing.NEW, Standing.NEW]
+
+
+def test_a_campaign_beyond_the_largest_number_has_no_entry(tmp_path: Path) -> None:
+    entries.create(path := tmp_path / "0", None, b"k" * 32)
+    rows = [(1 << 40, 5, 2**20 - 1, Effect.APPLIED, None), (2 << 40, 5, 2**20, Effect.APPLIED, None)]
+    with closing(Generation(fold(path, rows))) as opened:
+        assert [*opened.locate([1 << 40, 2 << 40])] == [0, -1]

@@ -355,7 +355,7 @@ class _Merge:
             keys_of[key >> CAMPAIGN_BITS].add(key)
         doubtful = set[int]()
         for key, digest, target, effect, id_ in rows:
-            if effect == Effect.NONE:
+            if effect == Effect.NONE or target > _MAX_TARGET:  # rows of campaigns that have no number are sent every time
                 continue
             contact, known = key >> CAMPAIGN_BITS, digest
             # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
