@@ -228,7 +228,8 @@ def _build_pool(url: str, credentials: _Credentials, timeout: float) -> Any:
         connection_class = options.pop("connection_class", Connection)
         connection_class(**options)  # checks the options without connecting
         # The pool belongs to a process: redis-py makes a new one in a forked child.
-        options |= {"max_connections": 1, "timeout": timeout, "connection_class": connection_class}
+        # The state is binary, whatever the URL of a program says about its own values.
+        options |= {"max_connections": 1, "timeout": timeout, "connection_class": connection_class, "decode_responses": False}
         return BlockingConnectionPool(**options)  # type: ignore[no-untyped-call] # nor here
     except (AttributeError, TypeError, ValueError):
         pass  # the error may quote the password

@@ -175,6 +175,13 @@ async def test_clients_of_one_key_share_the_rate_of_the_server() -> None:
         other.close()
 
 
+async def test_the_url_of_a_program_that_decodes_its_own_values_works_too() -> None:
+    with Listener(StubServer().behave) as service:
+        rate = RedisRate(f"{address(service)}?decode_responses=true", key="k", limit=100.0, timeout=PATIENCE)
+        assert (await rate.renew(report())).rate == pytest.approx(100)
+        rate.close()
+
+
 def state_of(limit: float) -> bytes:
     coordinator = RateCoordinator()
     coordinator.learned.limit = limit
