@@ -41,19 +41,19 @@ Reading = Literal["complete", "partial", "none"]
 _LAST: Final = len(CAMPAIGN.identity) + CAMPAIGN.settings.index("planned_end")
 
 
-def checksum(*values: object) -> int:
-    """The SQL function `crc`: 15 bits, which take two bytes in the file."""
+def _checksum(values: Sequence[object]) -> int:
+    """Return 15 bits, which take two bytes in the file."""
+    # Not a function of SQL: SQLite would turn a KeyboardInterrupt within it into an error that looks like damage.
     return crc32(msgspec.json.encode(values)) & 0x7FFF
 
 
 def insert(db: sqlite3.Connection, table: str, *values: object) -> None:
-    db.execute(_insert_statement(table), values)
+    db.execute(_insert_statement(table), (*values, _checksum(values)))
 
 
 @cache
 def _insert_statement(table: str) -> str:
-    marks = ", ".join(f"?{place}" for place, _ in enumerate(COLUMNS[table], 1))
-    return f"INSERT OR REPLACE INTO {table} VALUES ({marks}, crc({marks}))"  # noqa: S608 - a name of this package
+    return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' for _ in (*COLUMNS[table], 'crc'))})"  # noqa: S608 - a name of this package
 
 
 def find_damage(db: sqlite3.Connection) -> str | None:
@@ -63,8 +63,8 @@ def find_damage(db: sqlite3.Connection) -> str | None:
     if changed := [name for name, statement in expected.items() if known.get(name) != statement]:
         return f"the definition of {changed[0]} has changed"
     for table, columns in COLUMNS.items():
-        query = f"SELECT 1 FROM {table} WHERE crc IS NOT crc({', '.join(columns)}) LIMIT 1"  # noqa: S608 - names of this package
-        if db.execute(query).fetchone():
+        rows = db.execute(f"SELECT crc, {', '.join(columns)} FROM {table}")  # noqa: S608 - names of this package
+        if any(_checksum(row[1:]) != row[0] for row in rows):
             return f"a row of {table} has changed"
     return None
 
@@ -148,11 +148,10 @@ class _EntityWriter:
 
     def _store(self, table: str, key: int, values: tuple[Any, ...], known: tuple[Any, ...] | None) -> tuple[Any, ...]:
         """Add a row, or extend the row `known`, which has these values. Return the row without its key."""
-        if known is None:
-            insert(self._db, table, key, self._snapshot, self._snapshot, *values)
-            return self._snapshot, self._snapshot, *values
-        self._db.execute(_extend_statement(table, self._entity.key), (self._snapshot, known[0], key))
-        return known[0], self._snapshot, *values
+        row = known or (self._snapshot, self._snapshot, *values)
+        stored = row[0], self._snapshot, *row[2:]  # the checksum of an equal number of another type would differ
+        insert(self._db, table, key, *stored)
+        return stored
 
 
 def _newest_rows(db: sqlite3.Connection, entity: Entity, table: str) -> dict[int, tuple[Any, ...]]:
@@ -165,13 +164,6 @@ def _newest_rows(db: sqlite3.Connection, entity: Entity, table: str) -> dict[int
         if len(newest) == count:  # a thing whose figures were pruned has none
             break
     return newest
-
-
-@cache
-def _extend_statement(table: str, key: str) -> str:
-    # An expression of SET sees the old values of the row.
-    values = ", ".join("?1" if name == "last" else name for name in COLUMNS[table])
-    return f"UPDATE {table} SET last = ?1, crc = crc({values}) WHERE first = ?2 AND {key} = ?3"  # noqa: S608 - names of this package
 
 
 def _write_workspace(db: sqlite3.Connection, snapshot: int, workspace: str, report: Report) -> None:

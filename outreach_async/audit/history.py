@@ -95,7 +95,7 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from outreach_async.audit._history_snapshot import checksum, find_damage, insert, read_baseline, write_snapshot
+from outreach_async.audit._history_snapshot import find_damage, insert, read_baseline, write_snapshot
 from outreach_async.audit._history_tables import (
     APPLICATION_ID,
     COLUMNS,
@@ -383,7 +383,6 @@ class History:
             self._explained(),
             closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT, check_same_thread=False)) as db,
         ):
-            db.create_function("crc", -1, checksum, deterministic=True)
             yield db
 
     def _explain(self, error: Exception) -> OutreachError:
@@ -493,15 +492,16 @@ def _prune(db: sqlite3.Connection, oldest: int) -> int:
     db.execute("DELETE FROM workspaces WHERE snapshot < ?", (oldest,))
     for table in (each for entity in ENTITIES for each in (entity.table, entity.figure_table)):
         db.execute(f"DELETE FROM {table} WHERE last < ?", (oldest,))  # noqa: S608 - a name of this package
-        _update(db, table, oldest, first="?1")
+        _begin_at(db, table, oldest)
     db.execute("DELETE FROM findings WHERE resolved < ?", (oldest,))
-    _update(db, "findings", oldest, first="?1", last="max(last, ?1)")
+    _begin_at(db, "findings", oldest)
     db.execute("DELETE FROM days WHERE day < (SELECT min(day) FROM snapshots)")
     return deleted
 
 
-def _update(db: sqlite3.Connection, table: str, oldest: int, **changes: str) -> None:
-    """Change the rows that begin before the snapshot `oldest`, and their checksums."""
-    values = ", ".join(changes.get(name, name) for name in COLUMNS[table])  # `crc` would see the old values
-    new = ", ".join(f"{name} = {value}" for name, value in changes.items())
-    db.execute(f"UPDATE {table} SET {new}, crc = crc({values}) WHERE first < ?1", (oldest,))  # noqa: S608 - names of this package
+def _begin_at(db: sqlite3.Connection, table: str, oldest: int) -> None:
+    """Let the rows that begin before the snapshot `oldest` begin, and findings also end, no earlier than with it."""
+    rows = db.execute(f"SELECT {', '.join(COLUMNS[table])} FROM {table} WHERE first < ?", (oldest,)).fetchall()  # noqa: S608 - names of this package
+    db.execute(f"DELETE FROM {table} WHERE first < ?", (oldest,))  # noqa: S608 - a name of this package
+    for key, _, last, *values in rows:
+        insert(db, table, key, oldest, max(last, oldest), *values)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FrameType
 from typing import Any
 from zlib import crc32
 
@@ -538,6 +539,22 @@ def test_a_campaign_whose_figures_were_pruned_is_read_again(path: Path) -> None:
     assert history.prune(keep=DAY) == 1
     assert history.append(*world.read(START + 3 * DAY))
     assert len(sent_of(history)) == 1
+
+
+def test_an_interrupt_while_a_history_is_checked_is_not_damage(path: Path) -> None:
+    append_days(path, 1)
+
+    def interrupt(frame: FrameType, *_: object) -> None:
+        if frame.f_code.co_name == "_checksum":
+            raise KeyboardInterrupt
+
+    before = sys.getprofile()
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            History(path)
+    finally:
+        sys.setprofile(before)
 
 
 def test_an_error_of_the_block_that_reads_tables_is_not_damage(path: Path) -> None:
