@@ -223,7 +223,15 @@ def choose_contact(contact: object, email: object, fields: Mapping[str, object])
         raise InvalidRequest("contact: expected a contact or its fields, got both; put every field into the contact")
     if email is UNSET:
         raise InvalidRequest("email: missing; give the contact an e-mail address")
+    for name in fields:
+        if name not in _CONTACT_MEMBERS and not name.startswith(vocabulary.CUSTOM_PREFIX):
+            near = get_close_matches(name, (*_CONTACT_MEMBERS, *_CREATE_OPTIONS), n=1)
+            if near and near[0] in _CREATE_OPTIONS:  # as a field in `extra`, the option would have no effect
+                raise InvalidRequest(f"{name}: not an argument of create; did you mean {near[0]!r}?")
     return to_contact({"email": email, **fields})
+
+
+_CREATE_OPTIONS: Final = ("duplicates", "strict_validation", "campaign", "owner_key", "workspace", "timeout", "deadline")
 
 
 def to_targeted_contact(row: object) -> tuple[NewContact, Target]:

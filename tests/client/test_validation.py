@@ -89,6 +89,10 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
         lambda: choose_contact(None, "a@b.example", {"first_nam": "x"}),
         f"'first_nam': not a field of a contact; did you mean 'first_name'? {OTHERWISE}",
     ),
+    (
+        lambda: choose_contact(None, "a@b.example", {"custom_1": "x", "campain": "camp_1"}),
+        "campain: not an argument of create; did you mean 'campaign'?",
+    ),
     (lambda: workspace(KEY), f"{NO_WORKSPACE}, got what looks like an owner_key (key_...); pass one"),
     (lambda: workspace("Space_1"), f"{NO_WORKSPACE}, got a string of 7 characters without that prefix; pass one"),
     (
