@@ -214,7 +214,7 @@ _declare(
     Write the report to a file, in the format of its suffix (.txt, .json, .csv, .md, .markdown, .html, .htm, .prom); repeatable.
 --prometheus >FILE
     Also write gauges to a *.prom file for the textfile collector of node_exporter.
---output-folder FILE
+--output-folder FOLDER
     Write index.html, and for each workspace a page and a JSON report without anything of the others, to send to a
     client.{_FORCE}
 --format terminal|json|csv|markdown|html|prometheus
