@@ -243,9 +243,9 @@ class History:
             ```
         """
         with self._writing() as db:
-            spaces = ",".join("?" * len(report.workspaces))
-            later = f"FROM workspaces JOIN snapshots USING (snapshot) WHERE at > ? AND workspace IN ({spaces})"
-            if db.execute(f"SELECT 1 {later}", (report.at, *map(storable, report.workspaces))).fetchone():
+            query = "SELECT DISTINCT workspace FROM workspaces JOIN snapshots USING (snapshot) WHERE at > ?"
+            later = {workspace for (workspace,) in db.execute(query, (report.at,))}
+            if not later.isdisjoint(map(storable, report.workspaces)):
                 return False
             write_snapshot(db, report, readings)
         return True
