@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -81,6 +82,9 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
     insert(db, "snapshots", *about, *compared.counts.values(), history_point(report).scope)
     plans = {(storable(row.workspace), storable(row.id)): figure_or_none(row.planned_end) for row in _campaign_rows(compared)}
     writers = {entity: _EntityWriter(db, entity, number) for entity in (MAILBOX, CAMPAIGN, STEP)}
+    found: defaultdict[str, list[Finding]] = defaultdict(list)
+    for finding in compared.findings:
+        found[finding.workspace].append(finding)
     for workspace in report.workspaces:
         before = _previous_readings(db, workspace)
         for entity, writer in writers.items():
@@ -88,7 +92,7 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
             if entity is CAMPAIGN:
                 records = [((*labels[:_LAST], plans.get(labels[:2])), figures) for labels, figures in records]
             writer.write(records, before[entity is not MAILBOX])
-        _write_workspace(db, number, workspace, compared)
+        _write_workspace(db, number, workspace, compared, found[workspace])
     domains = [((storable(key),), (each.mailboxes, each.sent_30days, each.score)) for key, each in report.scores.domains.items()]
     _EntityWriter(db, DOMAIN, number).write(domains, None)
     _write_findings(db, number, compared)
@@ -166,8 +170,7 @@ def _newest_rows(db: sqlite3.Connection, entity: Entity, table: str) -> dict[int
     return newest
 
 
-def _write_workspace(db: sqlite3.Connection, snapshot: int, workspace: str, report: Report) -> None:
-    found = [finding for finding in report.findings if finding.workspace == workspace]
+def _write_workspace(db: sqlite3.Connection, snapshot: int, workspace: str, report: Report, found: Sequence[Finding]) -> None:
     score = report.scores.workspaces.get(workspace)
     campaigns = report.campaigns.totals.get(workspace) if report.campaigns else None
     was_read = bool(score or (campaigns and campaigns.campaigns))
