@@ -26,8 +26,8 @@ anyio.run(main)
 A call is recorded as a span of kind INTERNAL, and each attempt as a child span of kind CLIENT, as the conventions require for
 retried requests. During an attempt, its span is the current span, which lets instrumented HTTP libraries add child spans.
 
-No trace header is sent to the service, because the service is a third party. By default, `OtelHook` uses the global providers.
-Pass `base_url` to `OtelHook` if the transport has none.
+`OtelHook` sends no trace header, because the service is a third party; an instrumented HTTP library may send one. By default,
+`OtelHook` uses the global providers. Pass `base_url` to `OtelHook` if the transport has none.
 """
 
 from __future__ import annotations
