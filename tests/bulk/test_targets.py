@@ -203,15 +203,16 @@ async def test_a_row_of_another_workspace_does_not_get_the_campaign_of_the_run(f
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_rows_with_one_email_keep_their_order_while_campaigns_are_listed(fake: FakeService, is_stream: bool) -> None:
+async def test_rows_with_one_email_keep_order_and_index_while_campaigns_are_listed(fake: FakeService, is_stream: bool) -> None:
     rows = [{"email": "ann@a.example", "campaign": name} for name in ("Spring", "camp_2", None, "camp_1")]
 
     async def stream() -> AsyncIterator[Mapping[str, Any]]:
         for row in rows:
             yield row
 
-    await run(transport := Listed(fake), stream() if is_stream else rows, concurrency=4)
+    outcomes = await run(transport := Listed(fake), stream() if is_stream else rows, concurrency=4)
     assert [campaign for _, _, campaign in transport.created] == ["camp_1", "camp_2", None, "camp_1"]
+    assert [outcome.index for outcome in outcomes] == [0, 1, 2, 3]
 
 
 async def test_an_unknown_campaign_fails_only_the_rows_that_name_it(fake: FakeService) -> None:
