@@ -89,7 +89,7 @@ class RawConnection:
 async def handle_connection(connection: socket.socket, service: Service) -> None:
     """Handle the requests of a connection one at a time. When either side has closed the connection, close the socket."""
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
-    with connection, suppress(OSError):  # the client reset the connection, or does not read
+    with connection, suppress(OSError):  # the client reset the connection
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while await _handle_request(RawConnection(connection), conversation, service):

@@ -785,3 +785,27 @@ def test_an_invalid_change_is_refused_and_changes_nothing(
     with pytest.raises(error, match=message):
         call(fake)
     assert fake.dump() == before
+
+
+def test_replies_arrive_while_a_campaign_is_paused() -> None:
+    fake = world_of_three(steps=["A", "A"])
+    fake.sim.script(ADA, opens_after="1h", replies_after="2d")
+    fake.advance()
+    fake.set_campaign("camp_1", status="paused")
+    fake.advance(days=5)
+    assert flow(fake) == [(0, 3, 3), (2, 0, 2)]
+    fake.set_campaign("camp_1", status="live")
+    fake.advance()
+
+    assert flow(fake) == [(0, 3, 3), (0, 2, 2)]
+    assert listed(fake)["replies_num"] == 1
+
+
+def test_responses_to_different_steps_are_independent() -> None:
+    fake = quiet_world(300, limit=10**6, steps=["A", "A"], rates=SILENT | {"open": 0.5})
+    log = watched(fake)
+    fake.advance(days=9)
+    opened = {step: {who for _, who, place in log_entries(log, "opened") if place == step} for step in (1, 2)}
+
+    assert 120 < len(opened[1]) < 180
+    assert 50 < len(opened[1] & opened[2]) < 100
