@@ -541,6 +541,14 @@ async def test_changes_during_the_check_are_not_breaches(order: Any, happen: Cal
     assert await check(Moving(fake, happen), WRITER) == []
 
 
+async def test_one_page_of_an_empty_list_and_a_subject_in_the_first_step_are_right() -> None:
+    empty = FakeService()
+    access = Access(empty.add_workspace())
+    assert await check(WrongTransport(FakeTransport(empty), put("mailboxes", "total_pages", 1)), access) == []
+    first = steps_of(LIVE, f"{FIRST}.new_thread", value=False)
+    assert await check(WrongTransport(FakeTransport(service()), first), WRITER) == []
+
+
 def last_item_again(request: Request, response: Response) -> Response:
     """Repeat the last item of a page on the next one, as a list sorted by last activity may."""
     if "display=10&page=2" not in request.target:
