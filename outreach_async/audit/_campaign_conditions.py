@@ -90,8 +90,8 @@ class CampaignCase:
 
     Example:
         ```python
-        case = CampaignCase(campaign=(await client.campaigns.list()).data[0], now=fake.now)
-        print(case.campaign.name, case.age > 0)  # -> Spring True
+        (campaign,) = (await client.campaigns.list()).data
+        print(CampaignCase(campaign=campaign, now=campaign.created + 60).age)  # -> 60
         ```
     """
 
@@ -154,7 +154,7 @@ class StepCase:
         ```python
         (campaign,) = (await client.campaigns.list()).data
         steps = (await client.campaigns.steps(campaign.id)).data
-        print(StepCase(step=steps[0], of=build_campaign_case(campaign, steps)).will_send)  # -> True
+        print(StepCase(step=steps[0], of=CampaignCase(campaign=campaign, steps=steps)).will_send)  # -> True
         ```
     """
 

@@ -221,6 +221,7 @@ class HistoryPoint:
     Example:
         ```python
         before = await audit(client, ["space_1"])
+        fake.advance(seconds=60)
         (point,) = (await audit(client, ["space_1"])).since(before).history
         print(point.score, point.counts["error"])  # -> 74.5 1
         ```

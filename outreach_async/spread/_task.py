@@ -324,9 +324,11 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
     Example:
         ```python
         outcomes = dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 3}
-        one = PartReport(part="00000", fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
-        other = attrs.evolve(one, part="00001")
-        print(merge_reports([other, one, other]).rows)  # -> 6
+        parts = [
+            PartReport(part=part, fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+            for part in ("00000", "00001", "00001")
+        ]
+        print(merge_reports(parts).rows)  # -> 6
         ```
     """
     by_id: dict[str, PartReport] = {}

@@ -140,7 +140,7 @@ class Comparer:
             pairs = [starts.get(target) or self._start_keys(target) for target in targets]
             hashes = [*chain(*(_hashes(start, [contact]) for contact, (start, _) in zip(contacts, pairs, strict=True)))]
             salts = [salt for _, salt in pairs]
-        return [each & _CONTACT_MASK | each * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK for each, salt in zip(hashes, salts)]  # noqa: B905
+        return [each & _CONTACT_MASK | each * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK for each, salt in zip(hashes, salts)]  # noqa: B905 - a repeated salt has no end
 
     def _start_keys(self, target: Target) -> tuple[Any, int]:
         secret = self._entries.metadata.secret
