@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outreach_async import ContactOutcome, NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
-from outreach_async.bulk._rows import ParsedRow, RecentEmails, RowParser, SpooledRow
+from outreach_async.bulk._rows import ParsedRow, RecentEmails, RowParser, SpooledRow, approximate_size
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
@@ -88,6 +88,11 @@ def test_a_row_of_a_file_is_sent_as_its_fields_would_be(codes: list[str | None],
         rejected = parser.parse(7, MappingProxyType(dict(row)))
         assert isinstance(rejected, ContactOutcome)
         assert str(sent.error) == str(rejected.error)
+
+
+def test_the_size_of_a_row_of_a_file_is_that_of_its_cells() -> None:
+    row = build_row(Record(2, ("a@b.example", "x" * 1000)), Columns(("E-mail", "City"), ("email", "city")))
+    assert approximate_size(row) == 1011
 
 
 @pytest.mark.parametrize(
