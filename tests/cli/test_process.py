@@ -34,8 +34,9 @@ from support.cli import (
 
 from outreach_async import Journal
 from outreach_async._cli.commands.demo import program_name
-from outreach_async._cli.commands.serving import format_exports
+from outreach_async._cli.commands.serving import find_entry_ids, format_exports, load_world
 from outreach_async._engine.logs import LOGGER
+from outreach_async.fake import FakeService
 from outreach_async.fake.faults import hang, ok, status
 
 
@@ -113,6 +114,7 @@ def test_demo_on_a_terminal_shows_colour_and_progress_with_rate_and_eta() -> Non
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
 def test_progress_on_the_terminal_does_not_affect_a_piped_stdout(tmp_path: Path) -> None:
     done = on_terminal("import", save_contacts(tmp_path, "email\na@a.example\nbad\n"), "--base-url", "fake:", piped_stdout=True)
     assert done.code == 3
@@ -311,6 +313,8 @@ def test_serve_prints_lines_that_a_shell_can_execute() -> None:
     assert "camp_spring" in done.stdout.splitlines()
 
 
-def test_serve_exports_only_what_the_world_has() -> None:
+def test_serve_exports_only_what_the_world_has(tmp_path: Path) -> None:
+    (world := tmp_path / "world.json").write_text(FakeService().dump(), encoding="utf-8")
+    assert find_entry_ids(load_world(world)) == {"workspace": None, "owner_key": None, "campaign": None}
     values = {"base_url": "http://127.0.0.1:80", "workspace": None, "owner_key": "key_a b", "campaign": None}
     assert format_exports(values) == "export OUTREACH_BASE_URL=http://127.0.0.1:80\nexport OUTREACH_OWNER_KEY='key_a b'\n"
