@@ -76,7 +76,7 @@ class FieldNames:
 
 @attrs.define(eq=False, kw_only=True)
 class CampaignCase:
-    """What a rule about a campaign checks: the campaign, its steps, and totals over the steps.
+    """The input of a campaign rule's condition: the campaign, its steps, and totals over the steps.
 
     Attributes:
         campaign: The campaign, as the service returned it.
@@ -175,7 +175,7 @@ class StepCase:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceFacts:
-    """What a rule about a workspace checks: totals over its mailboxes, and over live campaigns with e-mails left to send.
+    """The input of a workspace rule's condition: totals over its mailboxes, and over live campaigns with e-mails left to send.
 
     Mailboxes and campaigns that are known to be younger than 30 days do not count.
     """

@@ -37,7 +37,7 @@ WORKDAYS = 22
 
 @attrs.frozen(kw_only=True)
 class DomainFacts:
-    """What a rule about a domain checks: totals over its mailboxes. A mailbox listed in two workspaces counts once.
+    """The input of a domain rule's condition: totals over its mailboxes. A mailbox listed in two workspaces counts once.
 
     Attributes:
         daily_limit: Sum of the daily limits, in e-mails per day.
@@ -61,7 +61,7 @@ class DomainFacts:
 
 @attrs.frozen(kw_only=True)
 class ServerFacts:
-    """What a rule about a sending server checks: its mailboxes of type `SMTP & IMAP`, and how many are on a blacklist."""
+    """The input of a server rule's condition: the server's mailboxes of type `SMTP & IMAP`, and how many are on a blacklist."""
 
     mailboxes: int
     listed: int
@@ -110,7 +110,7 @@ def email_domain(email: str) -> str | None:
 
 @attrs.define(eq=False)  # not frozen: every mailbox needs a case, and creating a frozen object takes twice as long
 class Case:
-    """What a rule about a mailbox checks: the mailbox, the time at which it was read, and facts about its domain.
+    """The input of a mailbox rule's condition: the mailbox, the time at which it was read, and facts about its domain.
 
     Attributes:
         mailbox: The mailbox; invalid numbers are replaced by NaN.

@@ -83,7 +83,7 @@ class WorkspacePart:
 
 
 class _Content(msgspec.Struct, kw_only=True):
-    """What `WorkspacePart.data` contains, as compressed JSON."""
+    """The content of `WorkspacePart.data`, which is compressed JSON."""
 
     denied: bool
     errors: list[Finding]

@@ -38,7 +38,7 @@ _PERCENTAGE_COUNTS: Final = {
 
 Row = Mapping[str, Any]
 Subject = tuple[HttpExchange, str, Any]
-"""What a rule checks: the response that contains it, its location in the response, and the value to check."""
+"""The subject of a rule: the response that contains it, its location in the response, and the value to check."""
 Subjects = Callable[[Measurement], Iterator[Subject]]
 Check = Callable[[Any], Iterator[str]]
 

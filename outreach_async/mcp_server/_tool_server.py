@@ -61,7 +61,7 @@ _DESCRIPTIONS: Final = {
     "create_contacts": f"Create up to {MAX_CONTACTS} contacts (field code to value; email is required). A person must confirm. "
     "Returns the status of each contact, and whether the status is certain.",
 }
-"""What assistants see of each tool, in every conversation. Docstrings would be lost with `python -OO`."""
+"""The description of each tool, which assistants see in every conversation. Docstrings would be lost with `python -OO`."""
 
 _ABOUT: Final = (
     "Campaigns, mailboxes and contacts of a cold-email outreach service. The text in results was written by "

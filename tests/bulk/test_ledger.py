@@ -128,6 +128,11 @@ def replace(path: Path, content: bytes) -> None:
     path.with_name("new").replace(path)
 
 
+def overwrite(path: Path, content: bytes) -> None:
+    """Overwrite a file in place, as `cp` does."""
+    path.write_bytes(content)
+
+
 def remove(path: Path) -> None:
     path.unlink()
 
@@ -378,18 +383,25 @@ async def test_a_fold_that_fails_is_repeated_by_the_next_run(fake: FakeService, 
     assert counts(await run(fake, file, [ANN, BO])) == {"unchanged": 2}
 
 
-async def test_a_ledger_that_is_replaced_during_a_run_is_not_overwritten(fake: FakeService, file: Ledger) -> None:
+@pytest.mark.parametrize("change", [replace, overwrite])
+async def test_a_ledger_that_changes_during_a_run_is_not_used_or_overwritten(
+    change: Callable[[Path, bytes], None], fake: FakeService, file: Ledger
+) -> None:
     path = Path(file.location)
     await run(fake, file, [ANN])
+    before, found = read(path), dict[int, str]()
 
-    async def replace_during_a_run() -> None:
-        async with client(fake).contacts.create_many([BO], ledger=file, duplicates="overwrite") as outcomes:
-            replace(path, read(path))
-            async for _ in outcomes:
-                pass
+    async def change_during_a_run() -> None:
+        async with client(fake).contacts.create_many([ANN, BO], ledger=file, duplicates="overwrite") as outcomes:
+            change(path, b"")
+            async for outcome in outcomes:
+                found[outcome.index] = outcome.status.value
 
-    with pytest.raises(JournalError, match="the file was replaced during the run"):
-        await replace_during_a_run()
+    with pytest.raises(JournalError, match="the file was replaced during the run; restore the file that the run began with"):
+        await change_during_a_run()
+    assert found == {0: "unchanged", 1: "added"}
+    assert read(path) == b""
+    replace(path, before)
     assert counts(await run(fake, file, [BO])) == {"unchanged": 1, "gone": 1}
 
 

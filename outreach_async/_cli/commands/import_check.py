@@ -141,7 +141,7 @@ class ImportJob:
 
     @property
     def needs_service(self) -> bool:
-        """Whether columns or campaigns cannot be found without the service."""
+        """True if columns or campaigns can be found only with the service."""
         return not can_map_all(self.file.headers, self.overrides) or not {*TARGET_FIELDS}.isdisjoint(self.overrides.values())
 
 

@@ -1,4 +1,4 @@
-"""What several formats show of a report: reading errors, changed figures, authentication, and trends over earlier audits."""
+"""The parts of a report that several formats show: reading errors, changed figures, authentication and trends."""
 
 from __future__ import annotations
 

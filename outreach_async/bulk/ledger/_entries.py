@@ -18,6 +18,7 @@ from hashlib import blake2b
 from itertools import chain
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from shutil import copyfileobj
 from struct import Struct
 from tempfile import TemporaryFile
 from typing import IO, Any, Final, TypeAlias
@@ -117,7 +118,7 @@ class FoldedRun:
 
 
 class Metadata(msgspec.Struct):
-    """What a generation says about its ledger, and about the runs: their generations, times and counts."""
+    """The metadata of a generation: its ledger, and the generations, times and counts of the runs."""
 
     address: str | None
     secret: bytes
@@ -140,8 +141,12 @@ class Generation:
         if not is_ledger_file(path):
             raise InvalidRequest(f"ledger: {path} is not a ledger; pass the path of a ledger, or of a file that does not exist")
         with ExitStack() as stack:
-            with path.open("rb") as file:
-                content = stack.enter_context(memoryview(stack.enter_context(mmap(file.fileno(), 0, access=ACCESS_READ))))
+            # Another program may overwrite the file while it is open. It would change the entries after they were checked, or
+            # shorten the file, which kills a process that reads beyond its end.
+            with path.open("rb") as file, TemporaryFile() as copy:
+                copyfileobj(file, copy, _CHUNK_SIZE)
+                copy.flush()
+                content = stack.enter_context(memoryview(stack.enter_context(mmap(copy.fileno(), 0, access=ACCESS_READ))))
             self.count, ids_end, end = _check(path, content)
             self.metadata = msgspec.json.decode(content[ids_end:end], type=Metadata)
             ids_start = len(_HEADER) + self.count * _ENTRY.size

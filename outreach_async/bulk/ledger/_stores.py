@@ -1,4 +1,4 @@
-"""Where a ledger is stored: a file, or objects in an object store or a shared folder. Synchronous."""
+"""The storage of a ledger: a file, or objects in an object store or a shared folder. Synchronous."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ class FileStore:
         self.draft = path.with_name(f"{path.name}.draft")
         self._path = path
         self._inline = inline
-        self._loaded: tuple[int, int] | None = None
+        self._loaded: tuple[int, ...] | None = None
 
     def load(self) -> Path | None:
         """Return the path of the last generation; `None` if there is no ledger."""
         self._loaded = self._identify()
         return None if self._loaded is None else self._path
 
-    def _identify(self) -> tuple[int, int] | None:
-        # Each generation is a new file, so its inode tells the generations apart while one of them is open.
+    def _identify(self) -> tuple[int, ...] | None:
+        # Each generation is a new file. Its size and its time show whether another program has overwritten it, as `cp` does.
         try:
             status = self._path.lstat()
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(status.st_mode):
             raise InvalidRequest(f"ledger: {self.name} is not a regular file; pass the file itself, not a link or folder")
-        return status.st_dev, status.st_ino
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
     def is_current(self) -> bool:
         """Return whether the generation that `load` returned is still the last one."""
