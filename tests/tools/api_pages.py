@@ -90,8 +90,8 @@ PROGRAMS: Final = {
 }
 """The programs in the overview: the title of each, and the guide whose first program it is."""
 
-ATTRIBUTE: Final = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
-"""An entry in an `Attributes:` section."""
+ATTRIBUTE: Final = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n     .*)*)", re.MULTILINE)
+"""An entry in an `Attributes:` section, about one attribute or several."""
 
 PROGRAM: Final = re.compile(r"^```python\n.*?^```$", re.MULTILINE | re.DOTALL)
 """A program in a guide."""
@@ -148,15 +148,20 @@ def describe_attributes(kind: doc.Class) -> None:
     descriptions: dict[str, str] = {}
     for base in reversed(kind.obj.__mro__):
         if base.__module__.startswith("outreach_async"):
-            descriptions |= dict(ATTRIBUTE.findall(split_attributes(inspect.cleandoc(base.__doc__ or ""))[1]))
+            entries = ATTRIBUTE.findall(split_attributes(inspect.cleandoc(base.__doc__ or ""))[1])
+            descriptions |= {name: text for names, text in entries for name in names.split(", ")}
     head, section, tail = split_attributes(kind.docstring)
+    moved = set[str]()
     for name, member in list(kind.members.items()):
         if isinstance(member, doc.Variable) and not member.docstring:
             member.docstring = re.sub(r"\n +", "\n", descriptions.get(name, ""))
-            section = section.replace(f"    {name}: {descriptions.get(name)}\n", "")
+            moved.add(name)
             if not member.docstring and name in parameters:
                 del kind.members[name]
-    kind.docstring = f"{head}Attributes:\n{section}{tail}" if section else head + tail
+    left = "".join(
+        f"    {names}: {text}\n" for names, text in ATTRIBUTE.findall(section) if not moved.issuperset(names.split(", "))
+    )
+    kind.docstring = f"{head}Attributes:\n{left}{tail}" if left else head + tail
 
 
 def split_attributes(docstring: str) -> tuple[str, str, str]:
