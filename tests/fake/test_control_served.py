@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -31,8 +32,7 @@ from support.fake import KEY, SPACE, START, creation, small_world
 
 from outreach_async.fake import Behaviour, FakeService, control
 from outreach_async.fake.control import ControlPlane, is_loopback
-from outreach_async.fake.control._bodies import FAULT_FACTORIES, UNCHANGED
-from outreach_async.fake.control._control_plane import OPERATIONS
+from outreach_async.fake.control._control_plane import FAULT_FACTORIES, OPERATIONS, UNCHANGED
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ VALUES = st.recursive(
     max_leaves=4,
 )
 FAULTS = st.fixed_dictionaries(
-    {"name": st.sampled_from(["ok", *FAULT_FACTORIES])},
+    {"name": st.sampled_from(sorted(FAULT_FACTORIES))},
     optional=dict.fromkeys(("code", "body", "retry_after", "seconds", "after_bytes", "path", "change", "fault"), VALUES),
 )
 BODIES: dict[str, dict[str, Any]] = {
@@ -162,6 +162,21 @@ def test_the_document_of_service_and_control_plane_is_valid_and_has_a_version() 
     assert set(DESCRIBED["paths"]) - set(inside["paths"]) == {"/_fake/sandboxes", "/_fake/sandboxes/{id}"}
 
 
+def test_the_document_has_every_operation_fault_and_argument() -> None:
+    described = {path for path in DESCRIBED["paths"] if path.startswith("/_fake")}
+    assert described == {f"/_fake{path}" for path in OPERATIONS}
+    for path, methods in OPERATIONS.items():
+        assert {method.lower() for method in methods} == DESCRIBED["paths"][f"/_fake{path}"].keys()
+    schemas = [
+        DESCRIBED["components"]["schemas"][ref["$ref"].rpartition("/")[2]]
+        for ref in DESCRIBED["components"]["schemas"]["Fault"]["anyOf"]
+    ]
+    arguments = {
+        name: schema["properties"].keys() - {"name"} for schema in schemas for name in schema["properties"]["name"]["enum"]
+    }
+    assert arguments == {name: inspect.signature(factory).parameters.keys() for name, factory in FAULT_FACTORIES.items()}
+
+
 @settings(max_examples=scaled(200))
 @given(
     st.sampled_from([(method, path) for path, methods in OPERATIONS.items() for method in methods if "{" not in path]),
@@ -174,7 +189,8 @@ def test_the_control_plane_does_what_its_document_says(operation: tuple[str, str
     body = {name: value for name, value in (BODIES.get(path, {}) | other).items() if name not in left_out}
     response = PLANE.send(method, f"/_fake{path}", json.dumps(body).encode())
     answer, succeeded = json.loads(response.body), response.status < 300
-    assert conforms(answer, documented["responses"][str(response.status) if succeeded else "4XX"])
+    refused = DESCRIBED["components"]["responses"]["Refused"]
+    assert conforms(answer, documented["responses"][str(response.status)] if succeeded else refused)
     if "requestBody" in documented:
         assert conforms(body, documented["requestBody"]) or response.status == 400
         well_formed = path not in {"/world", "/behaviour"} and conforms(body, documented["requestBody"])

@@ -16,7 +16,7 @@ from outreach_async._service.codec import DecodeError, structure
 from outreach_async._service.contacts import CreateContactResponse, NewContact
 from outreach_async._vocabulary import ContactFields, ContactRow
 from outreach_async.fake._request import ANY_SEGMENT, ROUTES
-from outreach_async.fake.control._bodies import OperationName
+from outreach_async.fake.control._control_plane import OperationName
 from outreach_async.fake.faults import OPERATIONS
 from outreach_async.models import LOCAL_FIELDS, ResponseModel, ResponseWithInfo, WorkspaceFields, _to_json_value
 from outreach_async.otel import URL_TEMPLATES

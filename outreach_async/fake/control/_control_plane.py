@@ -2,10 +2,12 @@
 
 `Host` and `Origin` are checked, because a web page in a browser can send requests to a server on loopback. If its host name
 resolves to the address of this server (DNS rebinding), the page could read the responses; only the unknown name reveals it.
+`openapi.json` beside this module describes the operations.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -15,30 +17,28 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import reduce
 from ipaddress import ip_address
-from itertools import chain
-from typing import Any, Final, get_type_hints
-from urllib.parse import urlsplit
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import asdict
 
+from outreach_async.fake import faults
+from outreach_async.fake._arguments import check_known, suggest_similar
 from outreach_async.fake._error_responses import mask_document, mask_keys
 from outreach_async.fake._fake_service import FakeService, Snapshot, copy_service
-from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake._fault_plan import Exchange, Fault
 from outreach_async.fake._transport import Application, asgi_app
-from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.control import _bodies as bodies
-from outreach_async.fake.control._bodies import UNCHANGED, Problem
-from outreach_async.fake.request_log import CAPACITY, Recorded
+from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, convert_knob
+from outreach_async.fake.request_log import CAPACITY
 from outreach_async.fake.world_file import WorldError
 from outreach_async.transport._wire import Request, Response
 
-PREFIX: Final = "/_fake"
-"""No path of the service begins with it."""
+PREFIX: Final = "/_fake"  # no path of the service begins with it
 
 MAX_SANDBOXES: Final = 1000
 
@@ -48,6 +48,156 @@ _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # estimates are
 SANDBOXES: Final = "/sandboxes"
 _ITSELF: Final = f"{SANDBOXES}/{{id}}"
 _IN_SANDBOX: Final = re.compile(rf"(?P<base>{PREFIX}{SANDBOXES}/(?P<id>[^/?]+))(?P<target>.*)", re.DOTALL)
+
+# The remedy in the error for a well-formed request that cannot be carried out.
+UNCHANGED: Final = "nothing was changed; correct the request and send it again"
+
+
+@attrs.define
+class Problem(Exception):
+    """Raised when the control plane rejects a request. `field` is the path of the invalid key, or a parameter or header."""
+
+    status: int
+    message: str = attrs.field(converter=mask_keys)
+    field: str | None
+    remedy: str
+    headers: Mapping[str, str] = attrs.Factory(dict)
+
+
+def parse_body(raw: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise _validation_problem(error, kind) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = str(error) if isinstance(error, msgspec.DecodeError) else type(error).__name__
+        raise Problem(400, f"cannot parse the body: {reason}", None, "send one JSON object in UTF-8") from None
+
+
+def parse_query(query: str, kind: Any) -> Any:
+    parameters: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name in parameters:
+            raise Problem(400, f"the parameter {name} is sent more than once", name, "send the parameter once")
+        parameters[name] = value
+    try:
+        return msgspec.convert(parameters, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _validation_problem(error, kind) from None
+
+
+def _validation_problem(error: msgspec.ValidationError, kind: Any) -> Problem:
+    message, _, place = str(error).partition(" - at `")
+    named = re.search(r"(?:required|unknown) field `(.*)`", message)
+    path = place.removeprefix("key` in `").removeprefix("$").removesuffix("`").lstrip(".")
+    field = ".".join(filter(None, (path, named and named[1]))) or None
+    first, known = re.split(r"[.\[]", field or "")[0], getattr(kind, "__struct_fields__", ())
+    if first in {"fault", "faults"}:
+        remedy = f"available faults: {FAULT_SIGNATURES}"
+    else:
+        remedy = (suggest_similar(first, list(known)) if first not in known else "") or (
+            f"accepted: {', '.join(known)}" if known else "remove unknown keys and parameters; a body must be a JSON object"
+        )
+    return Problem(400, f"{field or 'the body'}: {message}", field, remedy)
+
+
+# Bodies and queries.
+
+OperationName = Literal["list_campaigns", "list_mailboxes", "create_contact", "list_steps", "list_fields", "unknown"]
+
+_Duration = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class RequestBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A body or the query parameters of a request. Direct instances have no members."""
+
+
+class FaultScriptBody(RequestBody):
+    operation: OperationName
+    faults: Annotated[list[FaultBody], msgspec.Meta(min_length=1)]
+
+
+class FaultRuleBody(RequestBody):
+    fault: FaultBody
+    operation: OperationName | None = None
+    containing: str | None = None
+    times: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+
+class AdvanceBody(RequestBody):
+    weeks: _Duration = 0.0
+    days: _Duration = 0.0
+    hours: _Duration = 0.0
+    minutes: _Duration = 0.0
+    seconds: _Duration = 0.0
+
+
+class RequestsQuery(RequestBody):
+    operation: OperationName | msgspec.UnsetType = msgspec.UNSET  # not None, which `?operation=null` would mean
+    last: Annotated[int, msgspec.Meta(ge=1, le=CAPACITY)] = 100
+
+
+class SandboxBody(RequestBody):
+    seed: int | None = None
+    world: dict[str, Any] | None = None
+    behaviour: dict[str, Any] = {}
+    expires_after: Annotated[float, msgspec.Meta(gt=0)] = 3600.0
+
+
+# The functions that create faults, by name.
+FAULT_FACTORIES: Final[Mapping[str, Callable[..., Fault]]] = {"ok": lambda: faults.ok} | {
+    name: factory
+    for name in faults.__all__
+    if inspect.isfunction(factory := getattr(faults, name)) and inspect.signature(factory).return_annotation == "Fault"
+}
+
+_HEADER_VALUE: Final = msgspec.Meta(pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$")
+
+# Types that replace annotations of a fault's arguments: JSON cannot express the annotation, or the type has a bound.
+_ARGUMENT_TYPES: Final[Mapping[str, Any]] = {
+    "code": Annotated[int, msgspec.Meta(ge=200, le=599)],
+    "retry_after": _Duration | Annotated[str, _HEADER_VALUE] | None,
+    "body": str | None,
+    "headers": dict[Annotated[str, msgspec.Meta(pattern=r"^[0-9a-z!#$%&'*+.^_`|~-]+$")], Annotated[str, _HEADER_VALUE]] | None,
+    **dict.fromkeys(("seconds", "every"), _Duration),
+    **dict.fromkeys(("after_bytes", "after"), Annotated[int, msgspec.Meta(ge=0)]),
+    **dict.fromkeys(("short_by", "bytes"), Annotated[int, msgspec.Meta(ge=1)]),
+}
+
+
+def _define_fault(name: str, **types: Any) -> type[msgspec.Struct]:
+    fields = [
+        (each.name, types.get(each.name, each.annotation), *(() if each.default is each.empty else (each.default,)))
+        for each in inspect.signature(FAULT_FACTORIES[name], eval_str=True).parameters.values()
+    ]
+    return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True, tag_field="name", tag=name)
+
+
+_STRUCTS: Final = {name: _define_fault(name, **_ARGUMENT_TYPES) for name in FAULT_FACTORIES if name != "commit_then"}
+
+# `commit_then` does not accept `refuse`: the service cannot execute a request that never arrives.
+_COMMITTABLE: Final = reduce(or_, [struct for name, struct in _STRUCTS.items() if name != "refuse"])
+
+if TYPE_CHECKING:
+    FaultBody: TypeAlias = msgspec.Struct  # the union is created at run time
+else:
+    FaultBody = reduce(or_, _STRUCTS.values()) | _define_fault("commit_then", fault=_COMMITTABLE)
+
+FAULT_SIGNATURES: Final = "; ".join(
+    f"{name}({', '.join(inspect.signature(factory).parameters)})" for name, factory in FAULT_FACTORIES.items()
+)
+
+
+def _build_fault(field: str, body: FaultBody) -> Fault:
+    """Create the fault that a body describes. `field` is its path in the request."""
+    name, arguments = str(body.__struct_config__.tag), asdict(body)
+    if name == "commit_then":
+        arguments["fault"] = _build_fault(f"{field}.fault", arguments["fault"])
+    try:
+        return FAULT_FACTORIES[name](**arguments)
+    except ValueError as error:
+        raise Problem(400, f"{field}: {error}", field, UNCHANGED) from None
 
 
 @attrs.define
@@ -114,21 +264,14 @@ class ControlCall:
 # Handlers: each takes the call and the parsed body or query, and returns JSON.
 
 
-def reset(call: ControlCall, _: Any) -> bodies.TimeResponse:
-    """Restore the data, time and behaviour of the server's start, remove all faults, and empty the request log."""
+def reset(call: ControlCall, _: Any) -> dict[str, Any]:
     call.fake.reset()
     call.fake.restore(call.instance.start)
     call.fake.behaviour = call.instance.behaviour
     return get_time(call)
 
 
-def get_world(call: ControlCall, _: Any) -> msgspec.Raw:
-    """Return all stored data as a world file."""
-    return msgspec.Raw(call.fake.dump())
-
-
-def put_world(call: ControlCall, body: dict[str, Any]) -> bodies.TimeResponse:
-    """Replace all stored data with the content of a world file."""
+def put_world(call: ControlCall, body: dict[str, Any]) -> dict[str, Any]:
     _load_world(call.fake, body, "")
     return get_time(call)
 
@@ -141,55 +284,74 @@ def _load_world(fake: FakeService, world: dict[str, Any], prefix: str) -> None:
         raise Problem(400, reason, (prefix + place.removeprefix("$")).lstrip(".") or None, UNCHANGED) from None
 
 
-def list_faults(call: ControlCall, _: Any = None) -> bodies.FaultsResponse:
-    """List the faults that have not fired yet."""
-    return bodies.FaultsResponse(call.fake.faults.unfired)
+def list_faults(call: ControlCall, _: Any = None) -> dict[str, Any]:
+    return {"unfired": call.fake.faults.unfired}
 
 
-def add_fault(call: ControlCall, body: bodies.FaultRuleBody) -> bodies.FaultsResponse:
-    """Add a rule that injects a fault into matching requests."""
+def add_fault(call: ControlCall, body: FaultRuleBody) -> dict[str, Any]:
     text = (body.containing or "").encode()  # every request contains the empty string
 
     def contains(request: Request) -> bool:
         return text in request.target.encode() or text in request.body
 
-    fault = bodies.build_fault("fault", body.fault)
+    fault = _build_fault("fault", body.fault)
     call.fake.faults.add(fault, operation=body.operation, match=contains, times=body.times, p=body.p)
     return list_faults(call)
 
 
-def script_faults(call: ControlCall, body: bodies.FaultScriptBody) -> bodies.FaultsResponse:
-    """Script faults for the next requests of an operation."""
-    faults = [bodies.build_fault(f"faults[{place}]", fault) for place, fault in enumerate(body.faults)]
-    call.fake.faults.script(body.operation, *faults)
+def script_faults(call: ControlCall, body: FaultScriptBody) -> dict[str, Any]:
+    scripted = [_build_fault(f"faults[{place}]", fault) for place, fault in enumerate(body.faults)]
+    call.fake.faults.script(body.operation, *scripted)
     return list_faults(call)
 
 
-def clear_faults(call: ControlCall, _: Any) -> bodies.FaultsResponse:
-    """Remove all faults, both scripted faults and rules."""
+def clear_faults(call: ControlCall, _: Any) -> dict[str, Any]:
     call.fake.faults.clear()
     return list_faults(call)
 
 
 def get_behaviour(call: ControlCall, _: Any = None) -> dict[str, Any]:
-    """Return the value of every knob of the behaviour."""
-    return bodies.describe_behaviour(call.fake.behaviour)
+    """Return the value of every knob as JSON. Credentials are masked; functions are shown by name."""
+    return {name: _knob_to_json(getattr(call.fake.behaviour, name)) for name in KNOB_NAMES}
+
+
+def _knob_to_json(value: Any) -> Any:
+    if attrs.has(type(value)):
+        members = attrs.asdict(value, recurse=False).items()
+        return {name: ["***"] * len(member) if name == "tokens" else member for name, member in members}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return f"function {getattr(value, '__name__', type(value).__name__)}" if callable(value) else value
 
 
 def change_behaviour(call: ControlCall, body: dict[str, Any]) -> dict[str, Any]:
-    """Set the given knobs. The other knobs keep their values, or get those of the given preset."""
-    call.fake.behaviour = bodies.set_knobs(call.fake.behaviour, body)
+    call.fake.behaviour = _set_knobs(call.fake.behaviour, body)
     return get_behaviour(call)
 
 
-def get_time(call: ControlCall, _: Any = None) -> bodies.TimeResponse:
-    """Return the current time of the fake."""
+def _set_knobs(behaviour: Behaviour, knobs: Mapping[str, Any], prefix: str = "") -> Behaviour:
+    """Return a copy of a behaviour, or of the preset that `preset` names, with the given knobs set."""
+    if "preset" in knobs:
+        preset = knobs["preset"]
+        if preset not in tuple(PRESETS):
+            raise Problem(400, f"preset: expected one of {', '.join(PRESETS)}, got {preset!r}", f"{prefix}preset", UNCHANGED)
+        behaviour = PRESETS[preset]()
+    for name in filter("preset".__ne__, knobs):
+        try:
+            check_known(name, ("preset", *KNOB_NAMES), "a behaviour")
+            behaviour = attrs.evolve(behaviour, **{name: convert_knob(name, knobs[name])})
+        except (TypeError, ValueError) as error:
+            message, _, remedy = str(error).partition("; ")
+            raise Problem(400, message, f"{prefix}{name}", remedy or UNCHANGED) from None
+    return behaviour
+
+
+def get_time(call: ControlCall, _: Any = None) -> dict[str, Any]:
     now = call.fake.now
-    return bodies.TimeResponse(datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"), now)
+    return {"now": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"), "unix": now}
 
 
-def advance(call: ControlCall, body: bodies.AdvanceBody) -> bodies.TimeResponse:
-    """Advance the fake's time, and run every event that is due by the new time."""
+def advance(call: ControlCall, body: AdvanceBody) -> dict[str, Any]:
     try:
         step = timedelta(**asdict(body))
     except OverflowError:
@@ -204,118 +366,81 @@ def advance(call: ControlCall, body: bodies.AdvanceBody) -> bodies.TimeResponse:
     return get_time(call)
 
 
-def list_requests(call: ControlCall, query: bodies.RequestsQuery) -> bodies.RequestsResponse:
-    """List the last entries of the request log."""
+def list_requests(call: ControlCall, query: RequestsQuery) -> dict[str, Any]:
     log = call.fake.requests
-    entries = [entry for entry in log.recent(CAPACITY) if query.operation in {UNSET, entry.operation}]
-    return bodies.RequestsResponse(
-        total=len(log),
-        counts=log.counts,
-        statuses={"unanswered" if status is None else str(status): count for status, count in log.statuses.items()},
-        requests=[_mask_entry(entry) for entry in entries[-query.last :]],
-    )
+    entries = [entry for entry in log.recent(CAPACITY) if query.operation in {msgspec.UNSET, entry.operation}]
+    return {
+        "total": len(log),
+        "counts": log.counts,
+        "statuses": {"unanswered" if status is None else str(status): count for status, count in log.statuses.items()},
+        "requests": [
+            {
+                **attrs.asdict(entry, recurse=False, filter=lambda attribute, _: attribute.name != "headers"),
+                "target": mask_keys(entry.target),
+                "json": mask_document(entry.json),
+                "hints": [*map(mask_keys, entry.hints)],
+            }
+            for entry in entries[-query.last :]
+        ],
+    }
 
 
-def _mask_entry(entry: Recorded) -> dict[str, Any]:
-    members = attrs.asdict(entry, recurse=False, filter=lambda attribute, _: attribute.name != "headers")
-    masked = {"target": mask_keys(entry.target), "json": mask_document(entry.json), "hints": [*map(mask_keys, entry.hints)]}
-    return members | masked
-
-
-def clear_requests(call: ControlCall, _: Any) -> bodies.RequestsResponse:
-    """Empty the request log."""
+def clear_requests(call: ControlCall, _: Any) -> dict[str, Any]:
     call.fake.requests.clear()
-    return list_requests(call, bodies.RequestsQuery())
+    return list_requests(call, RequestsQuery())
 
 
 def describe(call: ControlCall, _: Any) -> dict[str, Any]:
-    """Return this OpenAPI 3.1 document. Its version changes as in semantic versioning."""
+    """Return the OpenAPI document of the service and of the control plane."""
     from importlib.resources import files  # slow to import, and used for this document only
 
-    document = json.loads(files("outreach_async.fake").joinpath("openapi.json").read_text(encoding="utf-8"))
-    document["components"]["schemas"] |= _describe_types()[1]
-    for path, methods in OPERATIONS.items():
-        if not (call.instance.id and path.startswith(SANDBOXES)):
-            document["paths"][PREFIX + path] = {
-                method.lower(): _describe_operation(path, *operation) for method, operation in methods.items()
-            }
+    folder = files("outreach_async.fake")
+    document, plane = (
+        json.loads(folder.joinpath(*path).read_text(encoding="utf-8")) for path in (["openapi.json"], ["control", "openapi.json"])
+    )
+    sandboxes = () if not call.instance.id else (PREFIX + SANDBOXES, PREFIX + _ITSELF)
+    document["paths"] |= {path: operations for path, operations in plane["paths"].items() if path not in sandboxes}
+    for kind, components in plane["components"].items():
+        document["components"][kind] |= components
     return {**document, "servers": [{"url": call.base_url}], "tags": [*document["tags"], {"name": "control plane"}]}
 
 
-@cache
-def _describe_types() -> tuple[Mapping[Any, Any], dict[str, Any]]:
-    """Return a JSON schema for each type of a body, query or response, and the components that the schemas refer to."""
-    types: list[Any] = [bodies.ProblemResponse]
-    for kind, handler, _ in chain.from_iterable(methods.values() for methods in OPERATIONS.values()):
-        types += [kind, get_type_hints(handler)["return"]]
-    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-    return {repr(kind): schema for kind, schema in zip(types, schemas, strict=True)}, components
-
-
-def _describe_operation(path: str, kind: Any, handler: Handler, status: int) -> dict[str, Any]:
-    schemas, components = _describe_types()
-
-    def content(of: Any) -> dict[str, Any]:
-        return {"content": {"application/json": {"schema": schemas[repr(of)]}}}
-
-    operation: dict[str, Any] = {
-        "operationId": handler.__name__,
-        "tags": ["control plane"],
-        "summary": (handler.__doc__ or "").partition("\n")[0],
-        "responses": {
-            str(status): {"description": "The operation was carried out.", **content(get_type_hints(handler)["return"])},
-            "4XX": {"description": "The request was refused, and nothing was changed.", **content(bodies.ProblemResponse)},
-        },
-    }
-    if kind is bodies.RequestsQuery:
-        query = components[kind.__name__]["properties"]
-        operation["parameters"] = [{"name": name, "in": "query", "schema": schema} for name, schema in query.items()]
-    elif kind is not bodies.EmptyBody:
-        operation["requestBody"] = {"required": not _is_optional(kind), **content(kind)}
-    if path == _ITSELF:
-        operation["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
-    return operation
-
-
-def _is_optional(kind: Any) -> bool:
-    return kind in {bodies.EmptyBody, bodies.SandboxBody}
-
-
-def create_sandbox(call: ControlCall, body: bodies.SandboxBody) -> bodies.SandboxResponse:
-    """Create a sandbox, which starts as the server did, except for the given values."""
+def create_sandbox(call: ControlCall, body: SandboxBody) -> dict[str, Any]:
     fake = copy_service(call.fake, call.instance.start, call.instance.behaviour, body.seed)
-    fake.behaviour = bodies.set_knobs(fake.behaviour, body.behaviour, "behaviour.")
+    fake.behaviour = _set_knobs(fake.behaviour, body.behaviour, "behaviour.")
     if body.world is not None:
         _load_world(fake, body.world, "world")
     instance = call.sandboxes.add(fake, body.expires_after)
-    return bodies.SandboxResponse(f"{call.base_url}{PREFIX}{SANDBOXES}/{instance.id}", instance.lifetime)
+    return {"url": f"{call.base_url}{PREFIX}{SANDBOXES}/{instance.id}", "expires_after": instance.lifetime}
 
 
-def delete_sandbox(call: ControlCall, _: Any) -> bodies.EmptyBody:
-    """Delete a sandbox."""
+def delete_sandbox(call: ControlCall, _: Any) -> dict[str, Any]:
     call.sandboxes.delete(call.instance.id)
-    return bodies.EmptyBody()
+    return {}
 
 
 Handler = Callable[[ControlCall, Any], Any]
 
 # By path after `PREFIX` and method: the type of the body or, for GET, of the query parameters; the handler; and the status.
 OPERATIONS: Final[Mapping[str, Mapping[str, tuple[Any, Handler, int]]]] = {
-    "/reset": {"POST": (bodies.EmptyBody, reset, 200)},
-    "/world": {"GET": (bodies.EmptyBody, get_world, 200), "PUT": (dict[str, Any], put_world, 200)},
-    "/faults": {
-        "GET": (bodies.EmptyBody, list_faults, 200),
-        "POST": (bodies.FaultRuleBody, add_fault, 201),
-        "DELETE": (bodies.EmptyBody, clear_faults, 200),
+    "/reset": {"POST": (RequestBody, reset, 200)},
+    "/world": {
+        "GET": (RequestBody, lambda call, _: msgspec.Raw(call.fake.dump()), 200),
+        "PUT": (dict[str, Any], put_world, 200),
     },
-    "/faults/script": {"POST": (bodies.FaultScriptBody, script_faults, 201)},
-    "/behaviour": {"GET": (bodies.EmptyBody, get_behaviour, 200), "PATCH": (dict[str, Any], change_behaviour, 200)},
-    "/time": {"GET": (bodies.EmptyBody, get_time, 200)},
-    "/time/advance": {"POST": (bodies.AdvanceBody, advance, 200)},
-    "/requests": {"GET": (bodies.RequestsQuery, list_requests, 200), "DELETE": (bodies.EmptyBody, clear_requests, 200)},
-    "/openapi.json": {"GET": (bodies.EmptyBody, describe, 200)},
-    SANDBOXES: {"POST": (bodies.SandboxBody, create_sandbox, 201)},
-    _ITSELF: {"DELETE": (bodies.EmptyBody, delete_sandbox, 200)},
+    "/faults": {
+        "GET": (RequestBody, list_faults, 200),
+        "POST": (FaultRuleBody, add_fault, 201),
+        "DELETE": (RequestBody, clear_faults, 200),
+    },
+    "/faults/script": {"POST": (FaultScriptBody, script_faults, 201)},
+    "/behaviour": {"GET": (RequestBody, get_behaviour, 200), "PATCH": (dict[str, Any], change_behaviour, 200)},
+    "/time": {"GET": (RequestBody, get_time, 200)},
+    "/time/advance": {"POST": (AdvanceBody, advance, 200)},
+    "/requests": {"GET": (RequestsQuery, list_requests, 200), "DELETE": (RequestBody, clear_requests, 200)},
+    "/openapi.json": {"GET": (RequestBody, describe, 200)},
+    SANDBOXES: {"POST": (SandboxBody, create_sandbox, 201)},
+    _ITSELF: {"DELETE": (RequestBody, delete_sandbox, 200)},
 }
 
 
@@ -384,6 +509,7 @@ class ControlPlane:
 
     def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
         """Like `exchange`, but with the given base URL instead of the URL from the `host` header."""
+        headers: Mapping[str, str] = {}
         try:
             instance, target = self._instance, request.target
             if inner := _IN_SANDBOX.fullmatch(target):
@@ -397,14 +523,10 @@ class ControlPlane:
                 return instance.fake.exchange(attrs.evolve(request, target=target) if inner else request)
             check_source(request.headers, self._hosts)
             status, content = _execute(ControlCall(instance, base_url, self._sandboxes), request, path, query)
-            return _respond(status, content, {})
         except Problem as problem:
-            detail = bodies.ProblemDetail(problem.message, problem.field, problem.remedy)
-            return _respond(problem.status, bodies.ProblemResponse(detail), problem.headers)
-
-
-def _respond(status: int, content: Any, headers: Mapping[str, str]) -> Exchange:
-    return Exchange(Response(status, {"content-type": "application/json", **headers}, msgspec.json.encode(content)), None)
+            status, headers = problem.status, problem.headers
+            content = {"error": {"message": problem.message, "field": problem.field, "remedy": problem.remedy}}
+        return Exchange(Response(status, {"content-type": "application/json", **headers}, msgspec.json.encode(content)), None)
 
 
 def _execute(call: ControlCall, request: Request, path: str, query: str) -> tuple[int, Any]:
@@ -416,6 +538,6 @@ def _execute(call: ControlCall, request: Request, path: str, query: str) -> tupl
         raise Problem(405, f"{request.method} is not allowed on this path", None, f"use one of {allowed}", {"allow": allowed})
     kind, handler, status = methods[request.method]
     if request.method == "GET":
-        return status, handler(call, bodies.parse_query(query, kind))
-    body = request.body or b"{}" if _is_optional(kind) else request.body
-    return status, handler(call, bodies.parse_body(body, kind))
+        return status, handler(call, parse_query(query, kind))
+    body = request.body or b"{}" if kind in {RequestBody, SandboxBody} else request.body
+    return status, handler(call, parse_body(body, kind))
