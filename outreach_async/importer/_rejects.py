@@ -24,7 +24,7 @@ from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.importer._table import REASONS, File, RowNumber, RowUnit, count_reason_columns
 
 if TYPE_CHECKING:
-    from outreach_async.bulk.journal import JournalReader
+    from outreach_async.bulk.journal import JournalStore
 
 _HEAD_SIZE: Final = 1 << 16
 _LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
@@ -205,7 +205,7 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "
         yield reject(numbers[outcome.index], cells, outcome, lambda index: RowNumber(unit, numbers[index]))
 
 
-def spooled_rejects(journal: JournalReader) -> tuple[tuple[str, ...], Iterator[Reject]]:
+def spooled_rejects(journal: JournalStore) -> tuple[tuple[str, ...], Iterator[Reject]]:
     """Return the columns and the failed rows of a run whose journal stores the input (`spool=True`).
 
     The columns are field codes. The journal does not store the values of rows that can never be sent, so their cells are empty.
@@ -236,7 +236,7 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
     return {str(code): value for code, value in members.items() if isinstance(value, str)}
 
 
-def export_rejects(path: Path, file: File | None, journal: JournalReader, unit: RowUnit = "line") -> int:
+def export_rejects(path: Path, file: File | None, journal: JournalStore, unit: RowUnit = "line") -> int:
     """Write the failed rows of a run to a rejects file, and return the number of failed rows."""
     headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes(), unit))
     return write_rejects(path, headers, rows)

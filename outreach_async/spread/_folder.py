@@ -17,7 +17,7 @@ import msgspec
 from outreach_async._files.objects import FolderObjects, Objects, create_or_read, is_url, open_objects
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import rejection_message
-from outreach_async.bulk.journal import Journal, JournalReader, ObjectJournal, journal_at
+from outreach_async.bulk.journal import Journal, JournalStore, ObjectJournal, journal_at
 from outreach_async.bulk.journal._identity import Identity, encode_identity, require_same_run
 from outreach_async.bulk.journal._object_journal import translate_errors
 from outreach_async.errors import InvalidRequest
@@ -173,7 +173,7 @@ def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str
         yield {**place, **describe_outcome(each.outcome, each.message), "certain": each.outcome.certain}
 
 
-def rejects_of_parts(parts: Iterable[tuple[Part, JournalReader]]) -> tuple[tuple[str, ...], Iterator[Reject]]:
+def rejects_of_parts(parts: Iterable[tuple[Part, JournalStore]]) -> tuple[tuple[str, ...], Iterator[Reject]]:
     # The columns are those of all files, and the column `_file`. Columns of one field are one column.
     parts = list(parts)
     columns: dict[_Column, str] = {}

@@ -14,8 +14,8 @@ import pytest
 from tools.journal_child import open_journal, outcome_of, window
 
 from outreach_async.bulk._rows import PossiblySent
+from outreach_async.bulk.journal import JournalWriter
 from outreach_async.bulk.journal._reader import DamagedJournalError, query_journal, require_intact
-from outreach_async.bulk.journal._writer import FileWriter
 
 PAGE: Final = 4096
 
@@ -63,7 +63,7 @@ def commits(path: Path) -> list[Commit]:
         if statement == "PRAGMA wal_checkpoint(PASSIVE)":
             found.append(Commit.of(path))
 
-    def watched(**options: Any) -> FileWriter:
+    def watched(**options: Any) -> JournalWriter:
         writer = open_journal(path, resume=True, **options)
         writer._database._db.set_trace_callback(look)
         return writer

@@ -20,11 +20,10 @@ from support.systems import REFUSAL
 from tools.journal_child import open_journal, outcome, steps, window
 
 from outreach_async._vocabulary import Outcome
-from outreach_async.bulk.journal import Identity, Journal
+from outreach_async.bulk.journal import Identity, Journal, JournalWriter
 from outreach_async.bulk.journal import _lock as lock
 from outreach_async.bulk.journal._database import FileDatabase
 from outreach_async.bulk.journal._reader import read_snapshot
-from outreach_async.bulk.journal._writer import FileWriter
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 
 
@@ -34,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def writing(path: Path, *, resume: bool = False, **options: Any) -> Iterator[FileWriter]:
+def writing(path: Path, *, resume: bool = False, **options: Any) -> Iterator[JournalWriter]:
     writer = open_journal(path, resume=resume, **options)
     try:
         yield writer
@@ -199,8 +198,8 @@ class TestRefused:
     def test_any_journal_on_a_system_without_posix_locks(self, path: Path) -> None:
         code = (
             "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.bulk.journal import *\n"
-            "from outreach_async.bulk.journal._writer import FileWriter\n"
-            "try: FileWriter.open(sys.argv[1], Identity('space_1', {}), resume=False)\n"
+            "from outreach_async.bulk.journal._opening import open_file\n"
+            "try: open_file(sys.argv[1], Identity('space_1', {}), resume=False)\n"
             "except ValueError as error: print(error)"
         )
         done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
@@ -478,10 +477,11 @@ def test_every_commit_is_synced_to_disk(path: Path) -> None:
 
 def test_a_file_system_that_cannot_hold_the_log_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(":memory:")) as memory, writing(path) as writer:  # an in-memory database has no log either
-        writer._database._db.close()
-        writer._database._db = memory
+        database: Any = writer._database
+        database._db.close()
+        database._db = memory
         with pytest.raises(InvalidRequest, match="without shared memory"):
-            writer._database._enable_log()
+            database._enable_log()
 
 
 def test_a_database_that_cannot_be_opened_is_closed(path: Path) -> None:

@@ -25,12 +25,12 @@ from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, ste
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
 from outreach_async.bulk._rows import PossiblySent
+from outreach_async.bulk.journal import JournalWriter
 from outreach_async.bulk.journal._database import FileDatabase
 from outreach_async.bulk.journal._lock import JournalLock, require_same_file
-from outreach_async.bulk.journal._opening import create_journal
+from outreach_async.bulk.journal._opening import create_journal, open_file
 from outreach_async.bulk.journal._reader import DamagedJournalError, read_error
 from outreach_async.bulk.journal._records import checksum
-from outreach_async.bulk.journal._writer import FileWriter
 
 ROWS = [NewContact(f"user{number}@a.example") for number in range(30)]
 EVERY_ROW = PossiblySent(((0, 2**63 - 1),))
@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def writing(path: Path, **options: Any) -> Iterator[FileWriter]:
+def writing(path: Path, **options: Any) -> Iterator[JournalWriter]:
     writer = open_journal(path, resume=True, **options)
     try:
         yield writer
@@ -332,7 +332,7 @@ class TestEarlierUnknown:
     def test_a_journal_of_another_run_is_still_refused(self, path: Path) -> None:
         ended(path, "interrupted")
         with pytest.raises(InvalidRequest, match="workspace was"):
-            FileWriter.open(path, attrs.evolve(IDENTITY, workspace="space_2"), resume=True, earlier="unknown")
+            open_file(path, attrs.evolve(IDENTITY, workspace="space_2"), resume=True, earlier="unknown")
 
 
 CHANGES = {

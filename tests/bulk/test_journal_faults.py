@@ -21,8 +21,7 @@ from support.journal import (
 )
 from tools.journal_child import open_journal, outcome_of, window
 
-from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.journal._writer import FileWriter
+from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.errors import InvalidRequest, JournalError
 
 
@@ -84,7 +83,7 @@ def test_a_log_that_cannot_be_written_ends_writing_without_losing_durable_data(t
         require_kept(path, *run_to_end(path, "--break", 9 * number // count))
 
 
-def fill(writer: FileWriter) -> None:
+def fill(writer: JournalWriter) -> None:
     for _ in range(100):
         writer.record_event("filler", {"text": "x" * 1000})
 

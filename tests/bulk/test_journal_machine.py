@@ -18,9 +18,8 @@ from tools.journal_child import IDENTITY, open_journal, window
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import PossiblySent
-from outreach_async.bulk.journal import Journal
+from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.bulk.journal._identity import MarkedWindow
-from outreach_async.bulk.journal._writer import FileWriter
 from outreach_async.errors import InvalidRequest, JournalError
 
 
@@ -38,7 +37,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.events: list[str] = []
         self.state = "running"
         self.suspects = PossiblySent()
-        self.writer: FileWriter
+        self.writer: JournalWriter
 
     @property
     def hwm(self) -> int:

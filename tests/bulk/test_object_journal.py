@@ -31,7 +31,7 @@ from outreach_async._engine.limiter import RateLimiter
 from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
 from outreach_async.bulk._run.recording import JournalledThrottle
 from outreach_async.bulk.journal import journal_at, journals_in
-from outreach_async.bulk.journal._object_log import ObjectLog, encode_object
+from outreach_async.bulk.journal._object_journal import ObjectLog, encode_object
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeTransport
 from outreach_async.fake._fault_plan import Exchange

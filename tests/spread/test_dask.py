@@ -24,7 +24,7 @@ from support.spread import KEY, ROW, KillingService, QuotingConnection, write_pe
 
 from outreach_async import OutreachClient
 from outreach_async._engine.shared_rate import Rate, RateShare, RateUsage
-from outreach_async.bulk.journal._object_log import TakenOverError
+from outreach_async.bulk.journal._object_journal import TakenOverError
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, TransportError
 from outreach_async.fake import faults
 from outreach_async.spread import Connection, ImportPlan, plan

@@ -21,7 +21,6 @@ import anyio
 import attrs
 
 from outreach_async import OutreachClient, RetryPolicy, Transport
-from outreach_async.bulk.journal import JournalStore
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake._fault_plan import Service
 
@@ -61,8 +60,10 @@ GUIDES: Final = (
 """Modules whose docstrings are guides."""
 
 _ROOT: Final = Path(__file__).parents[2] / "outreach_async"
-_PROTOCOLS: Final = (Transport, JournalStore, Service)
+_PROTOCOLS: Final = (Transport, Service)
 """Protocols that document the methods of the classes that implement them."""
+_FOR_RUNS: Final = {"writer", "writer_thread"}
+"""Methods of journals that only runs call."""
 _PATIENCE: Final = 60.0
 """Timeout of an example, in seconds."""
 
@@ -114,10 +115,8 @@ def methods(named: Named) -> Iterator[Named]:
     """Yield the public methods of a class, including inherited ones, except those that a protocol or another class defines."""
     if not inspect.isclass(named.value) or getattr(named.value, "_is_protocol", False):
         return
-    protocols = [
-        {name for name, value in vars(kind).items() if _is_method(name, value)} for kind in (Transport, JournalStore, Service)
-    ]
-    elsewhere = {name for names in protocols if names <= set(dir(named.value)) for name in names}
+    protocols = [{name for name, value in vars(kind).items() if _is_method(name, value)} for kind in _PROTOCOLS]
+    elsewhere = {name for names in protocols if names <= set(dir(named.value)) for name in names} | _FOR_RUNS
     for owner in _own(named.value):
         above = {name for base in owner.__mro__[1:] for name in vars(base)}
         for name, value in vars(owner).items():

@@ -23,7 +23,7 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async import ContactOutcome
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter
-from outreach_async.bulk.journal._protocol import WriterThread
+from outreach_async.bulk.journal._store import WriterThread
 from outreach_async.errors import JournalError
 
 Point = tuple[str, Any]

@@ -23,7 +23,7 @@ from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import Identity, JournalWriter, ObjectJournal
 from outreach_async.bulk.journal._identity import MarkedWindow
-from outreach_async.bulk.journal._writer import FileWriter
+from outreach_async.bulk.journal._opening import open_file
 from outreach_async.errors import JournalError, StatusError
 
 WINDOW = 20
@@ -50,9 +50,9 @@ def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> Marke
     return MarkedWindow(first, rows, digest)
 
 
-def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> FileWriter:
+def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
     """Open a journal with a clock that stands still."""
-    return FileWriter.open(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
+    return open_file(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
 
 
 def steps(writer: JournalWriter) -> Iterator[str]:

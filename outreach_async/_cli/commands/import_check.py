@@ -163,7 +163,7 @@ async def prepare(
 
         targets = targets_of(client.contacts, job.campaign, job.workspaces, job.refused)
     if job.resume and job.earlier == "known" and (journal := job.find_journal()) is not None:
-        from outreach_async.bulk.journal._reader import recorded_names
+        from outreach_async.bulk.journal._store import recorded_names
 
         targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
     recognised = await recognise_targets(job.file, job.overrides, targets)

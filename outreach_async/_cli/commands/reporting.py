@@ -28,7 +28,7 @@ from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk._outcomes import LedgerCounts, add_targets
 from outreach_async.bulk._run.comparing import count_changes
 from outreach_async.bulk._targets import Targets
-from outreach_async.bulk.journal import Identity, JournalReader, JournalReport, journal_at, journals_in
+from outreach_async.bulk.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
 from outreach_async.bulk.ledger import Ledger, LedgerOptions, is_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File, map_columns, parse_overrides
@@ -162,7 +162,7 @@ def _choose_target(known: Collection[Target], workspace: str | None, campaign: s
 class _Run:
     """A journal, and what is known about the rows of its run."""
 
-    journal: JournalReader
+    journal: JournalStore
     figures: JournalReport
     part: Part | None
     folder: files.JournalLocation
@@ -231,7 +231,7 @@ def _end(screen: Screen, figures: JournalReport, details: Mapping[str, Any]) -> 
     return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
 
 
-def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mapping[str, JournalReader], outputs: _Outputs) -> int:
+def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mapping[str, JournalStore], outputs: _Outputs) -> int:
     reports = {name: journal.report() for name, journal in journals.items()}
     details: dict[str, Any] = {}
     if outputs.wanted:

@@ -76,11 +76,11 @@ reported as if they had existed before.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 
@@ -88,16 +88,16 @@ from outreach_async._files.objects import is_url, list_folders
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal._identity import Earlier, Identity, JournalReport
 from outreach_async.bulk.journal._object_journal import ObjectJournal, translate_errors
-from outreach_async.bulk.journal._protocol import JournalStore, WriterThread
-from outreach_async.bulk.journal._reader import JournalReader, RunQuery, read_snapshot
-from outreach_async.bulk.journal._writer import FileWriter, JournalWriter
+from outreach_async.bulk.journal._opening import open_file
+from outreach_async.bulk.journal._reader import RunQuery, read_snapshot
+from outreach_async.bulk.journal._store import JournalStore, WriterThread
+from outreach_async.bulk.journal._writer import JournalWriter
 from outreach_async.errors import InvalidRequest
 
 __all__ = [
     "Identity",
     "Journal",
     "JournalOptions",
-    "JournalReader",
     "JournalReport",
     "JournalStore",
     "JournalWriter",
@@ -114,7 +114,7 @@ def _to_path(path: str | os.PathLike[str]) -> Path:
 
 
 @attrs.define(eq=False, repr=False, slots=False)
-class Journal(JournalReader):
+class Journal(JournalStore):
     """The journal of a bulk run in an SQLite file. A journal can be read at any time, even during the run.
 
     Args:
@@ -135,20 +135,11 @@ class Journal(JournalReader):
     """
 
     path: Path = attrs.field(converter=_to_path)
-    source: str | None = attrs.field(default=None, kw_only=True)
-    fingerprint: str | None = attrs.field(default=None, kw_only=True)
-    mapping: Mapping[str, str] | None = attrs.field(default=None, kw_only=True)
-    inline: bool = attrs.field(default=False, kw_only=True)
-    linger: ClassVar[float] = 0.05
-    backlog: ClassVar[int] = 4096
+    backlog = 4096
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
-        """Open the journal for a run, and return its writer; see `JournalStore`."""
-        return FileWriter.open(self.path, identity, resume=resume, earlier=earlier)
-
-    def writer_thread(self) -> WriterThread:
-        """Return a new `WriterThread`, the thread on which the methods of the journal's writer run."""
-        return WriterThread(inline=self.inline)
+        """Open the journal for a run, and return its writer."""
+        return open_file(self.path, identity, resume=resume, earlier=earlier)
 
     def __repr__(self) -> str:
         return f"Journal({str(self.path)!r})"

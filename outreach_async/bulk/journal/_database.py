@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from outreach_async.bulk.journal._lock import JournalLock
@@ -82,11 +82,9 @@ class Database(ABC):
                     with suppress(sqlite3.Error):  # some errors have already rolled back
                         db.execute("ROLLBACK")
 
-    @contextmanager
-    def mark_transaction(self) -> Iterator[Transaction]:
+    def mark_transaction(self) -> AbstractContextManager[Transaction]:
         """Run the `with` block in a transaction whose loss would cause false labels: rows are sent after it."""
-        with self.transaction() as transaction:
-            yield transaction
+        return self.transaction()
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
@@ -113,9 +111,20 @@ class Database(ABC):
     def _before_commit(self, transaction: Transaction) -> None:
         """Add the final changes to a transaction, just before its commit."""
 
+    @property
+    def heartbeat_due(self) -> float | None:
+        """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
+        return None
+
     @abstractmethod
+    def heartbeat(self, due: float) -> None:
+        """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded."""
+
     def close(self) -> None:
         """Close the connection. Later calls of other methods raise JournalError."""
+        self._failure = (f"journal {self.name} is closed; open it again", None)
+        with suppress(sqlite3.Error):
+            self._db.close()
 
 
 class FileDatabase(Database):
@@ -174,10 +183,11 @@ class FileDatabase(Database):
             busy, logged, copied = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         return bool(not busy and logged == copied)
 
+    def heartbeat(self, due: float) -> None:
+        """Do nothing: a lock prevents a takeover, so no heartbeat is due."""
+
     def close(self) -> None:
         """Close the connection, which removes the log unless a reader uses it. Later calls raise JournalError."""
         # The journal's lock is released last, because its release also drops SQLite's own locks on the file.
-        self._failure = (f"journal {self.name} is closed; open it again", None)
-        with suppress(sqlite3.Error):
-            self._db.close()
+        super().close()
         self._lock.release()

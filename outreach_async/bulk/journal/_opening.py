@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
 from errno import EIO
@@ -12,32 +13,31 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
 from outreach_async._files.atomic import sync
 from outreach_async.bulk.journal import _reader as reader
 from outreach_async.bulk.journal import _records as records
-from outreach_async.bulk.journal._identity import OTHER_JOURNAL, Earlier
+from outreach_async.bulk.journal._database import FileDatabase
+from outreach_async.bulk.journal._identity import OTHER_JOURNAL, Earlier, Identity, require_same_run
 from outreach_async.bulk.journal._lock import JournalLock, require_lockable, translate_os_errors
+from outreach_async.bulk.journal._writer import JournalWriter, create_metadata, start_writer
 from outreach_async.errors import InvalidRequest
 
 LOG_SUFFIXES: Final = ("-wal", "-shm")
 """File name suffixes of SQLite's write-ahead log and of the log's index."""
 
 
-@attrs.frozen
-class LockedJournal:
-    """A journal that is locked and checked, and can now be opened for writing."""
-
-    lock: JournalLock
-    metadata: Mapping[str, Any]
-    created: bool
-    damage: Mapping[str, Any] | None = None
-
-
-def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier: Earlier) -> LockedJournal:
-    """Lock and check an existing journal, or create a new one."""
+def open_file(
+    path: str | Path,
+    identity: Identity,
+    *,
+    resume: bool,
+    earlier: Earlier = "known",
+    wall: Callable[[], float] = time.time,
+) -> JournalWriter:
+    """Open a journal in a file for writing: create it, or resume its run. The file is locked until the writer is closed."""
+    path = str(path)
     require_lockable(path)
+    metadata: Mapping[str, Any] | None = None
     damage = None
     with ExitStack() as stack:
         try:
@@ -45,18 +45,27 @@ def open_locked(path: str, metadata: Mapping[str, Any], *, resume: bool, earlier
                 # Locked before it is read: no other run can change or rename the journal after it has been checked.
                 lock = JournalLock.acquire(path, resume=resume or earlier == "unknown")
                 stack.callback(lock.release)
-                existing = _read_checked_metadata(path, lock.header)
+                metadata = _read_checked_metadata(path, lock.header)
                 stack.pop_all()
-                return LockedJournal(lock, existing, created=False)
-            _refuse_orphaned_log(path)
+            else:
+                _refuse_orphaned_log(path)
         except (reader.DamagedJournalError, reader.EmptyJournalError) as error:
             if earlier == "known":
                 raise
             with translate_os_errors(path):  # the file is still locked: another run may be about to rename it, too
                 damage = {"reason": str(error), "kept": Path(set_aside(path)).name}
-    with translate_os_errors(path):
-        create_journal(path, metadata)
-    return LockedJournal(JournalLock.acquire(path, resume=True), metadata, created=True, damage=damage)
+    created = metadata is None
+    if metadata is None:
+        metadata = create_metadata(identity, earlier)
+        with translate_os_errors(path):
+            create_journal(path, metadata)
+        lock = JournalLock.acquire(path, resume=True)
+    with ExitStack() as stack:
+        stack.callback(lock.release)
+        require_same_run(path, identity, metadata["identity"])
+        database = FileDatabase(path, metadata["log"], lock)
+        stack.pop_all()
+    return start_writer(database, metadata, identity, earlier, damage, created=created, wall=wall)
 
 
 def _refuse_orphaned_log(path: str) -> None:

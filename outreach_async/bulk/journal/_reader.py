@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing
-from functools import partial
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
@@ -16,7 +13,6 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import attrs
 import msgspec
 
-from outreach_async._files.atomic import atomic_write
 from outreach_async._service.contacts import Target
 from outreach_async.bulk._outcomes import ContactOutcome, add_targets
 from outreach_async.bulk._rows import decode_spooled
@@ -213,103 +209,6 @@ def read_report(db: sqlite3.Connection) -> JournalReport:
 
 RunQuery: TypeAlias = Callable[[Callable[[sqlite3.Connection], Any]], Any]
 """A function that runs a query on a journal and returns the result of the query."""
-
-
-class JournalReader(ABC):
-    """Reads the outcomes, events and report of a run from its journal, at any time."""
-
-    @abstractmethod
-    def _snapshot(self) -> AbstractContextManager[RunQuery]:
-        """Provide a function that runs queries on the journal."""
-
-    def outcomes(self) -> Iterator[ContactOutcome]:
-        """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
-
-        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its `error` has the original
-        class, message, status and attempts; headers and body are not recorded.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}, {"email": ""}], journal="run.db")
-            print([(outcome.index, outcome.status.value) for outcome in Journal("run.db").outcomes()])
-            # -> [(0, 'added'), (1, 'rejected')]
-            ```
-        """
-        first = 0
-        with self._snapshot() as run_query:
-            while page := run_query(partial(read_page, first=first)):
-                yield from page
-                first = page[-1].index + 1
-
-    def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
-        """Iterate over the events of the run as (Unix time, kind, details). The times are from the writer's clock.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-
-        Example:
-            ```python
-            rows = [{"email": "ann@company.example"}]
-            async with client.contacts.create_many(rows, journal="run.db"):
-                pass  # leave before the run ends
-            await client.contacts.create_many(rows, journal="run.db", resume=True)
-            print([(kind, details) for at, kind, details in Journal("run.db").events()])
-            # -> [('resumed', {'after': 'interrupted'})]
-            ```
-        """
-        with self._snapshot() as run_query:
-            events = run_query(lambda db: read_events(db, read_metadata(db)["events"]))
-        yield from events
-
-    def report(self) -> JournalReport:
-        """Return the report of the run. The counts are stored in the journal, so the outcomes are not read.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            report = Journal("run.db").report()
-            print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
-            ```
-        """
-        with self._snapshot() as run_query:
-            report: JournalReport = run_query(read_report)
-        return report
-
-    def write_report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as JSON to a file. The file is replaced atomically.
-
-        Raises:
-            InvalidRequest: There is no journal.
-            JournalError: The journal is damaged or cannot be read.
-            OSError: The file cannot be written.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            Journal("run.db").write_report("report.json")
-            ```
-        """
-        atomic_write(path, msgspec.json.format(records.to_json(self.report().to_dict()), indent=2) + "\n")
-
-
-def open_snapshot(journal: JournalReader) -> AbstractContextManager[RunQuery]:
-    """Provide a function that runs queries on a journal."""
-    return journal._snapshot()  # noqa: SLF001 - not a method for users, who hold journals
-
-
-def recorded_names(journal: JournalReader) -> dict[tuple[str, str], str]:
-    """Return the ids of the campaigns that rows of the journal's run have named, by workspace and name."""
-    with open_snapshot(journal) as run_query:
-        return read_names(run_query(read_metadata))
 
 
 class DamagedJournalError(JournalError):

@@ -6,10 +6,9 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +17,7 @@ from outreach_async._service.validation import require_choice
 from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
 from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats, SpooledRow, decode_spooled, encode_spooled
 from outreach_async.bulk.journal import _records as records
-from outreach_async.bulk.journal._database import Database, FileDatabase, Transaction
+from outreach_async.bulk.journal._database import Database, Transaction
 from outreach_async.bulk.journal._identity import (
     END_STATES,
     OTHER_JOURNAL,
@@ -26,9 +25,7 @@ from outreach_async.bulk.journal._identity import (
     Identity,
     MarkedWindow,
     encode_identity,
-    require_same_run,
 )
-from outreach_async.bulk.journal._opening import open_locked
 from outreach_async.bulk.journal._reader import read_names, read_targets
 from outreach_async.bulk.journal._records import checksum, require, to_json
 from outreach_async.errors import InvalidRequest
@@ -135,11 +132,11 @@ class JournalWriter:
     @property
     def heartbeat_due(self) -> float | None:
         """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
-        # A lock prevents a takeover, so a journal in a file needs no heartbeat; see `ObjectWriter`.
-        return None
+        return self._database.heartbeat_due
 
     def heartbeat(self, due: float) -> None:
         """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded."""
+        self._database.heartbeat(due)
 
     def create_counts(self) -> OutcomeCounts:
         """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
@@ -298,34 +295,23 @@ class JournalWriter:
             self._database.close()
 
 
-class FileWriter(JournalWriter):
-    """The writer of a journal in an SQLite file. The file is locked until the writer is closed."""
-
-    _database: FileDatabase
-
-    @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        identity: Identity,
-        *,
-        resume: bool,
-        earlier: Earlier = "known",
-        wall: Callable[[], float] = time.time,
-    ) -> Self:
-        """Open a journal for writing: create it, or resume its run."""
-        path, metadata = str(path), create_metadata(identity, earlier)
-        locked = open_locked(path, metadata, resume=resume, earlier=earlier)
-        with ExitStack() as stack:
-            stack.callback(locked.lock.release)
-            require_same_run(path, identity, locked.metadata["identity"])
-            database = FileDatabase(path, locked.metadata["log"], locked.lock)
-            stack.pop_all()
-            stack.callback(database.close)
-            writer = cls(database, locked.metadata, identity, wall, created=locked.created)
-            writer.start(earlier, locked.damage)
-            stack.pop_all()
-        return writer
+def start_writer(
+    database: Database,
+    metadata: Mapping[str, Any],
+    identity: Identity,
+    earlier: Earlier,
+    damage: Mapping[str, Any] | None = None,
+    *,
+    created: bool,
+    wall: Callable[[], float] = time.time,
+) -> JournalWriter:
+    """Return the writer of an open journal, after the state of its run is `running`. If this fails, the journal is closed."""
+    with ExitStack() as stack:
+        stack.callback(database.close)
+        writer = JournalWriter(database, metadata, identity, wall, created=created)
+        writer.start(earlier, damage)
+        stack.pop_all()
+    return writer
 
 
 def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:

@@ -106,7 +106,7 @@ from outreach_async._files.objects import is_url
 from outreach_async._service.contacts import Target
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import Identity, JournalOptions, OpenJournal
-from outreach_async.bulk.journal._protocol import WriterThread
+from outreach_async.bulk.journal._store import WriterThread
 from outreach_async.bulk.ledger._entries import Generation, create, is_ledger_file, minutes
 from outreach_async.bulk.ledger._folding import LedgerRun, read_report, start, translate_errors
 from outreach_async.bulk.ledger._stores import FileStore, LedgerStore, ObjectStore

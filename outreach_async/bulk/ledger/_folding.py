@@ -23,10 +23,10 @@ from outreach_async.bulk.journal._reader import (
     SELECT_CHECKSUMS,
     DamagedJournalError,
     RunQuery,
-    open_snapshot,
     read_metadata,
     read_targets,
 )
+from outreach_async.bulk.journal._store import open_snapshot
 from outreach_async.bulk.ledger import _entries as entries
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, SentRow
 from outreach_async.bulk.ledger._stores import LedgerStore
