@@ -95,9 +95,9 @@ The client's own waits (retries, `Retry-After`) take no real time under `outreac
 
 Servers
 -------
-`outreach_async.fake.server.serve` serves a fake on a real port and reproduces faults byte by byte; `fake.asgi()` returns an
-application for another server. The command `outreach-async serve` serves clients in any language. It adds the control plane, an
-HTTP API under `/_fake/` that inspects and changes the fake: see `help(outreach_async.fake.control)`.
+`outreach_async.fake.server.serve` serves a fake on a real port and reproduces faults byte by byte. The command
+`outreach-async serve` serves clients in any language. It adds the control plane, an HTTP API under `/_fake/` that inspects and
+changes the fake: see `help(outreach_async.fake.control)`.
 """
 
 from __future__ import annotations

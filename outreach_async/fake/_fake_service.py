@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from copy import copy
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -27,9 +27,6 @@ from outreach_async.fake.request_log import Recorded, RequestLog, append_to
 from outreach_async.fake.simulation import SimulationControl, SimulationEngine
 from outreach_async.fake.world_file import dump_world, load_world, read_document
 from outreach_async.transport._wire import Request, Response
-
-if TYPE_CHECKING:
-    from outreach_async.fake._transport import Application
 
 _JSON_HEADERS: Final = {"content-type": "application/json"}
 # HTTP libraries refuse long header fields. The request log contains every hint in full.
@@ -124,18 +121,6 @@ class FakeService(WorldBuilder):
         )
 
     # Requests.
-
-    def asgi(self) -> Application:
-        """Return an ASGI application for this fake; `outreach_async.fake.control.ControlPlane(fake).asgi()` has a control plane.
-
-        Example:
-            ```python
-            app = fake.asgi()  # for uvicorn, hypercorn or a Mount of Starlette
-            ```
-        """
-        from outreach_async.fake._transport import asgi_app  # imported on first use: it needs anyio, unlike the service itself
-
-        return asgi_app(self)
 
     def handle(self, request: Request) -> Response:
         """Execute a request and return the response.

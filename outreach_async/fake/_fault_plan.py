@@ -42,7 +42,7 @@ class Exchange:
 
 
 class Service(Protocol):
-    """The interface of an object that executes requests for the fake's transport, ASGI application and server."""
+    """The interface of an object that executes requests for the fake's transport and server."""
 
     def exchange(self, request: Request, /) -> Exchange: ...
 

@@ -1,4 +1,4 @@
-"""Serve the fake over HTTP/1.1 on a real socket. Unlike an ASGI server, this server reproduces wire faults byte by byte.
+"""Serve the fake over HTTP/1.1 on a real socket. Unlike other servers, this server reproduces wire faults byte by byte.
 
 The server uses plain sockets, because an anyio stream closes gracefully and so cannot reset a connection. It uses anyio only to
 wait for the sockets.
@@ -22,22 +22,13 @@ import attrs
 import h11
 
 from outreach_async.fake._fault_plan import Exchange, Service
-from outreach_async.fake._transport import (
-    MAX_REQUEST_BYTES,
-    BodyTooLarge,
-    ConnectionEnd,
-    ServerStep,
-    join_headers,
-    plan_server_steps,
-)
+from outreach_async.fake._transport import ConnectionEnd, ServerStep, plan_server_steps
 from outreach_async.fake.faults import error_response
 from outreach_async.transport._wire import Request, Response
 
-MAX_HEAD_BYTES = 64 * 1024
-"""Maximum size of a request's head (request line and header fields) in bytes; a longer head gets 431."""
-
-LINGER_SECONDS = 1.0
-"""Maximum seconds to wait for the client to close the connection. Closing a socket with unread data would send RST, not FIN."""
+MAX_HEAD_BYTES = 64 * 1024  # of the request line and header fields; a longer head gets 431
+MAX_REQUEST_BYTES = 16 * 1024 * 1024  # a larger body gets 413; the limit of `FakeService` is far lower (rule W8)
+LINGER_SECONDS = 1.0  # for the client to close the connection; closing a socket with unread data would send RST, not FIN
 
 _READ_SIZE = 16 * 1024  # h11 copies all unread bytes for each chunk of a body and each pipelined request
 _BODILESS = (204, 304)
@@ -103,8 +94,6 @@ async def _handle_request(line: RawConnection, conversation: h11.Connection, ser
         request = await _read_request(line, conversation)
     except h11.RemoteProtocolError as error:
         return await _refuse_request(line, conversation, error.error_status_hint)
-    except BodyTooLarge:
-        return await _refuse_request(line, conversation, 413)
     if request is None:
         return False
     exchange, head, body = _execute(conversation, service, request)
@@ -117,14 +106,17 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
     head = await _read_event(line, conversation)
     if not isinstance(head, h11.Request):
         return None
-    headers = join_headers(head.headers)
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in head.headers:  # h11 has put the names into lower case
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
     if int(headers.get("content-length", 0)) > MAX_REQUEST_BYTES:
-        raise BodyTooLarge
+        raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
     body = bytearray()
     while isinstance(event := await _read_event(line, conversation), h11.Data):
         body += event.data
         if len(body) > MAX_REQUEST_BYTES:
-            raise BodyTooLarge
+            raise h11.RemoteProtocolError("the body is too large", error_status_hint=413)
     # RFC 9112, section 3.2.2: a server must also accept a target in absolute form.
     target = head.target.decode("ascii")
     path = re.sub(r"^https?://[^/?]*", "", target, flags=re.IGNORECASE)

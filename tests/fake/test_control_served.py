@@ -1,4 +1,4 @@
-"""The control plane on a port and mounted in another application: its examples, its documents, and the output of `serve`."""
+"""The control plane on a port: its examples, its documents, and the output of `serve`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from starlette.applications import Starlette
-from starlette.routing import Mount
 from support.cli import serve_in_thread, start_command, wait_for_end
 from support.control import PlaneClient
 from support.examples import scaled
@@ -100,26 +98,6 @@ async def test_200_sandboxes_in_parallel_do_not_meet(url: str) -> None:
             for number in range(200):
                 group.start_soon(run, number)
         assert (await http.get("/_fake/requests")).json()["total"] == 0
-
-
-# Mounted.
-
-
-@pytest.mark.parametrize(("prefix", "wanted"), [("", "https://localhost"), ("/deep/er é", "https://localhost/deep/er%20%C3%A9")])
-async def test_a_mounted_fake_has_its_control_plane_under_its_prefix(prefix: str, wanted: str) -> None:
-    app = Starlette(routes=[Mount(prefix, app=ControlPlane(small_world()).asgi())])
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="https://localhost") as client:
-        assert (await client.get(f"{prefix}/_fake/openapi.json")).json() == {**DESCRIBED, "servers": [{"url": wanted}]}
-        sandbox = (await client.post(f"{prefix}/_fake/sandboxes")).json()["url"]
-        assert sandbox.startswith(f"{wanted}/_fake/sandboxes/")
-        assert (await client.get(f"{sandbox}/workspaces/{SPACE}/all-fields")).status_code == 200
-        assert (await client.get(f"{prefix}/workspaces/{SPACE}/all-fields")).status_code == 200
-
-
-async def test_a_mounted_fake_has_it_only_if_asked() -> None:
-    transport = httpx.ASGITransport(app=small_world().asgi())
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        assert (await client.get("/_fake/time")).status_code == 404
 
 
 # The document.

@@ -17,8 +17,15 @@ from support.raw_http import CLOSED, connect_to, encode_request, exchange_bytes,
 
 from outreach_async.fake import faults as f
 from outreach_async.fake._fault_plan import execute_with_faults
-from outreach_async.fake._transport import MAX_REQUEST_BYTES
-from outreach_async.fake.server import MAX_HEAD_BYTES, RawConnection, _accept_connections, _build_url, serve, serve_forever
+from outreach_async.fake.server import (
+    MAX_HEAD_BYTES,
+    MAX_REQUEST_BYTES,
+    RawConnection,
+    _accept_connections,
+    _build_url,
+    serve,
+    serve_forever,
+)
 from outreach_async.transport._wire import Request, Response
 
 POST = encode_request("POST", "/contacts", CREATE.body)
@@ -39,10 +46,15 @@ class Answering(TinyService):
 async def test_a_response_equals_the_one_in_memory_with_its_length() -> None:
     service = TinyService()
     async with serve(service) as url:
-        got, end = await exchange_bytes(url, encode_request("POST", "/contacts", CREATE.body, "X-Test: é", LAST))
+        got, end = await exchange_bytes(url, encode_request("POST", "/contacts", CREATE.body, "X-Test: é", "x-test: 2", LAST))
     assert (got, end) == (answer_on_the_wire(service.requests[0], "Connection: close"), CLOSED)
     request = service.requests[0]
-    assert (request.method, request.target, request.body, request.headers["x-test"]) == ("POST", "/contacts", CREATE.body, "Ã©")
+    assert (request.method, request.target, request.body, request.headers["x-test"]) == (
+        "POST",
+        "/contacts",
+        CREATE.body,
+        "Ã©, 2",
+    )
 
 
 @pytest.mark.parametrize(

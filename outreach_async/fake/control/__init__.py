@@ -1,6 +1,6 @@
 """The control plane: HTTP and JSON endpoints under `/_fake/` that set up and control the fake from any language.
 
-`outreach-async serve` includes the control plane. In Python, wrap a fake in `ControlPlane(fake)` before you serve or mount it. In
+`outreach-async serve` includes the control plane. In Python, wrap a fake in `ControlPlane(fake)` before you serve it. In
 the examples, the variable `FAKE` is the URL on the first line that `serve` prints, with `/_fake` appended. `PUT $FAKE/world`
 replaces all stored data with those of a world file of at most 16 MiB; `outreach_async.fake.world_file` shows the format. Values
 that the file omits are generated:

@@ -32,7 +32,6 @@ from outreach_async.fake._arguments import check_known, suggest_similar
 from outreach_async.fake._error_responses import mask_document, mask_keys
 from outreach_async.fake._fake_service import FakeService, Snapshot, copy_service
 from outreach_async.fake._fault_plan import Exchange, Fault
-from outreach_async.fake._transport import Application, asgi_app
 from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, convert_knob
 from outreach_async.fake.request_log import CAPACITY
 from outreach_async.fake.world_file import WorldError
@@ -473,7 +472,7 @@ def _is_address(name: str) -> bool:
 
 
 class ControlPlane:
-    """A fake with its control plane and its sandboxes, for a server or an ASGI application.
+    """A fake with its control plane and its sandboxes, for a server.
 
     Args:
         service: The fake. `reset` restores the state that the fake has now, and each sandbox starts with it.
@@ -490,10 +489,6 @@ class ControlPlane:
         self._instance = Instance(service)
         self._sandboxes = Sandboxes(clock)
 
-    def asgi(self) -> Application:
-        """Return an ASGI application for the fake and its control plane, as `FakeService.asgi` does for the fake alone."""
-        return asgi_app(self)
-
     @contextmanager
     def sandbox(self, service: FakeService) -> Iterator[str]:
         """Serve another fake as a sandbox while the `with` block runs, and yield the path of its base URL."""
@@ -505,11 +500,7 @@ class ControlPlane:
 
     def exchange(self, request: Request, /) -> Exchange:
         """Handle a request: the control plane handles paths under `/_fake`, and the service handles all other paths."""
-        return self.exchange_at(request, f"http://{request.headers.get('host', '')}")
-
-    def exchange_at(self, request: Request, base_url: str, /) -> Exchange:
-        """Like `exchange`, but with the given base URL instead of the URL from the `host` header."""
-        headers: Mapping[str, str] = {}
+        base_url, headers = f"http://{request.headers.get('host', '')}", dict[str, str]()
         try:
             instance, target = self._instance, request.target
             if inner := _IN_SANDBOX.fullmatch(target):
@@ -524,7 +515,7 @@ class ControlPlane:
             check_source(request.headers, self._hosts)
             status, content = _execute(ControlCall(instance, base_url, self._sandboxes), request, path, query)
         except Problem as problem:
-            status, headers = problem.status, problem.headers
+            status, headers = problem.status, dict(problem.headers)
             content = {"error": {"message": problem.message, "field": problem.field, "remedy": problem.remedy}}
         return Exchange(Response(status, {"content-type": "application/json", **headers}, msgspec.json.encode(content)), None)
 
