@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import anyio
 import attrs
@@ -30,8 +30,6 @@ from outreach_async.errors import OutreachError
 from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected
 
-T = TypeVar("T")
-
 _FORMATTED: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "created_utc": ("created", format_moment),
     "created_at_utc": ("created_at", format_moment),
@@ -46,24 +44,25 @@ _SIGNS: Final = 4  # columns by which a file of JSON Lines is recognised
 
 
 def _read_cell(item: Any, name: str) -> Any:
+    if isinstance(item, tuple):  # a step, and one of its templates
+        item, template = item
+        if name not in _STEP_COLUMNS:  # the prefix distinguishes a template's id and status from those of its step
+            return getattr(template, name.removeprefix("template_"), None)
     source, form = _FORMATTED.get(name, (name, lambda value: value))
     return form(getattr(item, source))
 
 
 @attrs.frozen
 class ListColumns:
-    """The columns of a list."""
+    """All columns of a list, and those that a terminal shows by default."""
 
     all: tuple[str, ...]
     brief: tuple[str, ...]
-    read: Callable[[Any, str], Any] = _read_cell
 
     def choose(self, text: str | None, *, is_terminal: bool) -> tuple[str, ...]:
         """Return the columns to print."""
-        if text is None:
-            return self.brief if is_terminal else self.all
-        if text == "all":
-            return self.all
+        if text is None or text == "all":
+            return self.brief if is_terminal and text is None else self.all
         names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
         for name in names:
             if name not in self.all:
@@ -72,27 +71,18 @@ class ListColumns:
                 raise click.UsageError(f"--columns: unknown column {name!r}; {meant}")
         return names
 
-    def tabulate(
-        self, items: Sequence[Any], names: Sequence[str], spaces: Sequence[str] | None = None
-    ) -> tuple[tuple[str, ...], list[list[Any]]]:
-        """Return the header and the rows of a table, with a column for the workspaces of the items if they are given."""
-        rows = [[self.read(item, name) for name in names] for item in items]
-        if spaces is None:
-            return tuple(names), rows
-        return ("workspace", *names), [[space, *row] for space, row in zip(spaces, rows, strict=True)]
-
 
 @attrs.frozen
 class _Listing:
-    """A list to print: where, in which format, with which columns and, if there are several, the workspace of each item."""
+    """A list to print: where, in which format, and with which columns."""
 
+    options: Options
     screen: Screen
     columns: ListColumns
     names: tuple[str, ...]
     chosen: bool
     form: str
     path: Path | None
-    spaces: tuple[str, ...] | None = None
 
     @classmethod
     def of(
@@ -110,49 +100,52 @@ class _Listing:
         if columns is not None and (form == "json" or (screen.as_json and path is None)):
             cause = "--json" if options.as_json else "the format json"
             raise click.UsageError(f"--columns: conflicts with {cause}, which prints every value; remove one of the options.")
-        is_table = screen.console is not None and path is None and form == "table"
-        names = known.choose(columns, is_terminal=is_table)
+        names = known.choose(columns, is_terminal=screen.console is not None and path is None and form == "table")
         files.require_writable(files.FileUse.of("--output", path, partial(_has_format, form, known)), force=force)
-        return cls(screen, known, names, columns is not None, form, path)
+        return cls(options, screen, known, names, columns is not None, form, path)
 
-    def print(self, rows: Sequence[Any], result: dict[str, Any], noun: str, about: str = "") -> None:
-        """Print the rows, or write them to the file. `result` is the list as one JSON object, with its items in `data`."""
+    def print(
+        self, items: Sequence[Any], result: dict[str, Any], noun: str, about: str = "", spaces: Sequence[str] | None = None
+    ) -> None:
+        """Print the items, or write them to the file, with the workspace of each item if there are several.
+
+        `result` is the list as one JSON object, with its items in `data`.
+        """
         screen, count = self.screen, count_noun(len(result["data"]), noun)
+        names, rows = self.names, [[_read_cell(item, name) for name in self.names] for item in items]
+        if spaces is not None:
+            names, rows = ("workspace", *names), [[space, *row] for space, row in zip(spaces, rows, strict=True)]
         if self.path is not None:
             with files.explain_write_errors("--output", self.path):
-                atomic_write(self.path, self._render(rows, result))
+                atomic_write(self.path, self._render(names, rows, result))
             screen.print_line(f"{count} written to {self.path}")
         elif self.form in {"csv", "jsonl"}:
-            sys.stdout.write(self._render(rows, result))
+            sys.stdout.write(self._render(names, rows, result))
         else:
-            screen.print_table(*self.columns.tabulate(rows, self.names, self.spaces))
-            if hidden := [name for name in self.columns.all if name not in self.names]:
+            screen.print_table(names, rows)
+            if hidden := [name for name in self.columns.all if name not in names]:
                 shows = f"--columns {','.join(hidden[:2])} or --columns all shows them"
                 screen.print_footer(f"{count_noun(len(hidden), 'more column')}: {', '.join(hidden)}; {shows}")
             screen.print_footer("; ".join(filter(None, (count, about))))
         screen.print_result(result)
 
-    def _render(self, rows: Sequence[Any], result: dict[str, Any]) -> str:
+    def _render(self, names: Sequence[str], rows: Sequence[Sequence[Any]], result: dict[str, Any]) -> str:
         if self.form == "json":
             return f"{json.dumps(result)}\n"
-        names, cells = self.columns.tabulate(rows, self.names, self.spaces)
         if self.form == "jsonl":
-            items = [dict(zip(names, values, strict=True)) for values in cells] if self.chosen else result["data"]
+            items = [dict(zip(names, values, strict=True)) for values in rows] if self.chosen else result["data"]
             return "".join(f"{json.dumps(item)}\n" for item in items)
         if self.form == "table":
-            return "".join("\t".join(map(to_printable, values)) + "\n" for values in (names, *cells))
+            return "".join("\t".join(map(to_printable, values)) + "\n" for values in (names, *rows))
         text = StringIO()
-        lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(names)
         # Unlike in a table, texts keep their line breaks.
-        lines.writerows(
-            [escape_formula(value if isinstance(value, str) else to_printable(value)) for value in row] for row in cells
-        )
+        cells = ([escape_formula(value if isinstance(value, str) else to_printable(value)) for value in row] for row in rows)
+        csv.writer(text, lineterminator="\n").writerows([names, *cells])
         return text.getvalue()
 
 
 def _has_format(form: str, columns: ListColumns, path: Path) -> bool:
-    """Return whether a file looks like a list with these columns: by its header, or by the keys of its first object."""
+    """Return whether the header of a file, or the keys of its first object, are those of a list with these columns."""
     known = {"workspace", *columns.all}
     with path.open(encoding="utf-8", errors="replace") as file:
         line = file.readline().rstrip("\r\n")
@@ -189,70 +182,62 @@ _TEMPLATE_COLUMNS: Final = (
     *("test_letter", "name", "sent", "opened", "clicked", "replied", "unsubscribed", "opened_num", "clicked_num"),
     *("replied_num", "unsubscribed_num", "template_id", "template_status", "new_thread", "subject", "body_text"),
 )
-
-
-def _read_step_cell(row: tuple[Step, Template | None], name: str) -> Any:
-    step, template = row
-    if name in _STEP_COLUMNS:
-        return _read_cell(step, name)
-    # The prefix distinguishes a template's id and status from those of its step.
-    return getattr(template, name.removeprefix("template_"), None)
-
-
 _STEPS: Final = ListColumns(
     (*_STEP_COLUMNS, *_TEMPLATE_COLUMNS),
     ("order", "wait", "left_to_send", "already_sent", "test_letter", "sent", "opened", "clicked", "replied"),
-    _read_step_cell,
 )
 
 
 def campaigns(options: Options, **output: Any) -> int:
-    """List the campaigns of one or more workspaces."""
-    return run_async(partial(_run_list, options, "campaigns", _CAMPAIGNS, output))
+    return run_async(partial(_print_each, _Listing.of(options, _CAMPAIGNS, **output), "campaign", _collect("campaigns")))
 
 
 def mailboxes(options: Options, **output: Any) -> int:
-    """List the mailboxes of one or more workspaces."""
-    return run_async(partial(_run_list, options, "mailboxes", _MAILBOXES, output))
-
-
-def steps(options: Options, campaign: str, **output: Any) -> int:
-    """List the steps of a campaign with their statistics."""
-    return run_async(partial(_run_steps, options, campaign, output))
+    return run_async(partial(_print_each, _Listing.of(options, _MAILBOXES, **output), "mailbox", _collect("mailboxes")))
 
 
 def fields(options: Options, **output: Any) -> int:
-    """List the contact fields of one or more workspaces."""
-    return run_async(partial(_run_fields, options, output))
+    listing = _Listing.of(options, _FIELDS, **output)
+    return run_async(partial(_print_each, listing, "field", lambda client: client.workspaces.fields()))
 
 
-async def _run_list(options: Options, what: str, columns: ListColumns, output: Mapping[str, Any]) -> int:
-    listing = _Listing.of(options, columns, **output)
+def steps(options: Options, campaign: str, **output: Any) -> int:
+    return run_async(partial(_print_steps, _Listing.of(options, _STEPS, **output), campaign))
 
-    async def read(client: OutreachClient) -> Collected[Any]:
-        items: Collected[Any] = await getattr(client, what).list(undecodable="keep").collect()
-        return items
 
-    lists, failed = await _read_each(options, listing, read)
-    for items in lists.values():
-        for unread in items.undecodable:
-            listing.screen.warn(f"{what}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
-        if items.missing:
-            listing.screen.warn(f"the service reports {items.missing:,} more {what} than it listed")
-    counts = {
-        "count": sum(map(len, lists.values())),
-        **{name: sum(getattr(items, name) for items in lists.values()) for name in ("total_found", "repeats", "missing")},
-        "undecodable": sum(len(items.undecodable) for items in lists.values()),
-    }
-    _print_lists(listing, options, lists, counts, {"campaigns": "campaign", "mailboxes": "mailbox"}[what])
-    return INCOMPLETE if counts["missing"] or counts["undecodable"] or failed else OK
+def _collect(what: str) -> Callable[[OutreachClient], Awaitable[Sequence[Any]]]:
+    return lambda client: getattr(client, what).list(undecodable="keep").collect()
+
+
+async def _print_each(listing: _Listing, noun: str, read: Callable[[OutreachClient], Awaitable[Sequence[Any]]]) -> int:
+    """Read the list of each workspace, and print all as one, with a column for the workspace if there are several."""
+    options, screen = listing.options, listing.screen
+    lists, failed = await _read_each(listing, read)
+    counts: dict[str, Any] = {"count": sum(map(len, lists.values()))}
+    if collected := [each for each in lists.values() if isinstance(each, Collected)]:
+        plural = "mailboxes" if noun == "mailbox" else f"{noun}s"
+        for each in collected:
+            for unread in each.undecodable:
+                screen.warn(f"{plural}: cannot read {unread.id or 'an item without an id'}: {unread.error}")
+            if each.missing:
+                screen.warn(f"the service reports {each.missing:,} more {plural} than it listed")
+        counts |= {name: sum(getattr(each, name) for each in collected) for name in ("total_found", "repeats", "missing")}
+        counts["undecodable"] = sum(len(each.undecodable) for each in collected)
+    items, spaces, names = [item for listed in lists.values() for item in listed], None, options.config.names
+    data = [item.to_dict() for item in items]
+    if len(options.workspaces) > 1:
+        ids = [workspace for workspace, listed in lists.items() for _ in listed]
+        data = [{"workspace": id_, "workspace_name": names.get(id_), **item} for id_, item in zip(ids, data, strict=True)]
+        spaces = [*map(options.name_of, ids)]
+    listing.print(items, {"data": data, **counts}, noun, spaces=spaces)
+    return INCOMPLETE if failed or counts.get("missing") or counts.get("undecodable") else OK
 
 
 async def _read_each(
-    options: Options, listing: _Listing, read: Callable[[OutreachClient], Awaitable[T]]
-) -> tuple[dict[str, T], list[str]]:
-    """Read the list of each workspace. Return the lists, and the workspaces that could not be read; if none could, raise."""
-    found: dict[str, T] = {}
+    listing: _Listing, read: Callable[[OutreachClient], Awaitable[Sequence[Any]]]
+) -> tuple[dict[str, Sequence[Any]], bool]:
+    """Return the list of each workspace, and whether some could not be read; if none could, raise."""
+    found: dict[str, Sequence[Any]] = {}
     errors: dict[str, OutreachError] = {}
 
     async def read_one(workspace: str, client: OutreachClient) -> None:
@@ -261,35 +246,18 @@ async def _read_each(
         except OutreachError as error:
             errors[workspace] = error
 
-    async with open_each(options) as clients, anyio.create_task_group() as group:
+    async with open_each(listing.options) as clients, anyio.create_task_group() as group:
         for workspace, client in clients.items():
             group.start_soon(read_one, workspace, client)
     for workspace, error in errors.items():
         if not found:
             raise error
-        listing.screen.warn(f"{options.name_of(workspace)}: {format_message(error)}")
-    return {workspace: found[workspace] for workspace in clients if workspace in found}, list(errors)
+        listing.screen.warn(f"{listing.options.name_of(workspace)}: {format_message(error)}")
+    return {workspace: found[workspace] for workspace in clients if workspace in found}, bool(errors)
 
 
-def _print_lists(
-    listing: _Listing, options: Options, lists: Mapping[str, Sequence[Any]], counts: Mapping[str, Any], noun: str
-) -> None:
-    """Print the items of all workspaces as one list, with a column for the workspace if there are several."""
-    items = [item for several in lists.values() for item in several]
-    data = [item.to_dict() for item in items]
-    if len(options.workspaces) > 1:
-        spaces = [workspace for workspace, several in lists.items() for _ in several]
-        names = options.config.names
-        data = [
-            {"workspace": space, "workspace_name": names.get(space), **item} for space, item in zip(spaces, data, strict=True)
-        ]
-        listing = attrs.evolve(listing, spaces=tuple(map(options.name_of, spaces)))
-    listing.print(items, {"data": data, **counts}, noun)
-
-
-async def _run_steps(options: Options, campaign: str, output: Mapping[str, Any]) -> int:
-    listing = _Listing.of(options, _STEPS, **output)
-    async with open_client(options) as client:
+async def _print_steps(listing: _Listing, campaign: str) -> int:
+    async with open_client(listing.options) as client:
         result = await client.campaigns.steps(campaign)
     # One row for each template, and one row for each step without templates.
     rows: list[tuple[Step, Template | None]] = []
@@ -299,10 +267,3 @@ async def _run_steps(options: Options, campaign: str, output: Mapping[str, Any])
     about = f"time left: {result.days_left_display} (end: {ends})"
     listing.print(rows, {**result.to_dict(), "count": len(result.data)}, "step", about)
     return OK
-
-
-async def _run_fields(options: Options, output: Mapping[str, Any]) -> int:
-    listing = _Listing.of(options, _FIELDS, **output)
-    lists, failed = await _read_each(options, listing, lambda client: client.workspaces.fields())
-    _print_lists(listing, options, lists, {"count": sum(map(len, lists.values()))}, "field")
-    return INCOMPLETE if failed else OK
