@@ -23,7 +23,7 @@ from outreach_async import (
     Request,
     Response,
 )
-from outreach_async._cli.commands.import_run import drain_run
+from outreach_async._cli.commands.importing import drain_run
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import handle_interrupts
 from outreach_async.bulk import Outcomes

@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 from support.cli import Ended, Shell, Watched, connection_options, save_contacts, serve_in_thread
 
-from outreach_async._cli.commands.import_check import ImportJob
-from outreach_async._cli.commands.import_run import RunEnd
+from outreach_async._cli.commands.importing import ImportJob, RunEnd
 from outreach_async._cli.output import Screen
 from outreach_async.bulk import Outcomes
 from outreach_async.errors import InvalidRequest

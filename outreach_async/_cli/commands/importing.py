@@ -1,38 +1,79 @@
-"""The command `import`: its options, and the input that they describe."""
+"""The command `import`: its options, the check of a file, which sends nothing, and the run."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import attrs
 import click
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.import_check import ImportJob, check_file
-from outreach_async._cli.commands.results import is_results_file
+from outreach_async._cli.commands.import_report import (
+    FailedRows,
+    name_outcomes,
+    print_columns,
+    print_findings,
+    print_ledger,
+    print_report,
+)
+from outreach_async._cli.commands.results import is_results_file, open_outcomes, write_results
 from outreach_async._cli.messages import count_noun
-from outreach_async._cli.output import Screen
-from outreach_async._cli.process import run_async
+from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
+from outreach_async._cli.process import (
+    DRAIN_TIMEOUT,
+    INCOMPLETE,
+    INTERRUPTED,
+    OK,
+    PAUSED_DRAIN_TIMEOUT,
+    exit_code_of_rows,
+    handle_interrupts,
+    run_async,
+)
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
-from outreach_async._service.validation import require_id
+from outreach_async._files.atomic import atomic_write
+from outreach_async._service.contacts import Target
+from outreach_async._service.validation import TARGET_FIELDS, require_id
+from outreach_async._vocabulary import DuplicatePolicy, Outcome
+from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
-from outreach_async.importer import open_file, parse_overrides
-from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._mapping_file import apply_mapping, is_mapping, read_mapping
-from outreach_async.importer._rejects import is_rejects_file
-from outreach_async.importer._source import STDIN
+from outreach_async.bulk._targets import Targets
+from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, open_file, parse_overrides, reject
+from outreach_async.importer._checks import CheckPolicy, Checks
+from outreach_async.importer._columns import can_map_all
+from outreach_async.importer._mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
+from outreach_async.importer._preflight import OnRejected, Preflight, run_preflight
+from outreach_async.importer._rejects import FindNumber, export_rejects, is_rejects_file, number_record, rejects_of
+from outreach_async.importer._results import describe_outcomes
+from outreach_async.importer._source import STDIN, InputChanged
+from outreach_async.importer._table import RowUnit
+from outreach_async.importer._target_columns import REASON, recognise_targets, with_ids
+
+if TYPE_CHECKING:
+    from outreach_async.bulk import Journal, ObjectJournal, Outcomes, Repeats
+    from outreach_async.bulk.journal import JournalReport
+    from outreach_async.bulk.journal._identity import Earlier
+    from outreach_async.bulk.ledger import Changed
+    from outreach_async.client import OutreachClient
+
+# A dry run imports neither journals nor the client, so that it starts fast. Functions import them when they run.
+
+WriteOutcome: TypeAlias = Callable[[ContactOutcome], object]
+OnClose: TypeAlias = Callable[[BulkReport, list[dict[str, Any]]], None]
+"""A function that receives the final report and the first failed rows of an import."""
 
 
 def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, dask: str | None, **settings: Any) -> int:
-    """Create a contact for each row of a file."""
     open_input = files.pop_open_input(settings)
     if dask is not None:
-        from outreach_async._cli.commands.spreading import import_in_parts  # imported on demand: few imports need it
+        from outreach_async._cli.commands.spreading import import_in_parts
 
         return import_in_parts(options, file, dask, open_input.keywords, {**settings, "dry_run": dry_run, "force": force})
     if not isinstance(file, Path):
@@ -53,16 +94,20 @@ def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, d
     )
     if not dry_run:  # a dry run creates and records nothing
         from outreach_async._cli.connection import require_credentials
+        from outreach_async.bulk.journal import journal_at
 
         require_credentials(options)
-        _require_fitting_journal(settings)
+        journal = settings["journal"]
+        if journal is not None and not settings["resume"] and journal_at(journal).exists():
+            other = "pass another journal, with --earlier unknown if some of the rows may have been sent"
+            raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or {other}.")
     if options.config.names:
         from outreach_async._cli.connection import refused_workspaces
 
         names = {name: id_ for id_, name in options.config.names.items()}
         settings |= {"workspaces": names, "refused": refused_workspaces(options)}
     job = _create_job(open_input, file, **settings)
-    return run_async(partial(check_file if dry_run else _import_file, options, job))
+    return run_async(partial(_check_file if dry_run else _import_file, options, job))
 
 
 def _require_fitting(settings: Mapping[str, Any], *, dry_run: bool) -> None:
@@ -84,31 +129,16 @@ def _require_fitting(settings: Mapping[str, Any], *, dry_run: bool) -> None:
         f"--repeats {repeats}: conflicts with --ledger; pass --repeats serial or error": ledger and repeats in WHOLE_INPUT,
         "--earlier unknown: needs --journal; pass the path of the damaged or lost journal": journal is None and unknown,
         "--resume: needs the journal of the run; pass --journal PATH": journal is None and settings["resume"],
+        f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH": (
+            journal is None and repeats in WHOLE_INPUT and not dry_run
+        ),
     }
     for text in (text for text, found in faults.items() if found):
         raise click.UsageError(f"{text}.")
 
 
-def _require_fitting_journal(settings: Mapping[str, Any]) -> None:
-    """Check that `--journal` is given if `--repeats` requires it, and that an existing journal is used only with `--resume`."""
-    journal, repeats = settings["journal"], settings["repeats"]
-    if repeats in WHOLE_INPUT and journal is None:
-        raise click.UsageError(f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH.")
-    from outreach_async.bulk.journal import journal_at
-
-    if journal is not None and not settings["resume"] and journal_at(journal).exists():
-        other = "pass another journal, with --earlier unknown if some of the rows may have been sent"
-        raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or {other}.")
-
-
 def _create_job(
-    open_input: files.OpenInput,
-    path: Path,
-    *,
-    maps: tuple[str, ...],
-    mapping: Path | None,
-    checks: tuple[str, ...],
-    **settings: Any,
+    open_input: files.OpenInput, path: Path, *, maps: Iterable[str], mapping: Path | None, checks: Iterable[str], **settings: Any
 ) -> ImportJob:
     policy, overrides, saved = CheckPolicy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
     # The job begins with an empty file. Its input is opened below, unless the rows are already in the journal.
@@ -128,8 +158,235 @@ def _create_job(
     return attrs.evolve(job, file=file, overrides={**applicable, **overrides}, checks=policy, notes=tuple(notes))
 
 
+@attrs.frozen(kw_only=True)
+class ImportJob:
+    """The input and the options of an import."""
+
+    file: File
+    overrides: Mapping[str, str] = attrs.field(factory=dict)
+    ignore_unknown: bool = False
+    duplicates: DuplicatePolicy = "skip"
+    campaign: str | None = None
+    workspaces: Mapping[str, str] = attrs.field(factory=dict)
+    refused: Mapping[str, str] = attrs.field(factory=dict)
+    strict: bool = True
+    concurrency: int = MAX_IN_FLIGHT
+    repeats: Repeats = "serial"
+    journal: files.JournalLocation | None = None
+    ledger: files.JournalLocation | None = None
+    max_age: float | None = None
+    changed: Changed = "send"
+    resume: bool = False
+    earlier: Earlier = "known"
+    rejects: Path | None = None
+    results: Path | None = None
+    checks: CheckPolicy | None = None
+    save_mapping: Path | None = None
+    notes: tuple[str, ...] = ()
+    spooled: bool = False
+    fingerprint: str | None = attrs.field(init=False)
+
+    @fingerprint.default
+    def _compute_fingerprint(self) -> str | None:
+        return None if self.file.path is None else self.file.fingerprint()
+
+    @property
+    def spools(self) -> bool:
+        """True if the journal stores the rows, because the input is a stream that can be read only once."""
+        return self.journal is not None and self.file.path is None
+
+    @property
+    def stores_rows(self) -> bool:
+        """True if the journal stores all rows before the first one is sent, so that they are not read from the file again."""
+        return self.spools or (self.journal is not None and self.repeats in WHOLE_INPUT)
+
+    @property
+    def unit(self) -> RowUnit:
+        """The unit of row numbers in messages."""
+        return "record" if self.spools else "line"
+
+    def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
+        """Create the journal of the import, if it has one. Standard input is identified by its rows."""
+        from outreach_async.bulk.journal import journal_at
+
+        if self.journal is None:
+            return None
+        source = self.file.name if self.file.path is None else str(self.file.path.resolve())
+        mapping = self.overrides if mapping is None else mapping
+        return journal_at(self.journal, source=source, fingerprint=self.fingerprint, mapping=mapping)
+
+    def find_journal(self) -> Journal | ObjectJournal | None:
+        """Return the journal; `None` if the import has none, or if it was removed, renamed or unmounted."""
+        journal = self.create_journal()
+        return journal if journal is not None and journal.exists() else None
+
+    def find_content_change(self) -> InputChanged | None:
+        """Return an error if the bytes of the input file are not those that were opened."""
+        if self.fingerprint is None:
+            return None
+        try:
+            self.file.source.require_content(self.fingerprint)
+        except InvalidRequest as error:  # also if the file can no longer be read
+            return InputChanged(str(error).partition("; ")[0])
+        return None
+
+    def read_earlier_report(self) -> JournalReport | None:
+        """Return the report of the run to resume, unless there is none, or it is damaged and `earlier` is `unknown`."""
+        journal = self.find_journal() if self.resume else None
+        try:
+            return None if journal is None else journal.report()
+        except (InvalidRequest, JournalError):
+            if self.earlier == "known":
+                raise
+            return None
+
+    def is_settled(self, report: JournalReport) -> bool:
+        """Return whether the results of an earlier run can be printed again without reading the input."""
+        if report.state != "finished" or self.save_mapping is not None or self.earlier == "unknown":
+            return False
+        return self.spooled or (report.fingerprint is not None and self.file.path is not None)
+
+    def guard(self, columns: Columns, targets: Targets) -> Iterable[Row]:
+        """Return the rows of the file, with ids of campaigns; those with an error of a check have a fault."""
+        rows = with_ids(self.file.rows(columns), columns, targets)
+        return rows if self.checks is None else Checks(columns, self.checks).guarded(rows)
+
+
+async def prepare(
+    client: OutreachClient | None,
+    job: ImportJob,
+    screen: Screen,
+    on_rejected: OnRejected = lambda _row, _error: None,
+    unit: RowUnit = "line",
+) -> tuple[Columns, Preflight, Targets]:
+    """Map the columns, check the whole file and print the findings. Return the targets that its rows name, too."""
+    for note in job.notes:  # before the columns are mapped, because a note may explain why this fails
+        screen.print_line(f"note: {note}")
+    samples = job.file.samples()
+    if client is None:
+        targets = Targets(Target(campaign=job.campaign), None, job.workspaces, job.refused)
+    else:
+        from outreach_async.resources import targets_of
+
+        targets = targets_of(client.contacts, job.campaign, job.workspaces, job.refused)
+    if job.resume and job.earlier == "known" and (journal := job.find_journal()) is not None:
+        from outreach_async.bulk.journal._store import recorded_names
+
+        targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
+    recognised = await recognise_targets(job.file, job.overrides, targets)
+    overrides = {**job.overrides, **recognised}
+    columns = await columns_for(client, job.file.headers, overrides, ignore_unknown=job.ignore_unknown, samples=samples)
+    if recognised:
+        pairs = zip(columns.headers, columns.reasons, strict=True)
+        columns = attrs.evolve(columns, reasons=tuple(REASON if name.strip() in recognised else old for name, old in pairs))
+    if job.save_mapping is not None:
+        with files.explain_write_errors("--save-mapping", job.save_mapping):
+            atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
+    if job.checks is not None:
+        print_columns(screen, columns)
+    policy = job.checks or CheckPolicy.of(["off"])
+    with show_progress(screen, "Checking", None) as bar:
+
+        def show(rows: int) -> None:
+            bar(rows, f"{rows:,} rows")
+
+        preflight = await run_preflight(
+            job.file, columns, policy, repeats=job.repeats, unit=unit, tell=on_rejected, show=show, targets=targets
+        )
+        show(preflight.rows)
+    print_findings(screen, preflight)
+    return columns, preflight, targets
+
+
+async def _check_file(options: Options, job: ImportJob) -> int:
+    """Check the whole file without creating anything, and return the exit code."""
+    screen, started_at = options.screen(), monotonic()
+    async with AsyncExitStack() as stack:
+        client = None
+        known = can_map_all(job.file.headers, job.overrides) and {*TARGET_FIELDS}.isdisjoint(job.overrides.values())
+        if options.base_url and not known:  # only the service knows the fields of the workspace, and the ids of its campaigns
+            from outreach_async._cli.connection import open_client
+
+            client = await stack.enter_async_context(open_client(options))
+        with FailedRows(screen, screen.few) as failed, open_rejects(job.rejects, job.file) as write_reject:
+
+            def reject_row(row: Row, error: InvalidRequest) -> None:
+                outcome = unsent_outcome(0, row, Outcome.REJECTED, error)
+                failed.add(outcome)
+                write_reject(outcome)
+
+            columns, preflight, targets = await prepare(client, job, screen, reject_row)
+    rows, refused = preflight.rows, preflight.refused
+    screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
+    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
+    report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
+    if job.ledger is not None:
+        with open_job_results(job) as write_result:
+            report = attrs.evolve(report, ledger=_compare(job, options, columns, targets, write_result))
+        print_ledger(screen, report.ledger)
+    found = {"warnings": preflight.counts(), "columns": _mapping_of(columns), "failures": failed.failures}
+    screen.print_result({**report.to_dict(), "dry_run": True, **found})
+    return INCOMPLETE if refused else OK
+
+
+def _compare(job: ImportJob, shared: Options, columns: Columns, targets: Targets, write_result: WriteOutcome) -> LedgerCounts:
+    from outreach_async._cli.connection import workspaces_of
+    from outreach_async.bulk._run.comparing import count_changes
+    from outreach_async.bulk.journal import Identity
+    from outreach_async.bulk.ledger import Ledger, LedgerOptions
+
+    workspace = workspaces_of(shared)[0]
+    ledger, policies = Ledger(str(job.ledger)), {"duplicates": job.duplicates, "strict_validation": job.strict}
+    ignore = job.changed == "ignore"
+    options = LedgerOptions(ledger, Identity(workspace, {}), job.repeats, policies, job.max_age, ignore_changes=ignore)
+    return count_changes(job.guard(columns, targets), options, Targets(Target(workspace, job.campaign)), write_result)
+
+
+def _mapping_of(columns: Columns) -> dict[str, str]:
+    return {column: code for column, code, _ in columns.decisions()}
+
+
+@contextmanager
+def open_job_results(job: ImportJob) -> Iterator[WriteOutcome]:
+    """Yield a function that writes an outcome to the results file. With a journal, the file is written at the end instead."""
+    if job.results is None or job.journal is not None:
+        yield lambda _outcome: None
+        return
+    with files.explain_write_errors("--results", job.results), open_outcomes(job.results, job.file) as write:
+        yield write
+
+
+@contextmanager
+def open_rejects(
+    path: Path | None,
+    file: File,
+    find_number: FindNumber = lambda _index: None,
+    complete: Callable[[RejectsFile], None] = lambda _rejects: None,
+) -> Iterator[WriteOutcome]:
+    """Yield a function that writes failed rows to the rejects file. The file appears at its path even if the block raises."""
+    if path is None:
+        yield lambda _outcome: None
+        return
+    rejects = RejectsFile(path, file.headers)
+
+    def write_reject(outcome: ContactOutcome) -> None:
+        row = cast("Row", outcome.contact)
+        if is_reject(outcome):
+            with files.explain_write_errors("--rejects", path):
+                rejects.add(reject(row.line, row.cells, outcome, find_number))
+
+    with files.explain_write_errors("--rejects", path):
+        rejects.__enter__()
+    try:
+        complete(rejects)
+        yield write_reject
+    finally:
+        with files.explain_write_errors("--rejects", path), ExitStack() as stack:  # an error of the block is none of this file
+            stack.push(rejects)
+            complete(rejects)
+
+
 async def _import_file(options: Options, job: ImportJob) -> int:
-    from outreach_async._cli.commands.import_run import run_import
     from outreach_async._cli.connection import open_client
 
     screen = options.screen()
@@ -137,3 +394,149 @@ async def _import_file(options: Options, job: ImportJob) -> int:
         return await run_import(
             client, job, screen, screen.few, lambda report, failed: screen.print_result({**report.to_dict(), "failures": failed})
         )
+
+
+async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: OnClose) -> int:
+    """Create the contacts of a file, print the results and return the exit code."""
+    from outreach_async.bulk._run.bulk_run import with_names
+
+    earlier, heading, mapping, rows = job.read_earlier_report(), "", None, cast("Iterable[Row]", ())
+    names: Mapping[tuple[str, str], str] = {}
+    if earlier is not None and earlier.state == "finished":
+        heading = f"The run in {job.journal} had already finished, so nothing was sent. Its results:"
+    if earlier is not None and job.is_settled(earlier):
+        preflight = Preflight(rows=earlier.rows)
+    else:
+        checked = attrs.evolve(job, overrides={}) if job.spooled else job
+        columns, preflight, targets = await prepare(client, checked, screen, unit=job.unit)
+        rows, mapping = job.guard(columns, targets), None if job.spooled else _mapping_of(columns)
+        names = targets.names
+    total = preflight.rows if earlier is None or earlier.spooled is None else earlier.spooled  # the input may be another one
+    find_number = number_record if job.spools else preflight.find_number
+    failed = FailedRows(screen, few, find_number)
+    end = RunEnd(job, screen, total, find_number, heading, lambda report: closing(report, failed.failures))
+    run = client.contacts.create_many(
+        rows,
+        duplicates=job.duplicates,
+        strict_validation=job.strict,
+        campaign=job.campaign,
+        concurrency=job.concurrency,
+        repeats=job.repeats,
+        journal=job.create_journal(mapping),
+        ledger=job.ledger,
+        max_age=job.max_age,
+        changed=job.changed,
+        order="completion" if job.rejects is None and job.results is None else "input",
+        resume=job.resume,
+        earlier=job.earlier,
+        spool=job.spools,
+        total=total,
+    )
+    with end.handled() as on_start, open_job_results(job) as write_result:
+        async with handle_interrupts(screen) as interrupts, with_names(run, names) as outcomes:
+            write_reject = on_start(outcomes)
+            interrupts.drain = partial(drain_run, outcomes)
+            with failed, show_progress(screen, "Importing", total) as show:
+                interrupts.group.start_soon(follow_progress, lambda: outcomes.progress, show, screen.warn)
+                async for outcome in outcomes:
+                    failed.add(outcome)
+                    write_reject(outcome)
+                    write_result(outcome)
+                show_current(outcomes.progress, show)
+    if interrupts.count:  # pragma: no cover - run, but coverage loses track after a cancelled group
+        screen.warn("interrupted")
+        return INTERRUPTED
+    return exit_code_of_rows(outcomes.report.outcomes, outcomes.report.repeats)  # pragma: no cover - as above
+
+
+def drain_run(outcomes: Outcomes) -> float:
+    """Stop a run from starting further rows, and return the number of seconds to wait for the requests in flight."""
+    paused = outcomes.progress.state == "paused"
+    outcomes.drain()
+    return PAUSED_DRAIN_TIMEOUT if paused else DRAIN_TIMEOUT
+
+
+@attrs.frozen
+class RunEnd:
+    """Writes the rejects and prints the numbers of a run at its end, however it ends."""
+
+    job: ImportJob
+    screen: Screen
+    total: int | None
+    find_number: FindNumber
+    heading: str
+    closing: Callable[[BulkReport], None]
+
+    @contextmanager
+    def handled(self) -> Iterator[Callable[[Outcomes], WriteOutcome]]:
+        """Yield a function to call when the run has started. For a resumed run, the numbers include the earlier rows."""
+        job = self.job
+        change: InputChanged | None = None
+        started: list[Outcomes] = []
+        reports: list[BulkReport] = []
+
+        def complete(rejects: RejectsFile) -> None:
+            # The journal also has the failed rows of earlier processes, but only the file has their cells. They are written
+            # before the first row is sent. If the file changes later, rows that fail in this process follow as they were sent.
+            if change is None and (journal := job.find_journal()) is not None:
+                rejects.clear()
+                for row in rejects_of(job.file, journal.outcomes(), job.unit):
+                    rejects.add(row)
+
+        with ExitStack() as rejects:
+
+            def start(outcomes: Outcomes) -> WriteOutcome:
+                started.append(outcomes)
+                if job.resume and (found := job.find_content_change()):  # before the rejects of the earlier run are replaced
+                    raise found
+                path = None if job.stores_rows else job.rejects
+                return rejects.enter_context(open_rejects(path, job.file, self.find_number, complete))
+
+            try:
+                yield start
+            except InputChanged as error:  # raised below, with what was sent
+                change = error
+            finally:
+                for outcomes in started:
+                    change = change or job.find_content_change()
+                    rejects.close()
+                    reports.append(self._report(outcomes, change))
+        for report in reports:
+            self._require_same_file(report, change)
+
+    def _report(self, outcomes: Outcomes, change: InputChanged | None) -> BulkReport:
+        """Print the numbers of the whole run. If the journal has all rows, also write the rejects and the results."""
+        job, total = self.job, self.total
+        if (journal := job.find_journal()) is not None:
+            recorded = journal.report()
+            known = None if job.spools or change else job.file
+            if job.stores_rows and job.rejects is not None:
+                with files.explain_write_errors("--rejects", job.rejects):
+                    export_rejects(job.rejects, None if job.spooled or change else job.file, journal, job.unit)
+            if job.results is not None:
+                rows = describe_outcomes(journal.outcomes(), known, recorded.mapping or {})
+                with files.explain_write_errors("--results", job.results):
+                    write_results(job.results, [(known, rows)])
+            report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
+        else:  # if a journal is gone, an offer to resume would begin a new run, without the rows that were sent
+            total, report = total if job.journal is None else None, outcomes.report
+        if self.heading:
+            self.screen.print_line(self.heading)
+        print_report(self.screen, report, total, job.journal, job.file.path)
+        self.closing(report)
+        return report
+
+    def _require_same_file(self, report: BulkReport, change: InputChanged | None) -> None:
+        """Check that the input file is still the one that was opened."""
+        try:
+            if change is not None:
+                raise change
+            self.job.file.source.require_path()
+        except InputChanged as error:
+            outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in name_outcomes(report.outcomes))
+            sent = f"rows of the file that was opened have outcomes: {outcomes or 'none'}"
+            remedy = "import the new file" if change is None else "import a copy that no program changes"
+            journal = "" if self.job.journal is None else " with another --journal and --earlier unknown"
+            told = InputChanged(f"{error.what}; {sent}", remedy + journal)
+            told.maybe_sent = told.maybe_applied = report.rows > 0
+            raise told from None
